@@ -1,0 +1,135 @@
+"""Every error that Tidemark raises on purpose, and the exit code that each one becomes.
+
+    TidemarkError (1)
+    ├── UsageError (2)                 what was asked for makes no sense
+    │   ├── DeclarationError           a pipeline, operator or state class is not well-formed
+    │   └── NameRefusedError           a name that may not reach a path or SQL
+    ├── NotFoundError (3)              no such pipeline, checkpoint, operator, topic, key
+    ├── ConflictError (4)              somebody else got there first; nothing was changed
+    │   ├── BusyError                  another process holds the timeline
+    │   └── FencedError                this attempt was revoked
+    ├── GateFailedError (5)            expectations failed; nothing was published
+    ├── DataLostError (6)              records were deleted before they were read
+    └── (1)
+        ├── CorruptObjectError         an object of the store does not match its checksum
+        ├── StoreError                 the store could not be read or written
+        ├── BrokerError                Kafka did not answer, or refused
+        ├── EngineError                Spark failed
+        ├── DeadLettersExceededError   too large a share of the records could not be applied
+        └── StateOverflowError         a key's state does not fit its type or bound
+
+A message is three lines: what happened, what is safe, what to type next.
+"""
+
+from typing import ClassVar
+
+
+class TidemarkError(Exception):
+    """The root. `code` is the exit code of a command that ends with it.
+
+    Args:
+        what: what happened, one sentence without a full stop.
+        safe: what is intact.
+        next: what the operator may type or do now.
+    """
+
+    code: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, safe: str = "nothing was written.", next: str) -> None:  # noqa: A002
+        super().__init__(what)
+        self.what = what
+        self.safe = safe
+        self.next = next
+
+    def __str__(self) -> str:
+        return f"{self.what}\nSafe: {self.safe}\nNext: {self.next}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, self.safe, self.next))
+
+
+def _rebuild(kind: type[TidemarkError], what: str, safe: str, next: str) -> TidemarkError:  # noqa: A002
+    return kind(what, safe=safe, next=next)
+
+
+class UsageError(TidemarkError):
+    """What was asked for makes no sense; asking again in the same words will not help."""
+
+    code = 2
+
+
+class DeclarationError(UsageError):
+    """A pipeline, operator or state class is not well-formed (found when it is imported)."""
+
+
+class NameRefusedError(UsageError):
+    """A name outside the allow-list, which would reach a path or SQL."""
+
+
+class NotFoundError(TidemarkError):
+    """No such pipeline, checkpoint, operator, topic or key."""
+
+    code = 3
+
+
+class ConflictError(TidemarkError):
+    """Somebody else got there first; this call changed nothing."""
+
+    code = 4
+
+
+class BusyError(ConflictError):
+    """Another process holds the timeline at this moment."""
+
+
+class FencedError(ConflictError):
+    """This attempt was revoked by a later one: whatever it still does is void (I6)."""
+
+
+class GateFailedError(TidemarkError):
+    """The quality gate rejected the candidate, or could not judge it."""
+
+    code = 5
+
+
+class DataLostError(TidemarkError):
+    """Records of the log were deleted, or their topic recreated, before they were read."""
+
+    code = 6
+
+
+class CorruptObjectError(TidemarkError):
+    """An object of the store is truncated, altered, or of an unknown format."""
+
+
+class StoreError(TidemarkError):
+    """The checkpoint store could not be read or written."""
+
+
+class BrokerError(TidemarkError):
+    """Kafka did not answer in time, or refused the request."""
+
+
+class EngineError(TidemarkError):
+    """Spark failed while it executed a checkpoint."""
+
+
+class DeadLettersExceededError(TidemarkError):
+    """A larger share of the records than `max_dead_letters` could not be applied."""
+
+
+class StateOverflowError(TidemarkError):
+    """A key's state does not fit its type or its bound; the message names the key."""
+
+
+EXIT_CODES: dict[int, str] = {
+    0: "ok",
+    1: "failed",
+    2: "usage",
+    3: "not found",
+    4: "conflict or fenced",
+    5: "data-quality gate",
+    6: "data loss detected",
+    130: "interrupted",
+}
+"""Exit codes of the command line; the documentation's table is held equal to this by a test."""

@@ -1,0 +1,75 @@
+"""Canonical JSON: one byte string per value, so that checksums and read-backs compare (E14)."""
+
+import hashlib
+import json
+from typing import Any
+
+from tidemark.errors import CorruptObjectError
+
+FORMAT = 1
+"""Format version of every object below the warehouse."""
+
+
+def encode(kind: str, body: dict[str, Any]) -> bytes:
+    """The canonical bytes of an object: sorted keys, no spaces, UTF-8, with `kind`, `format` and `checksum`."""
+    whole = {**body, "kind": kind, "format": FORMAT}
+    whole["checksum"] = checksum(whole)
+    return _dump(whole) + b"\n"
+
+
+def decode(kind: str, key: str, raw: bytes) -> dict[str, Any]:
+    """The body of an object, verified.
+
+    Args:
+        kind: what it must be.
+        key: where it was found, for the message.
+        raw: its bytes.
+
+    Raises:
+        CorruptObjectError: truncated, altered, of another kind or of an unknown format.
+    """
+    try:
+        whole = json.loads(raw)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise _corrupt(key, f"it is not JSON ({error})") from error
+    if not isinstance(whole, dict):
+        raise _corrupt(key, "it is not a JSON object")
+    recorded = whole.pop("checksum", None)
+    if whole.get("format") != FORMAT and recorded == checksum(whole):
+        raise _corrupt(key, f"its format is {whole.get('format')!r}, this release reads {FORMAT}")
+    if recorded != checksum(whole) or raw != _dump({**whole, "checksum": recorded}) + b"\n":
+        raise _corrupt(key, "its checksum does not match its content")
+    found = whole.pop("kind")
+    del whole["format"]
+    if found != kind:
+        raise _corrupt(key, f"it is a {found}, not a {kind}")
+    return whole
+
+
+def kind_of(key: str, raw: bytes) -> str:
+    """The kind that an object says it is, unverified.
+
+    Raises:
+        CorruptObjectError: no JSON object, or one without a kind.
+    """
+    try:
+        return str(json.loads(raw)["kind"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _corrupt(key, "it names no kind") from error
+
+
+def checksum(value: Any) -> str:
+    """sha256 over the canonical JSON of a value, as lower-case hex."""
+    return hashlib.sha256(_dump(value)).hexdigest()
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _corrupt(key: str, why: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"object damaged: {key}: {why}",
+        safe="nothing was written; objects are never edited, so a copy of this one from a backup is valid.",
+        next="put the object back from a backup of the warehouse, or restore an older restore point.",
+    )

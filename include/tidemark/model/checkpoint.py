@@ -1,0 +1,193 @@
+"""Pending and completed checkpoints: one type per phase, so an unfinished one cannot be restored by mistake."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from tidemark.errors import UsageError
+from tidemark.model.plan import CheckpointPlan, Interval
+from tidemark.model.segments import StateHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One Delta commit that a checkpoint relies on.
+
+    Attributes:
+        path: table, relative to the warehouse.
+        version: Delta version.
+        write_id: found in the commit's metadata.
+        sha256: of the commit's JSON file, so that `verify` names a later damage.
+    """
+
+    path: str
+    version: int
+    write_id: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """What one operator reports for one attempt (E4).
+
+    Attributes:
+        uid: the operator.
+        handle: its state after this checkpoint.
+        dead_letters: handle of its dead-letter table after this checkpoint.
+        commits: commits made by this attempt for this uid; empty where nothing was written.
+        read: records in the ranges.
+        applied: those that were folded; `read == applied + dead_lettered`.
+        dead_lettered: those that were not.
+        keys: rows of the run = keys touched.
+        run_bytes: bytes of the run's files (Flink's checkpointed size).
+        timings_ms: per step: read, fold, write, commit.
+    """
+
+    uid: str
+    handle: StateHandle
+    dead_letters: StateHandle
+    commits: tuple[Commit, ...]
+    read: int
+    applied: int
+    dead_lettered: int
+    keys: int
+    run_bytes: int
+    timings_ms: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        if self.read != self.applied + self.dead_lettered:
+            raise UsageError(
+                f"{self.uid}: read {self.read} != applied {self.applied} + dead-lettered {self.dead_lettered}",
+                next="this is a defect of Tidemark: report it.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """The outcome of one expectation: frame (`records`, `changes.<uid>`, `state.<uid>`), type, and what was seen."""
+
+    frame: str
+    type: str
+    success: bool
+    severity: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the gate said of a candidate. A pipeline without a gate has an empty, passing one."""
+
+    passed: bool = True
+    error: str | None = None
+    expectations: tuple[Expectation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFacts:
+    """What the read of the ranges found, over all operators.
+
+    Attributes:
+        records: records read, whether decodable or not.
+        watermark_ms: greatest event time seen up to and including this batch, per design section 3; None = none.
+        bytes: key and value bytes read.
+    """
+
+    records: int
+    watermark_ms: int | None
+    bytes: int
+
+
+class Acknowledgement(Enum):
+    """Answer of `PendingCheckpoint.acknowledge` (Flink's TaskAcknowledgeResult)."""
+
+    SUCCESS = "success"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+
+
+class PendingCheckpoint:
+    """Collects one ack per operator of a plan; complete when every uid has answered."""
+
+    def __init__(self, plan: CheckpointPlan) -> None:
+        self.plan = plan
+        self._acks: dict[str, Ack] = {}
+
+    def acknowledge(self, ack: Ack) -> Acknowledgement:
+        """Takes an ack; a second one of the same uid and one of an unknown uid change nothing."""
+        if ack.uid not in self.plan.handles:
+            return Acknowledgement.UNKNOWN
+        if ack.uid in self._acks:
+            return Acknowledgement.DUPLICATE
+        self._acks[ack.uid] = ack
+        return Acknowledgement.SUCCESS
+
+    @property
+    def missing(self) -> list[str]:
+        """Uids that have not acknowledged."""
+        return [uid for uid in self.plan.handles if uid not in self._acks]
+
+    def sealed(self, *, attempt: int, facts: BatchFacts, verdict: Verdict, timings_ms: Mapping[str, int]) -> "Sealed":
+        """All there is to publish.
+
+        Raises:
+            UsageError: an operator has not acknowledged, so the snapshot would not be global (E5).
+        """
+        if self.missing:
+            raise UsageError(f"no ack of {', '.join(self.missing)}", next="this is a defect of Tidemark: report it.")
+        acks = tuple(self._acks[uid] for uid in self.plan.handles)
+        return Sealed(attempt=attempt, acks=acks, facts=facts, verdict=verdict, timings_ms=dict(timings_ms))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A candidate that passed its gate, with all acks; whoever finds it publishes it."""
+
+    attempt: int
+    acks: tuple[Ack, ...]
+    facts: BatchFacts
+    verdict: Verdict
+    timings_ms: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A completed checkpoint; its written form is the manifest, and the put of that is the commit point.
+
+    Built from a plan and what was sealed only, so that every publisher writes the same bytes.
+
+    Attributes:
+        plan: the plan, whole.
+        sealed: acks of all operators, verdict, counts, timings.
+        covered_until_ms: end of the newest interval that this timeline covers; None = none yet.
+    """
+
+    plan: CheckpointPlan
+    sealed: Sealed
+    covered_until_ms: int | None
+
+    def __post_init__(self) -> None:
+        acked = [a.uid for a in self.sealed.acks]
+        if acked != list(self.plan.handles):
+            raise UsageError(
+                f"a manifest names every operator: planned {sorted(self.plan.handles)}, acknowledged {sorted(acked)}",
+                next="this is a defect of Tidemark: report it.",
+            )
+
+    @property
+    def id(self) -> int:
+        """Checkpoint id."""
+        return self.plan.id
+
+    @property
+    def interval(self) -> Interval | None:
+        """The data interval it was made for."""
+        return self.plan.interval
+
+    def ack(self, uid: str) -> Ack | None:
+        """The ack of an operator."""
+        return next((a for a in self.sealed.acks if a.uid == uid), None)
+
+    @property
+    def handles(self) -> dict[str, StateHandle]:
+        """State handle per uid."""
+        return {a.uid: a.handle for a in self.sealed.acks}

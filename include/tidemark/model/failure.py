@@ -1,0 +1,70 @@
+"""Why a checkpoint failed: a closed set, stored with the message (E7), and which reasons count (E8)."""
+
+from enum import Enum
+
+
+class FailureReason(Enum):
+    """Reason of an abort or of an attempt's end."""
+
+    EXPECTATION_FAILED = "EXPECTATION_FAILED"
+    """The quality gate's critical expectations did not hold."""
+    GATE_ERROR = "GATE_ERROR"
+    """The gate could not judge: a Great Expectations exception is not a pass."""
+    DEAD_LETTERS_EXCEEDED = "DEAD_LETTERS_EXCEEDED"
+    """More than `max_dead_letters` of the records could not be applied."""
+    EXPIRED = "EXPIRED"
+    """The attempt or the DAG run passed its timeout (D3)."""
+    CODE_CHANGED = "CODE_CHANGED"
+    """The pipeline's fingerprint is not the plan's any more."""
+    OFFSET_LOST = "OFFSET_LOST"
+    """Planned offsets were deleted, or their topic recreated or shortened, before they were read (I6)."""
+    STATE_OVERFLOW = "STATE_OVERFLOW"
+    """A key's state does not fit its type or bound."""
+    INPUT_LOST = "INPUT_LOST"
+    """A file or version that the plan's input handles name cannot be read."""
+    BROKER_ERROR = "BROKER_ERROR"
+    """Kafka did not answer."""
+    STORE_ERROR = "STORE_ERROR"
+    """The store or the disk refused to read or write."""
+    ENGINE_ERROR = "ENGINE_ERROR"
+    """Spark failed."""
+    MIN_PAUSE = "MIN_PAUSE"
+    """Asked for before the minimum pause was over; nothing was planned."""
+    STOPPED = "STOPPED"
+    """A stop record forbids plans."""
+    DECLINED = "DECLINED"
+    """`tidemark checkpoint abort`, or the DAG run was marked failed."""
+    PUBLISH_FAILED = "PUBLISH_FAILED"
+    """The manifest could not be written."""
+    SUBSUMED = "SUBSUMED"
+    """The slot was taken by a closing: the timeline ended first."""
+    TASK_FAILURE = "TASK_FAILURE"
+    """Any other error of ours, with its traceback in the log."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts against `tolerable_failed_checkpoints` (E8)."""
+        return self not in _UNCOUNTED
+
+    @property
+    def aborts(self) -> bool:
+        """Whether a new try of the same plan cannot help, so that the plan is aborted at once."""
+        return self in _FINAL
+
+
+_UNCOUNTED = frozenset(
+    {FailureReason.MIN_PAUSE, FailureReason.STOPPED, FailureReason.DECLINED, FailureReason.SUBSUMED, FailureReason.CODE_CHANGED}
+)
+_FINAL = frozenset(
+    {
+        FailureReason.EXPECTATION_FAILED,
+        FailureReason.GATE_ERROR,
+        FailureReason.DEAD_LETTERS_EXCEEDED,
+        FailureReason.EXPIRED,
+        FailureReason.CODE_CHANGED,
+        FailureReason.OFFSET_LOST,
+        FailureReason.STATE_OVERFLOW,
+        FailureReason.INPUT_LOST,
+        FailureReason.DECLINED,
+    }
+)

@@ -1,0 +1,103 @@
+"""The plan of a checkpoint: everything that decides its result, frozen before any read (design section 6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.errors import UsageError
+from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import StateHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A DAG run's data interval `[start, end)`, in milliseconds since the epoch (UTC)."""
+
+    start_ms: int
+    end_ms: int
+
+    def __post_init__(self) -> None:
+        if self.start_ms > self.end_ms:
+            raise UsageError(f"interval runs backwards: {self.start_ms} > {self.end_ms}", next="give start <= end.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets that were lost before they were read, recorded because the operator said `--accept-loss`."""
+
+    partition: TopicPartition
+    lost: OffsetRange
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A place in a timeline: the k-th plan of sequence `sequence`."""
+
+    timeline: str
+    sequence: int
+    k: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.timeline}/{self.sequence}.{self.k}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPlan:
+    """Written once, never edited; tries of one plan differ by attempt only.
+
+    Attributes:
+        pipeline: its name.
+        id: checkpoint id, ascending over all timelines (E2).
+        slot: timeline, sequence, k.
+        parent: id of the checkpoint that this one follows; None for the first.
+        ranges: `[start, end)` of every partition, empty ones included (P12).
+        topic_ids: Kafka's id of every topic, compared again after the read (J9).
+        handles: input handle per uid, with adopted compactions (E16); an operator without state has an empty one.
+        tables: per uid the folder `state/<uid>/<timeline>-<n>` that this checkpoint's run goes to.
+        schemas: stored schema per uid.
+        adopted: per uid the key of the compaction record that `handles` already uses.
+        logical_time_ms: "now" of this checkpoint, never below the parent's.
+        watermark_ms: event-time watermark at the start of the batch; None before the first record.
+        interval: the data interval to cover; None where the run was not bound to one.
+        covers: whether completing this plan covers `interval` (false when `max_records` cut it).
+        isolation: Kafka isolation level of the read.
+        fingerprint: `Pipeline.fingerprint` of the code that planned.
+        losses: accepted gaps.
+        origin: who asked, for people: a DAG run id, or "cli".
+        planned_at_ms: clock at planning.
+        write_id: of the planner.
+    """
+
+    pipeline: str
+    id: int
+    slot: Slot
+    parent: int | None
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    handles: Mapping[str, StateHandle]
+    tables: Mapping[str, str]
+    schemas: Mapping[str, OperatorSchema]
+    adopted: Mapping[str, str]
+    logical_time_ms: int
+    watermark_ms: int | None
+    interval: Interval | None
+    covers: bool
+    isolation: str
+    fingerprint: str
+    losses: tuple[Gap, ...]
+    origin: str
+    planned_at_ms: int
+    write_id: str
+
+    def __post_init__(self) -> None:
+        if not (set(self.handles) == set(self.tables) == set(self.schemas)):
+            raise UsageError("a plan names every operator or cannot be built", next="this is a defect of Tidemark: report it.")
+        topics = {tp.topic for tp in self.ranges}
+        if topics - set(self.topic_ids):
+            raise UsageError(f"no topic id for {sorted(topics - set(self.topic_ids))}", next="this is a defect of Tidemark: report it.")
+
+    @property
+    def name(self) -> str:
+        """How people call the checkpoint: `chk-17`."""
+        return f"chk-{self.id}"

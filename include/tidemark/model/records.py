@@ -1,0 +1,148 @@
+"""The other objects of the store: small, written put-if-absent, never edited (design section 6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from tidemark.model.checkpoint import Commit, Sealed, Verdict
+from tidemark.model.failure import FailureReason
+from tidemark.model.offsets import OffsetRanges
+from tidemark.model.plan import Slot
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import StateHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdRecord:
+    """`ids/<n>.json`: allocates a checkpoint id and names the slot it was taken for; gaps are allowed."""
+
+    id: int
+    slot: Slot
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt or a plan ended without a checkpoint, in words for the operator."""
+
+    reason: FailureReason
+    message: str
+    next: str
+    verdict: Verdict | None = None
+
+
+class OutcomeKind(Enum):
+    """What became of an attempt."""
+
+    SEALED = "sealed"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`plans/<timeline>/<seq>.<k>/<attempt>.outcome.json`: sealed and revoked compete for one key.
+
+    Attributes:
+        kind: which of the two.
+        attempt: the attempt that it ends; attempt 0 exists only to be revoked by the owner of attempt 1.
+        sealed: all acks, where sealed.
+        abort: where revoked for good: no later attempt may start, the abort record follows (ADR 0003).
+        write_id: of the writer; the one that revoked n-1 owns attempt n.
+        at_ms: clock of the writer, for people.
+    """
+
+    kind: OutcomeKind
+    attempt: int
+    sealed: Sealed | None
+    abort: Failure | None
+    write_id: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortRecord:
+    """`plans/<timeline>/<seq>.<k>.abort.json`: closes a plan; plan k+1 needs it."""
+
+    id: int
+    slot: Slot
+    attempts: int
+    failure: Failure
+    at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Genesis:
+    """First record of a restored or forked timeline: the parent's offsets and handles, so it pins them at once."""
+
+    timeline: str
+    sequence: int
+    parent: int
+    parent_timeline: str
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    handles: Mapping[str, StateHandle]
+    dead_letters: Mapping[str, StateHandle]
+    schemas: Mapping[str, OperatorSchema]
+    logical_time_ms: int
+    watermark_ms: int | None
+    covered_until_ms: int | None
+    why: str
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """Ends a timeline by taking its next slot; names the successor."""
+
+    timeline: str
+    sequence: int
+    successor: str
+    why: str
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRecord:
+    """`compactions/<uid>/<job>.json`: what a compaction made; only the next plan adopts it.
+
+    Attributes:
+        uid: the operator.
+        job: key of its job record.
+        checkpoint: id of the completed checkpoint whose handle was read.
+        timeline: of that checkpoint.
+        input: the handle that was read.
+        output: the handle that answers the same.
+        commits: commits to `base`.
+    """
+
+    uid: str
+    job: str
+    checkpoint: int
+    timeline: str
+    input: StateHandle
+    output: StateHandle
+    commits: tuple[Commit, ...]
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """`jobs/<id>.json`: an open compaction, export or erasure, so that retention leaves its inputs alone."""
+
+    job: str
+    kind: str
+    uid: str
+    checkpoint: int
+    opened_at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRecord:
+    """`stops/<n>.json`: no plan is made while the newest one says stopped (design section 6)."""
+
+    stopped: bool
+    why: str
+    at_ms: int
+    write_id: str

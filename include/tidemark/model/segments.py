@@ -1,0 +1,90 @@
+"""Segments and state handles: what a manifest names as the state of one operator (design section 5)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidemark.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Segment:
+    """Rows of one Delta table at one version whose `_checkpoint` lies in `(after, through]`.
+
+    Attributes:
+        path: the table, relative to the warehouse, `/`-separated (so that a warehouse can be moved, E12).
+        version: the Delta version to open.
+        after: checkpoint id below the first one held (exclusive); 0 is the beginning of time.
+        through: last checkpoint id held (inclusive).
+        rows: rows in the range, as committed.
+        bytes: bytes of the live files of the range, as committed.
+        files: number of those files.
+    """
+
+    after: int
+    through: int
+    path: str
+    version: int
+    rows: int
+    bytes: int
+    files: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.after < self.through:
+            raise UsageError(f"not a segment: ({self.after}, {self.through}]", next="give 0 <= after < through.")
+
+
+@dataclass(frozen=True, slots=True)
+class StateHandle:
+    """The gap-free list of segments that is an operator's state; empty = no state yet.
+
+    Readers take the union of the segments, each cut to its range, and merge by key in the order of
+    `_checkpoint`, never of level.
+    """
+
+    segments: tuple[Segment, ...] = ()
+
+    def __post_init__(self) -> None:
+        for lower, upper in zip(self.segments, self.segments[1:], strict=False):
+            if lower.through != upper.after:
+                raise UsageError(
+                    f"gap in a state handle: ({lower.after}, {lower.through}] then ({upper.after}, {upper.through}]",
+                    next="this is a defect of Tidemark: report it.",
+                )
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.segments)
+
+    def __bool__(self) -> bool:
+        return bool(self.segments)
+
+    @property
+    def after(self) -> int:
+        """Checkpoint id below the first one held."""
+        return self.segments[0].after if self.segments else 0
+
+    @property
+    def through(self) -> int:
+        """Last checkpoint id that wrote rows (checkpoints without rows do not move it)."""
+        return self.segments[-1].through if self.segments else 0
+
+    @property
+    def rows(self) -> int:
+        """Stored rows: at least the number of keys, more where runs are not yet compacted."""
+        return sum(s.rows for s in self.segments)
+
+    @property
+    def bytes(self) -> int:
+        """Full bytes of the state (K3)."""
+        return sum(s.bytes for s in self.segments)
+
+    def segment_of(self, path: str) -> Segment | None:
+        """The segment that lies in table `path`, if any (at most one: the newest)."""
+        return next((s for s in reversed(self.segments) if s.path == path), None)
+
+    def has_prefix(self, other: "StateHandle") -> bool:
+        """Whether `other` covers exactly a leading part of this handle's range, cut at a run of ours.
+
+        That is the condition for adopting a compaction of `other` (design section 5): the compacted range
+        begins where ours begins and ends inside it or at its end.
+        """
+        return bool(other) and bool(self) and other.after == self.after and other.through <= self.through

@@ -1,0 +1,325 @@
+"""Ports: what the coordinator and the engine need of the outside world, as Protocols.
+
+Every port has an in-memory twin (`tidemark.adapters.memory`), held to the same contract tests as the real one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
+from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.segments import Segment
+
+
+class Clock(Protocol):
+    """The only source of time below the entry floor."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch (UTC)."""
+
+
+class WriteIds(Protocol):
+    """The only source of randomness below the entry floor."""
+
+    def __call__(self) -> str:
+        """A fresh random id (32 hex digits)."""
+
+
+class PutOutcome(Enum):
+    """Answer of a put-if-absent. Losing a race is an answer, not an error."""
+
+    WON = "won"
+    LOST = "lost"
+
+
+class UncertainPut(Exception):  # noqa: N818
+    """The reply of a put was lost: it may or may not have happened. The caller reads back and compares bytes."""
+
+
+class CheckpointStore(Protocol):
+    """Small objects below one pipeline's folder. Nothing is ever overwritten or edited.
+
+    Called by the coordinator, for every object of design section 6.
+    """
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        """Writes `body` durably under `key` unless the key exists; atomic among all processes.
+
+        Raises:
+            UncertainPut: the outcome is unknown.
+            StoreError: certainly not written.
+        """
+
+    def get(self, key: str) -> bytes | None:
+        """The object's bytes, or None.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Keys below a prefix (a folder, with its final `/`), in order of names, at any depth.
+
+        Correctness must not rest on it being fresh: a missing newest key costs a lost put, no more.
+        """
+
+
+class TimelineLock(Protocol):
+    """Spares wasted work among processes of one host; never needed for correctness."""
+
+    def hold(self, timeline: str) -> AbstractContextManager[None]:
+        """Holds the timeline for the duration of a block.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLog:
+    """What the log says of one partition: offsets that can be read are `[earliest, end)`; `end` is the last stable
+    offset under read_committed, the high watermark under read_uncommitted."""
+
+    earliest: int
+    end: int
+
+
+class Log(Protocol):
+    """Kafka, as the planner sees it. Answers within its timeout or raises BrokerError; never waits for records."""
+
+    def partitions(self, topics: object, isolation: str) -> Mapping[TopicPartition, PartitionLog]:
+        """Every partition of the subscription (a value of `KafkaSource.topics`), with its bounds.
+
+        Raises:
+            NotFoundError: a named topic does not exist.
+            BrokerError: no answer.
+        """
+
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        """Kafka's topic id per topic; a topic that does not exist is left out."""
+
+    def offsets_at(self, when_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """First offset whose record's timestamp is >= the given time, per partition; None = no such record."""
+
+    def group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Committed offsets of a consumer group, where there are any."""
+
+    def report_group_offsets(self, group: str, ends: Mapping[TopicPartition, int]) -> None:
+        """Sets the group's offsets, for lag monitoring (J10). Failure is harmless and raises BrokerError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file of an attempt: path relative to the table, size in bytes, rows by its footer."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRun:
+    """Files of one run or one compaction output, before their commit. `rows` is what the write reported."""
+
+    rows: int
+    files: tuple[WrittenFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(f.size for f in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UidCounts:
+    """Records of one operator in the batch: `read == applied + dead_lettered`."""
+
+    applied: int
+    dead_lettered: int
+
+
+class Batch(Protocol):
+    """The decoded records of one attempt: read and decoded once, used by every operator, the gate and the counts."""
+
+    facts: BatchFacts
+    counts: Mapping[str, UidCounts]
+
+    def write_run(self, uid: str, folder: str) -> WrittenRun:
+        """Folds the batch by the operator's key and writes the run's files.
+
+        Args:
+            uid: the operator.
+            folder: `<table>/<id>.<attempt>`, relative to the warehouse; no other attempt uses it.
+
+        Raises:
+            StateOverflowError: a key's partial does not fit; the message names the key.
+            EngineError: Spark failed.
+        """
+
+    def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
+        """Writes the operator's dead letters: topic, partition, offset, timestamp, uid, reason, raw key and value."""
+
+    def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
+        """Runs the pipeline's gate on the candidate.
+
+        Args:
+            runs: per uid the files of the run, relative to the warehouse; empty where nothing was written.
+        """
+
+    def close(self) -> None:
+        """Releases what was cached."""
+
+
+class Compute(Protocol):
+    """The engine: Spark, or its in-memory twin."""
+
+    def read(self, plan: CheckpointPlan) -> Batch:
+        """Reads exactly the plan's ranges.
+
+        Raises:
+            DataLostError: part of the ranges is not in the log any more.
+            BrokerError: Kafka did not answer.
+            EngineError: Spark failed.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """One transaction of design section 5, as a value.
+
+    Attributes:
+        table: path relative to the warehouse.
+        parent: the segment of this table that the input handle names; None = the table holds nothing of ours yet.
+        files: what to add, all under partition (`level`, `checkpoint`).
+        rows: what the write reported; compared with the footers before the commit.
+        level: `_level` of the added files.
+        checkpoint: `_checkpoint` of the added files.
+        after: lower bound of the segment that results.
+        schema: Arrow-independent description: (column, SQL type) in order, without partition columns.
+        write_id: random, lands in commitInfo.
+        metadata: plan id, attempt, pipeline, timeline, uid; lands in commitInfo.
+        app: application transaction (id, version), a record only.
+        drop: paths of live files of the parent segment that this commit replaces (compaction); empty for a run.
+    """
+
+    table: str
+    parent: Segment | None
+    files: tuple[WrittenFile, ...]
+    rows: int
+    level: int
+    checkpoint: int
+    after: int
+    schema: tuple[tuple[str, str], ...]
+    write_id: str
+    metadata: Mapping[str, str]
+    app: tuple[str, int]
+    drop: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that carries our write id, and the segment that it left behind."""
+
+    commit: Commit
+    segment: Segment
+
+
+class StateTables(Protocol):
+    """Commits to Delta tables: a compare-and-set on the version just read, orphans removed in the same transaction."""
+
+    def commit(self, request: CommitRequest, fence: "Fence") -> Committed:
+        """Commits, or raises.
+
+        Order: read the table version, then `fence.check()`, then commit on that version. A conflict means that
+        somebody else committed: the fence is asked again, and if it holds the commit is tried once more. An unknown
+        outcome is read back by write id.
+
+        Raises:
+            FencedError: the attempt was revoked.
+            ConflictError: a second conflict in a row.
+            StoreError: footers and reported rows differ, a parent file is missing, the schema differs, or the disk.
+        """
+
+    def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
+        """Files of a segment: live at its version, `_checkpoint` in its range."""
+
+    def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
+        """fsyncs an attempt's data files, commit files and directories (local disk), before the seal.
+
+        Reads every commit file back and raises StoreError where write id or sha256 differ.
+        """
+
+
+class Fence(Protocol):
+    """An attempt's right to go on."""
+
+    def check(self) -> None:
+        """Reads the attempt's outcome key.
+
+        Raises:
+            FencedError: it was revoked.
+        """
+
+
+class Attempt(Fence, Protocol):
+    """One try of a plan, owned by this process."""
+
+    plan: CheckpointPlan
+    number: int
+
+    def seal(self, sealed: Sealed) -> None:
+        """Puts *sealed*, which competes with *revoked* for one key.
+
+        Raises:
+            FencedError: revoked came first.
+        """
+
+
+class CrashPoints(Protocol):
+    """Where tests may kill the process (reliability.md section 6)."""
+
+    def __call__(self, step: str, moment: str) -> None:
+        """Called with a step's name and `before` or `after`; does nothing in normal operation."""
+
+
+class LineageSink(Protocol):
+    """Where completed checkpoints are announced; being down must never fail the data path."""
+
+    def completed(self, pipeline: str, manifest: Mapping[str, object]) -> None:
+        """Announces a completed checkpoint; receivers drop an id they know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What a caller wants of the next checkpoint.
+
+    Attributes:
+        origin: who asks: a DAG run id, or "cli".
+        interval_end: end of the data interval, or None.
+        interval_start: its start, or None.
+        until_interval_end: cap ends at the first record whose timestamp reaches `interval_end`.
+        max_records: per partition; None = no bound.
+        accept_loss: record gaps instead of stopping.
+    """
+
+    origin: str
+    interval_start: datetime | None = None
+    interval_end: datetime | None = None
+    until_interval_end: bool = False
+    max_records: int | None = None
+    accept_loss: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRange:
+    """Offsets that are gone, as the planner found them."""
+
+    partition: TopicPartition
+    lost: OffsetRange
+    why: str
