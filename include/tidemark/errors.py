@@ -87,9 +87,18 @@ class FencedError(ConflictError):
 
 
 class GateFailedError(TidemarkError):
-    """The quality gate rejected the candidate, or could not judge it."""
+    """The quality gate rejected the candidate, or could not judge it.
+
+    `verdict` is the whole verdict (a `tidemark.model.checkpoint.Verdict`), for the record of the attempt.
+    """
 
     code = 5
+    verdict: object | None = None
+
+    def with_verdict(self, verdict: object) -> "GateFailedError":
+        """The same error, carrying its verdict."""
+        self.verdict = verdict
+        return self
 
 
 class DataLostError(TidemarkError):

@@ -90,10 +90,14 @@ class Fold:
     def __post_init__(self) -> None:
         checked_name("uid", self.uid)
         if not (isinstance(self.state, type) and issubclass(self.state, Keyed) and self.state is not Keyed):
-            raise DeclarationError(f"{self.uid}: {self.state!r} is no state class", next="derive it from state.Keyed.")
+            raise DeclarationError(
+                f"{self.uid}: {self.state!r} is no state class", next="derive it from state.Keyed."
+            )
         keys = (self.key_by,) if isinstance(self.key_by, str) else tuple(self.key_by)
         if not keys or len(set(keys)) != len(keys):
-            raise DeclarationError(f"{self.uid}: key_by={self.key_by!r}", next="name one record field or several different ones.")
+            raise DeclarationError(
+                f"{self.uid}: key_by={self.key_by!r}", next="name one record field or several different ones."
+            )
         object.__setattr__(self, "key_by", keys)
 
     def bind(self, record: FieldType) -> OperatorSchema:
@@ -108,7 +112,9 @@ class Fold:
         lowered = [c.lower() for c in columns]
         twice = sorted({c for c in lowered if lowered.count(c) > 1})
         if twice:
-            raise DeclarationError(f"{self.uid}: two columns are called {', '.join(twice)}", next="rename the state field.")
+            raise DeclarationError(
+                f"{self.uid}: two columns are called {', '.join(twice)}", next="rename the state field."
+            )
         return OperatorSchema(self.uid, keys, fields)
 
 
@@ -150,11 +156,15 @@ class Pipeline:
         uids = [o.uid.lower() for o in self.operators]
         twice = sorted({u for u in uids if uids.count(u) > 1})
         if twice:
-            raise DeclarationError(f"{self.name}: two operators have the uid {', '.join(twice)}", next="give each its own uid.")
+            raise DeclarationError(
+                f"{self.name}: two operators have the uid {', '.join(twice)}", next="give each its own uid."
+            )
         if not uids:
             raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold.")
         if not 0 <= self.max_dead_letters <= 1:
-            raise DeclarationError(f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1.")
+            raise DeclarationError(
+                f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1."
+            )
         self.schemas()
 
     def schemas(self) -> dict[str, OperatorSchema]:
@@ -172,7 +182,8 @@ class Pipeline:
             if found.uid == uid:
                 return found
         raise NotFoundError(
-            f"no operator {uid!r} in pipeline {self.name}", next=f"name one of: {', '.join(o.uid for o in self.operators)}."
+            f"no operator {uid!r} in pipeline {self.name}",
+            next=f"name one of: {', '.join(o.uid for o in self.operators)}.",
         )
 
     @property

@@ -83,7 +83,8 @@ class TimelineLock(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLog:
     """What the log says of one partition: offsets that can be read are `[earliest, end)`; `end` is the last stable
-    offset under read_committed, the high watermark under read_uncommitted."""
+    offset under read_committed, the high watermark under read_uncommitted.
+    """
 
     earliest: int
     end: int
@@ -250,7 +251,7 @@ class StateTables(Protocol):
         """Files of a segment: live at its version, `_checkpoint` in its range."""
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
-        """fsyncs an attempt's data files, commit files and directories (local disk), before the seal.
+        """Fsyncs an attempt's data files, commit files and directories (local disk), before the seal.
 
         Reads every commit file back and raises StoreError where write id or sha256 differ.
         """

@@ -17,7 +17,19 @@ from tidemark.errors import DeclarationError
 from tidemark.model.names import checked_field
 from tidemark.model.types import FieldType, Precision, field_type
 
-__all__ = ["Keyed", "Precision", "StateDescriptor", "count", "distinct", "first", "latest", "max", "mean", "min", "sum"]
+__all__ = [
+    "Keyed",
+    "Precision",
+    "StateDescriptor",
+    "count",
+    "distinct",
+    "first",
+    "latest",
+    "max",
+    "mean",
+    "min",
+    "sum",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +60,8 @@ class StateDescriptor:
 
 def count() -> int:
     """Number of records of the key."""
-    return _field("count")
+    made: int = _field("count")
+    return made
 
 
 def sum(source: str) -> Any:  # noqa: A001
@@ -99,11 +112,15 @@ def distinct(source: str, *, limit: int = 1000) -> Any:
 
 def _field(kind: str, source: str = "", **options: Any) -> Any:
     if kind != "count" and not (isinstance(source, str) and source):
-        raise DeclarationError(f"state.{kind}({source!r})", next="name the record field to fold, as in state.sum('distance').")
+        raise DeclarationError(
+            f"state.{kind}({source!r})", next="name the record field to fold, as in state.sum('distance')."
+        )
     return StateDescriptor(kind=kind, source=source, **options)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(count, sum, min, max, first, latest, mean, distinct))
+@dataclass_transform(
+    kw_only_default=True, field_specifiers=(count, sum, min, max, first, latest, mean, distinct)
+)
 class Keyed:
     """Base of a state class. An instance is the state of one key; `Aircraft()` is that of a key without records."""
 
@@ -114,7 +131,9 @@ class Keyed:
         hints.pop("descriptors", None)
         cls.descriptors = tuple(_described(cls, name, hint) for name, hint in hints.items())
         if not cls.descriptors:
-            raise DeclarationError(f"{cls.__name__} remembers nothing", next="declare a field, as in `n: int = state.count()`.")
+            raise DeclarationError(
+                f"{cls.__name__} remembers nothing", next="declare a field, as in `n: int = state.count()`."
+            )
 
     def __init__(self, **values: Any) -> None:
         known = {d.name: d for d in type(self).descriptors}
@@ -137,7 +156,8 @@ def _described(cls: type, name: str, hint: Any) -> StateDescriptor:
     declared = cls.__dict__.get(name)
     if not isinstance(declared, StateDescriptor):
         raise DeclarationError(
-            f"{cls.__name__}.{name} is not a state field", next=f"write `{name}: ... = state.count()` or another kind."
+            f"{cls.__name__}.{name} is not a state field",
+            next=f"write `{name}: ... = state.count()` or another kind.",
         )
     where = f"{cls.__name__}.{name}"
     return _typed(declared, checked_field(name), field_type(hint, where), where)
@@ -146,5 +166,7 @@ def _described(cls: type, name: str, hint: Any) -> StateDescriptor:
 def _typed(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
     wanted = {"count": "int", "mean": "float", "distinct": "list"}.get(declared.kind)
     if wanted is not None and found.kind != wanted:
-        raise DeclarationError(f"{where}: state.{declared.kind} is {wanted}, declared {found.kind}", next=f"declare {wanted}.")
+        raise DeclarationError(
+            f"{where}: state.{declared.kind} is {wanted}, declared {found.kind}", next=f"declare {wanted}."
+        )
     return replace(declared, name=name, type=found.with_null(declared.kind not in ("count", "distinct")))

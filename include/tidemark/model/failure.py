@@ -53,7 +53,13 @@ class FailureReason(Enum):
 
 
 _UNCOUNTED = frozenset(
-    {FailureReason.MIN_PAUSE, FailureReason.STOPPED, FailureReason.DECLINED, FailureReason.SUBSUMED, FailureReason.CODE_CHANGED}
+    {
+        FailureReason.MIN_PAUSE,
+        FailureReason.STOPPED,
+        FailureReason.DECLINED,
+        FailureReason.SUBSUMED,
+        FailureReason.CODE_CHANGED,
+    }
 )
 _FINAL = frozenset(
     {

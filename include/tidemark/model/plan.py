@@ -18,7 +18,9 @@ class Interval:
 
     def __post_init__(self) -> None:
         if self.start_ms > self.end_ms:
-            raise UsageError(f"interval runs backwards: {self.start_ms} > {self.end_ms}", next="give start <= end.")
+            raise UsageError(
+                f"interval runs backwards: {self.start_ms} > {self.end_ms}", next="give start <= end."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,9 @@ class CheckpointPlan:
         ranges: `[start, end)` of every partition, empty ones included (P12).
         topic_ids: Kafka's id of every topic, compared again after the read (J9).
         handles: input handle per uid, with adopted compactions (E16); an operator without state has an empty one.
-        tables: per uid the folder `state/<uid>/<timeline>-<n>` that this checkpoint's run goes to.
+        dead_letters: handle of the dead-letter table per uid, as the parent left it.
+        tables: per uid the folder `<pipeline>/state/<uid>/<timeline>-<n>`, relative to
+            the warehouse, that this checkpoint's run goes to.
         schemas: stored schema per uid.
         adopted: per uid the key of the compaction record that `handles` already uses.
         logical_time_ms: "now" of this checkpoint, never below the parent's.
@@ -76,6 +80,7 @@ class CheckpointPlan:
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
     handles: Mapping[str, StateHandle]
+    dead_letters: Mapping[str, StateHandle]
     tables: Mapping[str, str]
     schemas: Mapping[str, OperatorSchema]
     adopted: Mapping[str, str]
@@ -91,11 +96,17 @@ class CheckpointPlan:
     write_id: str
 
     def __post_init__(self) -> None:
-        if not (set(self.handles) == set(self.tables) == set(self.schemas)):
-            raise UsageError("a plan names every operator or cannot be built", next="this is a defect of Tidemark: report it.")
+        if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
+            raise UsageError(
+                "a plan names every operator or cannot be built",
+                next="this is a defect of Tidemark: report it.",
+            )
         topics = {tp.topic for tp in self.ranges}
         if topics - set(self.topic_ids):
-            raise UsageError(f"no topic id for {sorted(topics - set(self.topic_ids))}", next="this is a defect of Tidemark: report it.")
+            raise UsageError(
+                f"no topic id for {sorted(topics - set(self.topic_ids))}",
+                next="this is a defect of Tidemark: report it.",
+            )
 
     @property
     def name(self) -> str:

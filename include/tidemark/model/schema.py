@@ -133,7 +133,9 @@ def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:
     found = record.at(source)
     if found is None or found.kind not in ("bool", "int", "str", "date", "timestamp"):
         problem = "no such field in the record" if found is None else f"a {found.kind} is no key"
-        raise DeclarationError(f"{where}: key_by={source!r}: {problem}", next="key by a bool, int, str, date or datetime field.")
+        raise DeclarationError(
+            f"{where}: key_by={source!r}: {problem}", next="key by a bool, int, str, date or datetime field."
+        )
     return KeyColumn(source.rpartition(".")[2], source, found.with_null(False))
 
 
@@ -149,7 +151,9 @@ def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> Stor
     else:
         over = record.at(declared.source)
     if over is None:
-        raise DeclarationError(f"{at}: the record has no field {declared.source!r}", next="name a field of the record.")
+        raise DeclarationError(
+            f"{at}: the record has no field {declared.source!r}", next="name a field of the record."
+        )
     finished = _finished(at, declared, over)
     if finished.with_null(declared.type.nullable) != declared.type:
         raise DeclarationError(
@@ -157,7 +161,13 @@ def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> Stor
             next="make the annotation agree with the record field.",
         )
     return StoredField(
-        declared.name, declared.kind, declared.source, over, declared.type, declared.ignore_nulls, declared.limit
+        declared.name,
+        declared.kind,
+        declared.source,
+        over,
+        declared.type,
+        declared.ignore_nulls,
+        declared.limit,
     )
 
 
@@ -188,16 +198,24 @@ def type_from_json(body: dict[str, Any]) -> FieldType:
 def _finished(at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
     kind = declared.kind
     if kind in ("sum", "mean") and not over.is_number:
-        raise DeclarationError(f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal.")
+        raise DeclarationError(
+            f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal."
+        )
     if kind in ("min", "max", "distinct") and not over.is_ordered:
-        raise DeclarationError(f"{at}: state.{kind} of a {over.kind}", next="min, max and distinct need a scalar field.")
+        raise DeclarationError(
+            f"{at}: state.{kind} of a {over.kind}", next="min, max and distinct need a scalar field."
+        )
     if kind == "mean":
         return FieldType("float")
     if kind == "distinct":
         return FieldType("list", element=over.with_null(False))
     if kind == "sum":
         # The declared digits may be wider than the record's; the sum itself is kept in 38 digits.
-        return declared.type if declared.type.kind == over.kind == "decimal" and declared.type.scale == over.scale else over
+        return (
+            declared.type
+            if declared.type.kind == over.kind == "decimal" and declared.type.scale == over.scale
+            else over
+        )
     return over
 
 

@@ -25,7 +25,8 @@ class Precision:
     def __post_init__(self) -> None:
         if not (1 <= self.digits <= 38 and 0 <= self.scale <= self.digits):
             raise DeclarationError(
-                f"not a decimal precision: ({self.digits}, {self.scale})", next="give 1..38 digits, 0..digits scale."
+                f"not a decimal precision: ({self.digits}, {self.scale})",
+                next="give 1..38 digits, 0..digits scale.",
             )
 
 
@@ -143,9 +144,13 @@ def record_type(cls: type) -> FieldType:
         DeclarationError: not a dataclass, or a field without a stored type.
     """
     if not (isinstance(cls, type) and is_dataclass(cls)):
-        raise DeclarationError(f"{cls!r} is not a dataclass", next="declare the record as a frozen dataclass.")
+        raise DeclarationError(
+            f"{cls!r} is not a dataclass", next="declare the record as a frozen dataclass."
+        )
     hints = get_type_hints(cls, include_extras=True)
-    named = tuple((checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls))
+    named = tuple(
+        (checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls)
+    )
     for f, (_, found) in zip(fields(cls), named, strict=True):
         has_default = f.default is not MISSING or f.default_factory is not MISSING
         if has_default and not (found.nullable and f.default is None):

@@ -1,0 +1,240 @@
+"""The order of a checkpoint's steps: the only module that knows it (reliability.md section 3, steps 3 to 7).
+
+read → per operator: fold, write the run, commit it → dead letters → gate → fsync → seal. The attempt's outcome is
+read again before every step; a commit reads it once more, after it has read the table version. Planning, taking the
+attempt and publishing belong to the coordinator. It works on ports alone, so the in-memory twin runs the same order.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tidemark.errors import DeadLettersExceededError, GateFailedError
+from tidemark.model.checkpoint import Ack, Commit, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.segments import StateHandle
+from tidemark.ports import (
+    Attempt,
+    Batch,
+    Clock,
+    CommitRequest,
+    Committed,
+    Compute,
+    CrashPoints,
+    StateTables,
+    WriteIds,
+    WrittenRun,
+)
+
+T = TypeVar("T")
+
+DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic", "STRING"),
+    ("partition", "INT"),
+    ("offset", "BIGINT"),
+    ("timestamp", "TIMESTAMP"),
+    ("uid", "STRING"),
+    ("reason", "STRING"),
+    ("key", "BINARY"),
+    ("value", "BINARY"),
+)
+"""Columns of a dead-letter table, before its partition columns."""
+
+
+def run_columns(plan: CheckpointPlan, uid: str) -> tuple[tuple[str, str], ...]:
+    """Columns of an operator's `runs` and `base` tables, before the partition columns (design section 5)."""
+    schema = plan.schemas[uid]
+    keys = tuple((k.name, k.type.sql) for k in schema.keys)
+    held = tuple((name, t.sql) for f in schema.fields for name, t in f.accumulators)
+    return (*keys, *held, ("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
+
+
+@dataclass
+class CheckpointJob:
+    """Executes one attempt of one plan, up to and including the seal."""
+
+    compute: Compute
+    tables: StateTables
+    clock: Clock
+    write_ids: WriteIds
+    crash: CrashPoints
+    max_dead_letters: float
+    _timings: dict[str, int] = field(default_factory=dict)
+
+    def execute(self, attempt: Attempt) -> Sealed:
+        """Runs the steps in order.
+
+        Raises:
+            FencedError: the attempt was revoked on the way; what it wrote is no part of any state.
+            GateFailedError: the candidate was rejected, or could not be judged; `verdict` says why.
+            DeadLettersExceededError: too large a share of the records could not be applied.
+            DataLostError, StateOverflowError, BrokerError, EngineError, StoreError: as the steps raise them.
+        """
+        plan, pending = attempt.plan, PendingCheckpoint(attempt.plan)
+        batch = self._step("read", attempt, lambda: self.compute.read(plan))
+        try:
+            self._refuse_excess(plan, batch)
+            runs: dict[str, WrittenRun] = {}
+            for uid in plan.handles:
+                ack, runs[uid] = self._operator(attempt, batch, uid)
+                pending.acknowledge(ack)
+            verdict = self._step("gate", attempt, lambda: batch.judge(_paths(attempt, runs)))
+            refuse_failed(plan, verdict)
+        finally:
+            batch.close()
+        return self._seal(attempt, pending, batch, verdict)
+
+    def _operator(self, attempt: Attempt, batch: Batch, uid: str) -> tuple[Ack, WrittenRun]:
+        plan, counts = attempt.plan, batch.counts[uid]
+        started = self.clock.now_ms()
+        run, handle = WrittenRun(rows=0, files=()), plan.handles[uid]
+        commits: tuple[Commit, ...] = ()
+        if counts.applied:
+            folder = _folder(attempt, runs_table(plan, uid))
+            run = self._step(f"fold.{uid}", attempt, lambda: batch.write_run(uid, folder))
+        written = self.clock.now_ms()
+        if run.rows:
+            done = self._step(f"runs.{uid}", attempt, lambda: self._commit(attempt, uid, run))
+            handle, commits = _extended(handle, done), (done.commit,)
+        letters, more = self._dead_letters(attempt, batch, uid)
+        ack = Ack(
+            uid=uid,
+            handle=handle,
+            dead_letters=letters,
+            commits=commits + more,
+            read=counts.applied + counts.dead_lettered,
+            applied=counts.applied,
+            dead_lettered=counts.dead_lettered,
+            keys=run.rows,
+            run_bytes=run.bytes,
+            timings_ms={"fold": written - started, "commit": self.clock.now_ms() - written},
+        )
+        return ack, run
+
+    def _commit(self, attempt: Attempt, uid: str, run: WrittenRun) -> Committed:
+        plan = attempt.plan
+        table = runs_table(plan, uid)
+        request = _request(
+            attempt, table, plan.handles[uid], run, run_columns(plan, uid), uid, self.write_ids()
+        )
+        return self.tables.commit(request, attempt)
+
+    def _dead_letters(
+        self, attempt: Attempt, batch: Batch, uid: str
+    ) -> tuple[StateHandle, tuple[Commit, ...]]:
+        plan, parent = attempt.plan, attempt.plan.dead_letters[uid]
+        if not batch.counts[uid].dead_lettered:
+            return parent, ()
+        table = dead_letters_table(plan, uid)
+        run = self._step(
+            f"dead_letters.{uid}", attempt, lambda: batch.write_dead_letters(uid, _folder(attempt, table))
+        )
+        request = _request(attempt, table, parent, run, DEAD_LETTER_COLUMNS, uid, self.write_ids())
+        done = self._step(f"sinks.{uid}", attempt, lambda: self.tables.commit(request, attempt))
+        return _extended(parent, done), (done.commit,)
+
+    def _seal(self, attempt: Attempt, pending: PendingCheckpoint, batch: Batch, verdict: Verdict) -> Sealed:
+        sealed = pending.sealed(
+            attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=self._timings
+        )
+        commits = [c for a in sealed.acks for c in a.commits]
+        folders = [_folder(attempt, c.path) for c in commits]
+        self._step("fsync", attempt, lambda: self.tables.make_durable(commits, folders))
+        self.crash("seal", "before")
+        attempt.seal(sealed)
+        self.crash("seal", "after")
+        return sealed
+
+    def _refuse_excess(self, plan: CheckpointPlan, batch: Batch) -> None:
+        for uid, counts in batch.counts.items():
+            read = counts.applied + counts.dead_lettered
+            if read and counts.dead_lettered / read > self.max_dead_letters:
+                raise DeadLettersExceededError(
+                    f"too many dead letters: {uid}: {counts.dead_lettered} of {read} records"
+                    f" ({counts.dead_lettered / read:.1%}) could not be applied, allowed are {self.max_dead_letters:.1%}",
+                    safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
+                    next="look at the records, mend the producer or the record type, or raise max_dead_letters.",
+                )
+
+    def _step(self, name: str, attempt: Attempt, act: Callable[[], T]) -> T:
+        attempt.check()
+        self.crash(name, "before")
+        started = self.clock.now_ms()
+        done = act()
+        self._timings[name] = self.clock.now_ms() - started
+        self.crash(name, "after")
+        return done
+
+
+def refuse_failed(plan: CheckpointPlan, verdict: Verdict) -> None:
+    """Raises for a verdict that is no pass.
+
+    Raises:
+        GateFailedError: with the failed expectations in the message; `verdict` is attached to the error.
+    """
+    if verdict.passed:
+        return
+    failed = [f"{e.frame}: {e.type}: {e.detail}" for e in verdict.expectations if not e.success]
+    what = f"gate could not judge: {verdict.error}" if verdict.error else f"gate failed: {'; '.join(failed)}"
+    raise GateFailedError(
+        what,
+        safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
+        next="mend the data or the gate, then run the pipeline again: it plans the same offsets anew.",
+    ).with_verdict(verdict)
+
+
+def runs_table(plan: CheckpointPlan, uid: str) -> str:
+    """The `runs` table of an operator, relative to the warehouse."""
+    return f"{plan.tables[uid]}/runs"
+
+
+def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:
+    """The dead-letter table of an operator, relative to the warehouse."""
+    return f"{plan.pipeline}/dead_letters/{uid}/{plan.slot.timeline}"
+
+
+def _folder(attempt: Attempt, table: str) -> str:
+    return f"{table}/{attempt.plan.id}.{attempt.number}"
+
+
+def _paths(attempt: Attempt, runs: Mapping[str, WrittenRun]) -> dict[str, list[str]]:
+    return {
+        uid: [f"{runs_table(attempt.plan, uid)}/{f.path}" for f in run.files] for uid, run in runs.items()
+    }
+
+
+def _request(
+    attempt: Attempt,
+    table: str,
+    handle: StateHandle,
+    run: WrittenRun,
+    schema: tuple[tuple[str, str], ...],
+    uid: str,
+    write_id: str,
+) -> CommitRequest:
+    plan = attempt.plan
+    parent = handle.segment_of(table)
+    return CommitRequest(
+        table=table,
+        parent=parent,
+        files=run.files,
+        rows=run.rows,
+        level=0,
+        checkpoint=plan.id,
+        after=parent.after if parent else handle.through,
+        schema=schema,
+        write_id=write_id,
+        metadata={
+            "tidemark_pipeline": plan.pipeline,
+            "tidemark_timeline": plan.slot.timeline,
+            "tidemark_checkpoint": plan.name,
+            "tidemark_attempt": str(attempt.number),
+            "tidemark_uid": uid,
+        },
+        app=(f"{plan.pipeline}/{plan.slot.timeline}/{uid}", plan.id * 2**20 + attempt.number),
+    )
+
+
+def _extended(handle: StateHandle, done: Committed) -> StateHandle:
+    older = tuple(s for s in handle.segments if s.path != done.segment.path)
+    return StateHandle((*older, done.segment))
