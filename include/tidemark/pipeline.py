@@ -90,9 +90,7 @@ class Fold:
     def __post_init__(self) -> None:
         checked_name("uid", self.uid)
         if not (isinstance(self.state, type) and issubclass(self.state, Keyed) and self.state is not Keyed):
-            raise DeclarationError(
-                f"{self.uid}: {self.state!r} is no state class", next="derive it from state.Keyed."
-            )
+            raise DeclarationError(f"{self.uid}: {self.state!r} is no state class", next="derive it from state.Keyed.")
         keys = (self.key_by,) if isinstance(self.key_by, str) else tuple(self.key_by)
         if not keys or len(set(keys)) != len(keys):
             raise DeclarationError(
@@ -162,9 +160,7 @@ class Pipeline:
         if not uids:
             raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold.")
         if not 0 <= self.max_dead_letters <= 1:
-            raise DeclarationError(
-                f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1."
-            )
+            raise DeclarationError(f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1.")
         self.schemas()
 
     def schemas(self) -> dict[str, OperatorSchema]:

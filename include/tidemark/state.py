@@ -118,9 +118,7 @@ def _field(kind: str, source: str = "", **options: Any) -> Any:
     return StateDescriptor(kind=kind, source=source, **options)
 
 
-@dataclass_transform(
-    kw_only_default=True, field_specifiers=(count, sum, min, max, first, latest, mean, distinct)
-)
+@dataclass_transform(kw_only_default=True, field_specifiers=(count, sum, min, max, first, latest, mean, distinct))
 class Keyed:
     """Base of a state class. An instance is the state of one key; `Aircraft()` is that of a key without records."""
 

@@ -113,30 +113,21 @@ class CheckpointJob:
 
     def _commit(self, attempt: Attempt, uid: str, run: WrittenRun) -> Committed:
         plan = attempt.plan
-        table = runs_table(plan, uid)
-        request = _request(
-            attempt, table, plan.handles[uid], run, run_columns(plan, uid), uid, self.write_ids()
-        )
-        return self.tables.commit(request, attempt)
+        target = _Target(uid, runs_table(plan, uid), plan.handles[uid], run_columns(plan, uid))
+        return self.tables.commit(_request(attempt, target, run, self.write_ids()), attempt)
 
-    def _dead_letters(
-        self, attempt: Attempt, batch: Batch, uid: str
-    ) -> tuple[StateHandle, tuple[Commit, ...]]:
+    def _dead_letters(self, attempt: Attempt, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
         plan, parent = attempt.plan, attempt.plan.dead_letters[uid]
         if not batch.counts[uid].dead_lettered:
             return parent, ()
         table = dead_letters_table(plan, uid)
-        run = self._step(
-            f"dead_letters.{uid}", attempt, lambda: batch.write_dead_letters(uid, _folder(attempt, table))
-        )
-        request = _request(attempt, table, parent, run, DEAD_LETTER_COLUMNS, uid, self.write_ids())
+        run = self._step(f"dead_letters.{uid}", attempt, lambda: batch.write_dead_letters(uid, _folder(attempt, table)))
+        request = _request(attempt, _Target(uid, table, parent, DEAD_LETTER_COLUMNS), run, self.write_ids())
         done = self._step(f"sinks.{uid}", attempt, lambda: self.tables.commit(request, attempt))
         return _extended(parent, done), (done.commit,)
 
     def _seal(self, attempt: Attempt, pending: PendingCheckpoint, batch: Batch, verdict: Verdict) -> Sealed:
-        sealed = pending.sealed(
-            attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=self._timings
-        )
+        sealed = pending.sealed(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=self._timings)
         commits = [c for a in sealed.acks for c in a.commits]
         folders = [_folder(attempt, c.path) for c in commits]
         self._step("fsync", attempt, lambda: self.tables.make_durable(commits, folders))
@@ -151,7 +142,7 @@ class CheckpointJob:
             if read and counts.dead_lettered / read > self.max_dead_letters:
                 raise DeadLettersExceededError(
                     f"too many dead letters: {uid}: {counts.dead_lettered} of {read} records"
-                    f" ({counts.dead_lettered / read:.1%}) could not be applied, allowed are {self.max_dead_letters:.1%}",
+                    f" ({counts.dead_lettered / read:.1%}) were not applied, allowed are {self.max_dead_letters:.1%}",
                     safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
                     next="look at the records, mend the producer or the record type, or raise max_dead_letters.",
                 )
@@ -198,31 +189,31 @@ def _folder(attempt: Attempt, table: str) -> str:
 
 
 def _paths(attempt: Attempt, runs: Mapping[str, WrittenRun]) -> dict[str, list[str]]:
-    return {
-        uid: [f"{runs_table(attempt.plan, uid)}/{f.path}" for f in run.files] for uid, run in runs.items()
-    }
+    return {uid: [f"{runs_table(attempt.plan, uid)}/{f.path}" for f in run.files] for uid, run in runs.items()}
 
 
-def _request(
-    attempt: Attempt,
-    table: str,
-    handle: StateHandle,
-    run: WrittenRun,
-    schema: tuple[tuple[str, str], ...],
-    uid: str,
-    write_id: str,
-) -> CommitRequest:
-    plan = attempt.plan
-    parent = handle.segment_of(table)
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table that an operator's rows go to, and what the parent left there."""
+
+    uid: str
+    table: str
+    handle: StateHandle
+    schema: tuple[tuple[str, str], ...]
+
+
+def _request(attempt: Attempt, target: _Target, run: WrittenRun, write_id: str) -> CommitRequest:
+    plan, handle, uid = attempt.plan, target.handle, target.uid
+    parent = handle.segment_of(target.table)
     return CommitRequest(
-        table=table,
+        table=target.table,
         parent=parent,
         files=run.files,
         rows=run.rows,
         level=0,
         checkpoint=plan.id,
         after=parent.after if parent else handle.through,
-        schema=schema,
+        schema=target.schema,
         write_id=write_id,
         metadata={
             "tidemark_pipeline": plan.pipeline,

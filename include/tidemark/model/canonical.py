@@ -64,9 +64,7 @@ def checksum(value: Any) -> str:
 
 
 def _dump(value: Any) -> bytes:
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def _corrupt(key: str, why: str) -> CorruptObjectError:

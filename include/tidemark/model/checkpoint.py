@@ -126,18 +126,14 @@ class PendingCheckpoint:
         """Uids that have not acknowledged."""
         return [uid for uid in self.plan.handles if uid not in self._acks]
 
-    def sealed(
-        self, *, attempt: int, facts: BatchFacts, verdict: Verdict, timings_ms: Mapping[str, int]
-    ) -> "Sealed":
+    def sealed(self, *, attempt: int, facts: BatchFacts, verdict: Verdict, timings_ms: Mapping[str, int]) -> "Sealed":
         """All there is to publish.
 
         Raises:
             UsageError: an operator has not acknowledged, so the snapshot would not be global (E5).
         """
         if self.missing:
-            raise UsageError(
-                f"no ack of {', '.join(self.missing)}", next="this is a defect of Tidemark: report it."
-            )
+            raise UsageError(f"no ack of {', '.join(self.missing)}", next="this is a defect of Tidemark: report it.")
         acks = tuple(self._acks[uid] for uid in self.plan.handles)
         return Sealed(attempt=attempt, acks=acks, facts=facts, verdict=verdict, timings_ms=dict(timings_ms))
 

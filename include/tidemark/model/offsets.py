@@ -29,9 +29,7 @@ class TopicPartition:
         """
         topic, dash, partition = text.rpartition("-")
         if not dash or not topic or not partition.isdecimal():
-            raise UsageError(
-                f"not a topic-partition: {text!r}", next="write TOPIC-PARTITION, as in flights-0."
-            )
+            raise UsageError(f"not a topic-partition: {text!r}", next="write TOPIC-PARTITION, as in flights-0.")
         return cls(topic, int(partition))
 
 
@@ -44,9 +42,7 @@ class OffsetRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
-            raise UsageError(
-                f"not an offset range: [{self.start}, {self.end})", next="give 0 <= start <= end."
-            )
+            raise UsageError(f"not an offset range: [{self.start}, {self.end})", next="give 0 <= start <= end.")
 
     def __str__(self) -> str:
         return f"[{self.start}, {self.end})"
@@ -104,9 +100,7 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
         """
         if set(starts) != set(barrier.ends):
             missing = sorted(str(tp) for tp in set(starts) ^ set(barrier.ends))
-            raise UsageError(
-                f"starts and barrier differ in {', '.join(missing)}", next="list every partition in both."
-            )
+            raise UsageError(f"starts and barrier differ in {', '.join(missing)}", next="list every partition in both.")
         return cls({tp: OffsetRange(start, barrier.ends[tp]) for tp, start in starts.items()})
 
     @property

@@ -18,9 +18,7 @@ class Interval:
 
     def __post_init__(self) -> None:
         if self.start_ms > self.end_ms:
-            raise UsageError(
-                f"interval runs backwards: {self.start_ms} > {self.end_ms}", next="give start <= end."
-            )
+            raise UsageError(f"interval runs backwards: {self.start_ms} > {self.end_ms}", next="give start <= end.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,9 +151,7 @@ def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> Stor
     else:
         over = record.at(declared.source)
     if over is None:
-        raise DeclarationError(
-            f"{at}: the record has no field {declared.source!r}", next="name a field of the record."
-        )
+        raise DeclarationError(f"{at}: the record has no field {declared.source!r}", next="name a field of the record.")
     finished = _finished(at, declared, over)
     if finished.with_null(declared.type.nullable) != declared.type:
         raise DeclarationError(
@@ -198,9 +196,7 @@ def type_from_json(body: dict[str, Any]) -> FieldType:
 def _finished(at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
     kind = declared.kind
     if kind in ("sum", "mean") and not over.is_number:
-        raise DeclarationError(
-            f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal."
-        )
+        raise DeclarationError(f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal.")
     if kind in ("min", "max", "distinct") and not over.is_ordered:
         raise DeclarationError(
             f"{at}: state.{kind} of a {over.kind}", next="min, max and distinct need a scalar field."

@@ -30,9 +30,7 @@ class Segment:
 
     def __post_init__(self) -> None:
         if not 0 <= self.after < self.through:
-            raise UsageError(
-                f"not a segment: ({self.after}, {self.through}]", next="give 0 <= after < through."
-            )
+            raise UsageError(f"not a segment: ({self.after}, {self.through}]", next="give 0 <= after < through.")
 
 
 @dataclass(frozen=True, slots=True)

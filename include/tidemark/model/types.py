@@ -133,7 +133,7 @@ def field_type(annotation: Any, where: str) -> FieldType:
         return FieldType(_SCALARS[annotation])
     raise DeclarationError(
         f"{where}: no stored type for {annotation!r}",
-        next="use bool, int, float, Decimal, str, bytes, date, datetime, list[...], a dataclass, or one of them | None.",
+        next="use bool, int, float, Decimal, str, bytes, date, datetime, list[...], a dataclass, or one | None.",
     )
 
 
@@ -144,13 +144,9 @@ def record_type(cls: type) -> FieldType:
         DeclarationError: not a dataclass, or a field without a stored type.
     """
     if not (isinstance(cls, type) and is_dataclass(cls)):
-        raise DeclarationError(
-            f"{cls!r} is not a dataclass", next="declare the record as a frozen dataclass."
-        )
+        raise DeclarationError(f"{cls!r} is not a dataclass", next="declare the record as a frozen dataclass.")
     hints = get_type_hints(cls, include_extras=True)
-    named = tuple(
-        (checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls)
-    )
+    named = tuple((checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls))
     for f, (_, found) in zip(fields(cls), named, strict=True):
         has_default = f.default is not MISSING or f.default_factory is not MISSING
         if has_default and not (found.nullable and f.default is None):
