@@ -1,0 +1,70 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONPATH := include$(if $(PYTHONPATH),:$(PYTHONPATH))
+
+##@ Start here
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
+	@$(PYTHON) include/tidemark/stack/bootstrap.py
+
+.PHONY: demo
+demo: setup ## Checkpoint the real flights of 2013 through Airflow, and check every row
+	@$(BIN)/python -m tidemark.cli.demo
+
+##@ The stack
+.PHONY: up
+up: setup ## Start Kafka, Spark and Airflow
+	@$(BIN)/tidemark up
+
+.PHONY: down
+down: setup ## Stop everything that `up` started
+	@$(BIN)/tidemark down
+
+.PHONY: status
+status: setup ## Say what is running, and where
+	@$(BIN)/tidemark status
+
+.PHONY: doctor
+doctor: setup ## Name every missing prerequisite and its remedy
+	@$(BIN)/tidemark doctor
+
+##@ Checks
+.PHONY: test
+test: setup ## Run every test
+	@$(BIN)/python -m pytest
+
+.PHONY: test-fast
+test-fast: setup ## Run the tests that need no service
+	@$(BIN)/python -m pytest -q -m "not kafka and not spark and not airflow and not slow and not e2e"
+
+.PHONY: test-faults
+test-faults: setup ## Run the full cross of crash points
+	@TIDEMARK_TEST_FAULTS=full $(BIN)/python -m pytest tests/faults
+
+.PHONY: lint
+lint: setup ## Check style and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+.PHONY: format
+format: setup ## Rewrite files in the house format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: types
+types: setup ## Check types, strictly
+	@$(BIN)/mypy
+
+##@ Measure and write
+.PHONY: bench
+bench: setup ## Measure checkpoints by state size
+	@$(BIN)/python -m tests.perf.bench
+
+.PHONY: docs
+docs: setup ## Check the documentation's examples, tables and links
+	@$(BIN)/python -m pytest -q tests/docs
