@@ -82,8 +82,9 @@ class TimelineLock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLog:
-    """What the log says of one partition: offsets that can be read are `[earliest, end)`; `end` is the last stable
-    offset under read_committed, the high watermark under read_uncommitted.
+    """What the log says of one partition: offsets that can be read are `[earliest, end)`.
+
+    `end` is the last stable offset under read_committed, the high watermark under read_uncommitted.
     """
 
     earliest: int

@@ -1,5 +1,6 @@
-"""Keys of the store's objects, below `<warehouse>/<pipeline>/` (design section 6). Numbers are padded, so that a
-listing in order of names is in order of numbers.
+"""Keys of the store's objects, below `<warehouse>/<pipeline>/` (design section 6).
+
+Numbers are padded, so that a listing in order of names is in order of numbers.
 """
 
 from tidemark.model.plan import Slot
