@@ -52,9 +52,7 @@ def find_java(env: Mapping[str, str]) -> Java | None:
 def major_version(launcher: Path) -> int | None:
     """The major version that a `java` launcher prints, or None when it does not run."""
     try:
-        answer = subprocess.run(
-            [str(launcher), "-version"], capture_output=True, text=True, timeout=30, check=False
-        )
+        answer = subprocess.run([str(launcher), "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)

@@ -1,0 +1,226 @@
+"""Settings: what a person may choose, from `TIDEMARK_*` variables and `.env`, and where the embedded stack listens.
+
+A frozen value, read once at an entry point. A name that no field has is refused, wherever it stands: a misspelt setting
+that is silently ignored is how a test run writes to the wrong warehouse.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import psutil
+from dotenv import dotenv_values
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from tidemark.errors import UsageError
+
+PREFIX = "TIDEMARK_"
+ROOT_VARIABLE = "TIDEMARK_ROOT"
+STACK_VARIABLE = "TIDEMARK_STACK"
+TEST_PREFIX = "TIDEMARK_TEST_"
+"""Variables of the test suite, and the mark of the stack's child processes: with the prefix, but not settings."""
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+EmbeddedService = Literal["kafka", "spark", "airflow"]
+
+
+class Settings(BaseSettings):
+    """Everything that may be set; paths come out absolute, relative ones were meant from the project root.
+
+    The properties below the fields answer what the fields leave open: an unset address is the embedded one.
+    """
+
+    # Other tools read .env too (compose does), so names without the prefix are none of our business there.
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        case_sensitive=False,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        dotenv_filtering="only_existing",
+    )
+
+    root: Path
+    home: Path
+    warehouse: Path
+    pipelines: Annotated[tuple[Path, ...], NoDecode]
+    kafka_bootstrap: str | None = None
+    spark: str | None = None
+    kafka_port: Port | None = None
+    kafka_controller_port: Port | None = None
+    spark_port: Port | None = None
+    airflow_port: Port | None = None
+    airflow_database: SecretStr | None = None
+    spark_driver_memory: str = Field("2g", pattern=r"^[1-9][0-9]*[mg]$")
+    crash_at: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _place(cls, values: dict[str, Any]) -> dict[str, Any]:
+        root = Path(values["root"]).absolute()
+        home = _below(root, values.get("home") or ".tidemark")
+        folders = values.get("pipelines") or "include/pipelines"
+        folders = folders.split(os.pathsep) if isinstance(folders, str) else folders
+        return values | {
+            "root": root,
+            "home": home,
+            "warehouse": _below(root, values.get("warehouse") or home / "warehouse"),
+            "pipelines": tuple(_below(root, folder) for folder in folders if folder),
+        }
+
+    @field_validator("spark")
+    @classmethod
+    def _check_spark(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("sc://", "local", "spark://")):
+            raise ValueError("must be sc://HOST:PORT, local[N] or spark://HOST:PORT")
+        return value
+
+    @property
+    def kafka_address(self) -> str:
+        """The bootstrap servers: those set, else the embedded broker's.
+
+        Raises:
+            UsageError: none is set and the embedded broker does not run.
+        """
+        if self.kafka_bootstrap:
+            return self.kafka_bootstrap
+        running = recorded_service(self.home, "kafka")
+        if running is None:
+            raise UsageError(
+                "no Kafka: TIDEMARK_KAFKA_BOOTSTRAP is not set and the embedded broker is not running",
+                next="tidemark up --only kafka    (or set TIDEMARK_KAFKA_BOOTSTRAP=host:port).",
+            )
+        return running.host_and_port
+
+    @property
+    def spark_address(self) -> str:
+        """The Spark to use: the one set, else the embedded Connect server while it runs, else `local[2]`."""
+        if self.spark:
+            return self.spark
+        running = recorded_service(self.home, "spark")
+        return f"sc://{running.host_and_port}" if running else "local[2]"
+
+    @property
+    def airflow_address(self) -> str:
+        """The embedded Airflow's base URL.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        running = recorded_service(self.home, "airflow")
+        if running is None:
+            raise UsageError("the embedded Airflow is not running", next="tidemark up --only airflow")
+        return f"http://{running.host_and_port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedService:
+    """Where an embedded service listens, as written by `tidemark up` into `<home>/stack.json`."""
+
+    port: int
+    pid: int
+    started: float
+
+    @property
+    def host_and_port(self) -> str:
+        """The address a client connects to; the embedded stack listens on the loopback interface only."""
+        return f"127.0.0.1:{self.port}"
+
+
+def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401
+    """Read the settings of this project.
+
+    Args:
+        **overrides: fields that win over the environment and `.env`; for tests.
+
+    Returns:
+        The settings, validated.
+
+    Raises:
+        UsageError: an unknown name or a value that does not fit, each named; never the value, which may be a secret.
+    """
+    root = Path(overrides.pop("root", None) or find_root(os.environ, Path.cwd()))
+    env_file = root / ".env"
+    _refuse_unknown(os.environ, "the environment")
+    _refuse_unknown(dotenv_values(env_file), ".env")
+    values: dict[str, Any] = {"root": root, "_env_file": env_file, **overrides}
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        complaints = "; ".join(f"{_variable(item['loc'])}: {item['msg']}" for item in error.errors())
+        raise UsageError(
+            f"settings do not fit: {complaints}", next="correct the variable or the line in .env."
+        ) from error
+
+
+def find_root(env: Mapping[str, str], start: Path) -> Path:
+    """The project root: `TIDEMARK_ROOT`, else the next folder upwards whose pyproject.toml is ours or uses us.
+
+    Args:
+        env: the environment.
+        start: where to begin, usually the working folder.
+
+    Returns:
+        The root; `start` itself where no folder above it is a project.
+    """
+    if env.get(ROOT_VARIABLE):
+        return Path(env[ROOT_VARIABLE]).absolute()
+    for folder in (start.absolute(), *start.absolute().parents):
+        if (folder / "pyproject.toml").is_file() and _mentions_tidemark(folder / "pyproject.toml"):
+            return folder
+    return start.absolute()
+
+
+def recorded_service(home: Path, service: EmbeddedService) -> RecordedService | None:
+    """The recorded address of an embedded service, if the recorded process is still alive.
+
+    Args:
+        home: the folder with `stack.json`.
+        service: which one; for Airflow it is the API server.
+
+    Returns:
+        None when it was never started, was stopped, or died.
+    """
+    path = home / "stack.json"
+    entry = json.loads(path.read_text()).get(service, {}) if path.is_file() else {}
+    if not entry.get("pid"):
+        return None
+    recorded = RecordedService(port=entry["port"], pid=entry["pid"], started=entry["started"])
+    return recorded if is_same_process(recorded.pid, recorded.started) else None
+
+
+def is_same_process(pid: int, started: float) -> bool:
+    """Whether `pid` is alive and is the process that started then, not a later one with the same number."""
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - started) < 1.5 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _below(root: Path, path: Path | str) -> Path:
+    return Path(os.path.normpath(root / Path(path).expanduser()))
+
+
+def _refuse_unknown(names: Mapping[str, str | None], where: str) -> None:
+    known = {PREFIX + field.upper() for field in Settings.model_fields}
+    ours = (name for name in names if name.upper().startswith(PREFIX) and not name.startswith(TEST_PREFIX))
+    unknown = sorted(name for name in ours if name.upper() not in known | {STACK_VARIABLE})
+    if unknown:
+        raise UsageError(
+            f"{where} sets {', '.join(unknown)}, which no setting of Tidemark is called",
+            next=f"correct the name; settings are {', '.join(sorted(known))}.",
+        )
+
+
+def _mentions_tidemark(pyproject: Path) -> bool:
+    return "tidemark" in json.dumps(tomllib.loads(pyproject.read_text()).get("project", {}))
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    return PREFIX + str(location[0]).upper() if location else "settings"
