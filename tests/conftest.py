@@ -1,0 +1,43 @@
+"""Fixtures that every test may ask for. What is expensive starts when the first test asks for it."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.kafka.topics import Sent, Topics
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Bootstrap address of a real broker, shared by the session; `TIDEMARK_TEST_BROKER` names one to use instead."""
+    given = os.environ.get("TIDEMARK_TEST_BROKER")
+    if given:
+        yield given
+        return
+    from tests.kafka.broker import running_broker
+
+    with running_broker(tmp_path_factory.mktemp("broker")) as process:
+        yield process.address
+
+
+@pytest.fixture(scope="session")
+def topics(broker: str) -> "Topics":
+    """Makes, fills, trims and deletes topics of the shared broker."""
+    from tests.kafka.topics import Topics
+
+    return Topics(broker)
+
+
+@pytest.fixture
+def topic(topics: "Topics") -> str:
+    """A fresh topic of one partition; `topics.make(partitions=4)` makes others."""
+    return topics.make()
+
+
+@pytest.fixture
+def produce(topics: "Topics") -> "Callable[[str, Iterable[Sent | bytes]], None]":
+    """`produce(topic, records)`: sends values, or `Sent`s, and waits for their acknowledgement."""
+    return topics.produce

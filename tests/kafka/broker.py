@@ -1,0 +1,128 @@
+"""A real KRaft broker of one node, for tests: started in a temporary folder, on free ports, by the jars of set-up."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+JARS = ROOT / ".jars" / "kafka"
+CLUSTER_ID = "dGlkZW1hcmstdGVzdHMtMA"
+START_TIMEOUT = 90.0
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+log.dirs={folder}/logs
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+message.max.bytes=12000000
+"""
+
+
+class BrokerProcess:
+    """One broker and its folder. `stop` waits until the process is gone; `kill` is SIGKILL."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self.controller = _free_ports(2)
+        self.properties = folder / "server.properties"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """The bootstrap address."""
+        return f"127.0.0.1:{self.port}"
+
+    def format(self) -> None:
+        """Writes the settings and formats the log folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = PROPERTIES.format(port=self.port, controller=self.controller, folder=self.folder)
+        self.properties.write_text(text)
+        arguments = ["format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.properties)]
+        command = [*_java("-Xmx256m"), "kafka.tools.StorageTool", *arguments]
+        subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT)
+
+    def start(self) -> None:
+        """Starts the broker in a process group of its own and waits until it listens."""
+        command = [*_java("-Xms256m", "-Xmx512m"), "kafka.Kafka", str(self.properties)]
+        with (self.folder / "broker.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + START_TIMEOUT
+        while not _listens(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"the test broker did not start:\n{tail}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL after ten seconds."""
+        self._end(signal.SIGTERM, patience=10)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(signal.SIGKILL, patience=10)
+
+    def _end(self, how: signal.Signals, patience: float) -> None:
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, how)
+        try:
+            self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(patience)
+        self.process = None
+
+
+@contextlib.contextmanager
+def running_broker(folder: Path) -> Iterator[BrokerProcess]:
+    """A formatted, started broker for the length of a block."""
+    broker = BrokerProcess(folder)
+    broker.format()
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _java(*options: str) -> list[str]:
+    home = os.environ.get("JAVA_HOME")
+    launcher = Path(home) / "bin" / "java" if home else None
+    java = str(launcher) if launcher and launcher.exists() else shutil.which("java")
+    if java is None or not JARS.is_dir():
+        raise RuntimeError("a test broker needs Java 17 and the jars of `make setup`")
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    return [java, *options, *quick, "-cp", f"{JARS}/*"]
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,98 @@
+"""Topics of a test broker: made, filled, trimmed and deleted, each call waiting until the broker shows the result."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+QUIET = {"log_level": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One record to produce; `None` as value is a tombstone."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    timestamp_ms: int = 0
+
+
+class Topics:
+    """What a test does to the broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+
+    def make(self, name: str = "", *, partitions: int = 1, **config: str) -> str:
+        """A fresh topic; dots in configuration names are written as underscores (`retention_ms="-1"`)."""
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
+        settings = {"retention.ms": "-1", **{k.replace("_", "."): v for k, v in config.items()}}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        self.admin.create_topics([topic])[name].result(30)
+        _until(lambda: len(self._partitions(name)) == partitions)
+        return name
+
+    def produce(self, topic: str, records: Iterable[Sent | bytes]) -> None:
+        """Sends records in order and waits for their acknowledgement."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **QUIET})
+        _send(producer, topic, records)
+        assert producer.flush(30) == 0
+
+    def transaction(self, topic: str, records: Iterable[Sent | bytes], *, end: str) -> Producer:
+        """Sends records in one transaction, which is committed, aborted or left `open` until the test ends it."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": uuid.uuid4().hex, **QUIET})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        _send(producer, topic, records)
+        assert producer.flush(30) == 0
+        if end == "commit":
+            producer.commit_transaction(30)
+        elif end == "abort":
+            producer.abort_transaction(30)
+        else:
+            assert end == "open"
+        return producer
+
+    def trim(self, topic: str, before: int, partition: int = 0) -> None:
+        """Deletes the records below an offset."""
+        where = TopicPartition(topic, partition, before)
+        self.admin.delete_records([where])[where].result(30)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Adds partitions up to a total."""
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        _until(lambda: len(self._partitions(topic)) == partitions)
+
+    def delete(self, topic: str) -> None:
+        """Deletes a topic."""
+        self.admin.delete_topics([topic])[topic].result(30)
+        _until(lambda: not self._partitions(topic))
+
+    def recreate(self, topic: str, *, partitions: int = 1) -> None:
+        """Deletes a topic and makes another one of the same name."""
+        self.delete(topic)
+        self.make(topic, partitions=partitions)
+
+    def _partitions(self, topic: str) -> list[object]:
+        described = self.admin.describe_topics(TopicCollection([topic]))[topic]
+        error = described.exception(30)
+        return [] if error is not None else list(described.result().partitions)
+
+
+def _send(producer: Producer, topic: str, records: Iterable[Sent | bytes]) -> None:
+    for record in records:
+        sent = record if isinstance(record, Sent) else Sent(record)
+        producer.produce(topic, value=sent.value, key=sent.key, partition=sent.partition, timestamp=sent.timestamp_ms)
+        producer.poll(0)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "the broker did not show the change within 30 s"
+        time.sleep(0.05)
