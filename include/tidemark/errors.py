@@ -15,6 +15,7 @@
         ├── StoreError                 the store could not be read or written
         ├── BrokerError                Kafka did not answer, or refused
         ├── EngineError                Spark failed
+        ├── CheckpointExpiredError     an attempt passed checkpoint_timeout
         ├── DeadLettersExceededError   too large a share of the records could not be applied
         └── StateOverflowError         a key's state does not fit its type or bound
 
@@ -121,6 +122,10 @@ class BrokerError(TidemarkError):
 
 class EngineError(TidemarkError):
     """Spark failed while it executed a checkpoint."""
+
+
+class CheckpointExpiredError(TidemarkError):
+    """An attempt passed the pipeline's `checkpoint_timeout` before it was sealed (D3)."""
 
 
 class DeadLettersExceededError(TidemarkError):

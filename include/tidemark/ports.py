@@ -308,6 +308,7 @@ class PlanRequest:
         until_interval_end: cap ends at the first record whose timestamp reaches `interval_end`.
         max_records: per partition; None = no bound.
         accept_loss: record gaps instead of stopping.
+        allow_non_restored_state: drop the state of operators that the pipeline does not declare any more.
     """
 
     origin: str
@@ -316,6 +317,7 @@ class PlanRequest:
     until_interval_end: bool = False
     max_records: int | None = None
     accept_loss: bool = False
+    allow_non_restored_state: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

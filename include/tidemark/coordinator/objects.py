@@ -1,0 +1,177 @@
+"""Every object of the store, typed: what is read is verified, what is put is put once.
+
+An uncertain put is settled by reading back: our own bytes mean won, other bytes mean lost.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from tidemark.errors import CorruptObjectError, StoreError, UsageError
+from tidemark.model import canonical, codec, keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.records import (
+    AbortRecord,
+    Closing,
+    CompactionRecord,
+    Genesis,
+    IdRecord,
+    JobRecord,
+    Outcome,
+    StopRecord,
+)
+from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
+
+T = TypeVar("T")
+
+SlotEntry = Checkpoint | Genesis | Closing
+"""What may take a place in a timeline."""
+
+KINDS: dict[type, str] = {
+    AbortRecord: "abort",
+    Checkpoint: "manifest",
+    CheckpointPlan: "plan",
+    Closing: "closing",
+    CompactionRecord: "compaction",
+    Genesis: "genesis",
+    IdRecord: "id",
+    JobRecord: "job",
+    Outcome: "outcome",
+    StopRecord: "stop",
+}
+"""The `kind` that each type is written under."""
+
+_IN_SLOTS: dict[str, type] = {"manifest": Checkpoint, "genesis": Genesis, "closing": Closing}
+_PUT_TRIES = 5
+
+
+class Objects:
+    """Typed access to one pipeline's store."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self.store = store
+
+    def read(self, cls: type[T], key: str) -> T | None:
+        """The object under a key, or None.
+
+        Raises:
+            CorruptObjectError: it is damaged; the message names the key.
+            StoreError: the store could not be read.
+        """
+        raw = self.store.get(key)
+        if raw is None:
+            return None
+        made = decoded(cls, key, raw)
+        assert isinstance(made, cls)  # noqa: S101  (for the type checker; the codec made it)
+        return made
+
+    def put(self, key: str, value: object) -> PutOutcome:
+        """Puts an object unless its key is taken.
+
+        Raises:
+            StoreError: certainly not written, or still unknown after several tries.
+        """
+        body = encoded(value)
+        unsure = False
+        for _ in range(_PUT_TRIES):
+            try:
+                outcome = self.store.put_if_absent(key, body)
+            except UncertainPut:
+                unsure = True
+                found = self.store.get(key)
+                if found is not None:
+                    return _won_if(found == body)
+                continue
+            if outcome is PutOutcome.LOST and unsure:
+                # An earlier put, reported as lost on the way, may have arrived after all.
+                return _won_if(self.store.get(key) == body)
+            return outcome
+        raise StoreError(
+            f"the store did not confirm {key} in {_PUT_TRIES} tries",
+            safe="every completed checkpoint is intact; the object is either absent or whole.",
+            next="look at the store's health, then run the same command again.",
+        )
+
+    def slot(self, timeline: str, sequence: int) -> SlotEntry | None:
+        """What took a place of a timeline: a manifest, a genesis, a closing, or nothing yet.
+
+        Raises:
+            CorruptObjectError: it is damaged; the message names the key.
+        """
+        key = keys.slot_key(timeline, sequence)
+        raw = self.store.get(key)
+        if raw is None:
+            return None
+        cls = _IN_SLOTS.get(canonical.kind_of(key, raw), Checkpoint)
+        made = decoded(cls, key, raw)
+        assert isinstance(made, Checkpoint | Genesis | Closing)  # noqa: S101  (for the type checker)
+        return made
+
+    def plan(self, slot: Slot) -> CheckpointPlan | None:
+        """The plan of a slot."""
+        return self.read(CheckpointPlan, keys.plan_key(slot))
+
+    def outcome(self, slot: Slot, attempt: int) -> Outcome | None:
+        """The outcome of an attempt; None while it runs."""
+        return self.read(Outcome, keys.outcome_key(slot, attempt))
+
+    def abort(self, slot: Slot) -> AbortRecord | None:
+        """The abort record of a plan."""
+        return self.read(AbortRecord, keys.abort_key(slot))
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Keys below a folder; may be stale, never wrong about what it names."""
+        return self.store.list(prefix)
+
+
+def encoded(value: object) -> bytes:
+    """The canonical bytes of an object of the store."""
+    body = codec.to_json(value)
+    assert isinstance(body, dict)  # noqa: S101  (for the type checker; every kind is a dataclass)
+    return canonical.encode(KINDS[type(value)], body)
+
+
+@lru_cache(maxsize=1024)
+def decoded(cls: type, key: str, raw: bytes) -> object:
+    """The object of type `cls` in `raw`; remembered, because objects are immutable and read again and again.
+
+    Raises:
+        CorruptObjectError: damaged, of another kind, or it belongs under another key.
+    """
+    body = canonical.decode(KINDS[cls], key, raw)
+    try:
+        made: object = codec.from_json(cls, body, key)
+    except UsageError as error:
+        raise _corrupt(key, error.what) from error
+    belongs = key_of(made)
+    if belongs is not None and belongs != key:
+        raise _corrupt(key, f"it belongs under {belongs}")
+    return made
+
+
+def key_of(value: object) -> str | None:
+    """The key that an object names itself; None where it does not."""
+    if isinstance(value, CheckpointPlan):
+        return keys.plan_key(value.slot)
+    if isinstance(value, Checkpoint):
+        return keys.slot_key(value.plan.slot.timeline, value.plan.slot.sequence)
+    if isinstance(value, Genesis | Closing):
+        return keys.slot_key(value.timeline, value.sequence)
+    if isinstance(value, AbortRecord):
+        return keys.abort_key(value.slot)
+    if isinstance(value, IdRecord):
+        return keys.id_key(value.id)
+    return None
+
+
+def _won_if(ours: bool) -> PutOutcome:
+    return PutOutcome.WON if ours else PutOutcome.LOST
+
+
+def _corrupt(key: str, why: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"object damaged: {key}: {why}",
+        safe="nothing was written.",
+        next="put the object back from a backup of the warehouse.",
+    )
