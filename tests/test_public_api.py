@@ -1,0 +1,86 @@
+"""What authors may import, and what importing it must not cost."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tidemark
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("pyspark", "airflow", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow")
+PIPELINES = sorted(p.stem for p in (ROOT / "include/pipelines").glob("*.py") if p.stem != "__init__")
+DAGS = sorted(p.stem for p in (ROOT / "dags").glob("*.py"))
+
+PROBE = """
+import json, sys
+{before}
+known = set(sys.modules)
+{imports}
+print(json.dumps(sorted(set(sys.modules) - known)))
+"""
+
+
+def _loaded_by(imports: str, home: Path, before: str = "") -> set[str]:
+    """Names in `sys.modules` that `imports` adds in a fresh interpreter."""
+    path = os.pathsep.join([str(ROOT / "include"), str(ROOT / "dags")])
+    env = os.environ | {"PYTHONPATH": path, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    probe = PROBE.format(before=before, imports=imports)
+    done = subprocess.run([sys.executable, "-c", probe], env=env, cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _heavy(loaded: set[str]) -> list[str]:
+    return sorted({name.split(".")[0] for name in loaded} & set(HEAVY))
+
+
+def test_the_public_names_are_sorted_and_few() -> None:
+    assert tidemark.__all__ == sorted(tidemark.__all__)
+    assert len(set(tidemark.__all__)) == len(tidemark.__all__) <= 20
+    assert dir(tidemark) == tidemark.__all__
+
+
+@pytest.mark.parametrize("name", tidemark.__all__)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    assert getattr(tidemark, name).__doc__
+
+
+@pytest.mark.parametrize("name", tidemark.__all__)
+def test_the_type_checker_sees_every_public_name(name: str) -> None:
+    tree = ast.parse((ROOT / "include/tidemark/__init__.py").read_text())
+    guarded = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    seen = {alias.name for n in guarded.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+    assert name in seen, f"add {name} to the TYPE_CHECKING block of tidemark/__init__.py"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Folt'"):
+        _ = tidemark.Folt
+
+
+def test_importing_the_package_and_its_names_loads_nothing_heavy(tmp_path: Path) -> None:
+    names = "".join(f"tidemark.{name}\n" for name in tidemark.__all__)
+    assert _heavy(_loaded_by(f"import tidemark\n{names}", tmp_path)) == []
+
+
+def test_importing_the_package_alone_loads_none_of_its_own_modules(tmp_path: Path) -> None:
+    assert [m for m in _loaded_by("import tidemark", tmp_path) if m.startswith("tidemark.")] == []
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_importing_a_pipeline_loads_nothing_heavy(pipeline: str, tmp_path: Path) -> None:
+    assert _heavy(_loaded_by(f"import pipelines.{pipeline}", tmp_path)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.airflow
+@pytest.mark.parametrize("dag", DAGS)
+def test_parsing_a_dag_adds_nothing_heavy_to_airflow(dag: str, tmp_path: Path) -> None:
+    loaded = _loaded_by(f"import {dag}", tmp_path, before="import airflow.sdk")
+    assert [name for name in _heavy(loaded) if name != "airflow"] == []
+    assert [name for name in loaded if name.startswith("tidemark.engine")] == [], "the parse path must not load engine"
