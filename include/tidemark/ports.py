@@ -5,15 +5,39 @@ Every port has an in-memory twin (`tidemark.adapters.memory`), held to the same 
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.segments import Segment
+from tidemark.model.writes import CommitRequest, Committed, PlanRequest, UidCounts, WrittenFile, WrittenRun
+
+__all__ = [
+    "Attempt",
+    "Batch",
+    "CheckpointStore",
+    "Clock",
+    "CommitRequest",
+    "Committed",
+    "Compute",
+    "CrashPoints",
+    "Fence",
+    "LineageSink",
+    "Log",
+    "PartitionLog",
+    "PlanRequest",
+    "PutOutcome",
+    "StateTables",
+    "TimelineLock",
+    "UidCounts",
+    "UncertainPut",
+    "WriteIds",
+    "WrittenFile",
+    "WrittenRun",
+]
 
 
 class Clock(Protocol):
@@ -115,37 +139,6 @@ class Log(Protocol):
         """Sets the group's offsets, for lag monitoring (J10). Failure is harmless and raises BrokerError."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenFile:
-    """A Parquet file of an attempt: path relative to the table, size in bytes, rows by its footer."""
-
-    path: str
-    size: int
-    rows: int
-    stats: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRun:
-    """Files of one run or one compaction output, before their commit. `rows` is what the write reported."""
-
-    rows: int
-    files: tuple[WrittenFile, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(f.size for f in self.files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UidCounts:
-    """Records of one operator in the batch: `read == applied + dead_lettered`."""
-
-    applied: int
-    dead_lettered: int
-
-
 class Batch(Protocol):
     """The decoded records of one attempt: read and decoded once, used by every operator, the gate and the counts."""
 
@@ -189,47 +182,6 @@ class Compute(Protocol):
             BrokerError: Kafka did not answer.
             EngineError: Spark failed.
         """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """One transaction of design section 5, as a value.
-
-    Attributes:
-        table: path relative to the warehouse.
-        parent: the segment of this table that the input handle names; None = the table holds nothing of ours yet.
-        files: what to add, all under partition (`level`, `checkpoint`).
-        rows: what the write reported; compared with the footers before the commit.
-        level: `_level` of the added files.
-        checkpoint: `_checkpoint` of the added files.
-        after: lower bound of the segment that results.
-        schema: Arrow-independent description: (column, SQL type) in order, without partition columns.
-        write_id: random, lands in commitInfo.
-        metadata: plan id, attempt, pipeline, timeline, uid; lands in commitInfo.
-        app: application transaction (id, version), a record only.
-        drop: paths of live files of the parent segment that this commit replaces (compaction); empty for a run.
-    """
-
-    table: str
-    parent: Segment | None
-    files: tuple[WrittenFile, ...]
-    rows: int
-    level: int
-    checkpoint: int
-    after: int
-    schema: tuple[tuple[str, str], ...]
-    write_id: str
-    metadata: Mapping[str, str]
-    app: tuple[str, int]
-    drop: tuple[str, ...] = field(default=())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """A commit that carries our write id, and the segment that it left behind."""
-
-    commit: Commit
-    segment: Segment
 
 
 class StateTables(Protocol):
@@ -295,35 +247,3 @@ class LineageSink(Protocol):
 
     def completed(self, pipeline: str, manifest: Mapping[str, object]) -> None:
         """Announces a completed checkpoint; receivers drop an id they know."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
-    """What a caller wants of the next checkpoint.
-
-    Attributes:
-        origin: who asks: a DAG run id, or "cli".
-        interval_end: end of the data interval, or None.
-        interval_start: its start, or None.
-        until_interval_end: cap ends at the first record whose timestamp reaches `interval_end`.
-        max_records: per partition; None = no bound.
-        accept_loss: record gaps instead of stopping.
-        allow_non_restored_state: drop the state of operators that the pipeline does not declare any more.
-    """
-
-    origin: str
-    interval_start: datetime | None = None
-    interval_end: datetime | None = None
-    until_interval_end: bool = False
-    max_records: int | None = None
-    accept_loss: bool = False
-    allow_non_restored_state: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostRange:
-    """Offsets that are gone, as the planner found them."""
-
-    partition: TopicPartition
-    lost: OffsetRange
-    why: str

@@ -1,0 +1,122 @@
+"""`tidemark checkpoint list | show | abort`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
+from tidemark.cli.run import PipelineName
+from tidemark.errors import UsageError
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.wiring import open_runtime
+
+CheckpointId = Annotated[str, typer.Argument(metavar="ID", help="A checkpoint id, as in chk-17.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    group = typer.Typer(help="Look at checkpoints, or give up an open one.", no_args_is_help=True)
+    group.command("list")(list_checkpoints)
+    group.command("show")(show)
+    group.command("abort")(abort)
+    app.add_typer(group, name="checkpoint")
+
+
+def list_checkpoints(
+    pipeline: PipelineName,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")] = 50,
+    as_json: JsonFlag = False,
+) -> None:
+    """List completed checkpoints of the live timeline, newest first, and the one that is in progress.
+
+    Examples:
+      tidemark checkpoint list flights
+      tidemark checkpoint list flights --limit 5 --json
+    """
+    runtime = open_runtime()
+    found = runtime.checkpoints(pipeline, limit=limit)
+    rows = [runtime.facts(c) if as_json else _line(c) for c in found]
+    show_rows(rows, as_json=as_json, empty=f"{pipeline} has no checkpoints yet: tidemark run {pipeline}")
+    pending = runtime.pending(pipeline)
+    if pending is not None:
+        note(f"in progress: {pending.name} (planned {when(pending.planned_at_ms)})")
+
+
+def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = False) -> None:
+    """Show one checkpoint: ranges, state handles, dead letters, gate, timings.
+
+    Examples:
+      tidemark checkpoint show flights chk-3
+      tidemark checkpoint show flights 3 --json
+    """
+    runtime = open_runtime()
+    found = runtime.checkpoint(pipeline, parse_id(checkpoint))
+    if as_json:
+        print_json(runtime.details(found))
+        return
+    show_fields(runtime.facts(found), as_json=False)
+    note("")
+    for ack in found.sealed.acks:
+        for segment in ack.handle:
+            size = human_bytes(segment.bytes)
+            span = f"({segment.after}, {segment.through}]"
+            note(f"state {ack.uid}  {segment.path}@{segment.version}  {span}  {segment.rows} rows  {size}")
+
+
+def abort(
+    pipeline: PipelineName,
+    checkpoint: Annotated[str | None, typer.Argument(metavar="[ID]", help="Must be the one in progress.")] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Give up the checkpoint in progress: its attempt is revoked, the next plan starts at the same offsets.
+
+    Examples:
+      tidemark checkpoint abort flights
+      tidemark checkpoint abort flights chk-4 --execute
+    """
+    runtime = open_runtime()
+    pending = runtime.pending(pipeline)
+    if pending is None:
+        show_fields({"aborted": None}, as_json=as_json)
+        note(f"{pipeline} has no checkpoint in progress.")
+        return
+    if checkpoint is not None and parse_id(checkpoint) != pending.id:
+        raise UsageError(
+            f"{checkpoint} is not in progress, {pending.name} is",
+            next=f"tidemark checkpoint abort {pipeline} {pending.name} --execute",
+        )
+    if not execute:
+        note(f"would abort {pending.name}: ranges {pending.ranges.span} offsets; completed checkpoints stay.")
+        note(f"Next: tidemark checkpoint abort {pipeline} {pending.name} --execute")
+        return
+    reason = runtime.decline(pipeline, pending)
+    show_fields({"aborted": pending.name, "reason": reason.value}, as_json=as_json)
+
+
+def parse_id(text: str) -> int:
+    """The number of `chk-17` or `17`.
+
+    Raises:
+        UsageError: neither.
+    """
+    digits = text.removeprefix("chk-")
+    if not digits.isdecimal():
+        raise UsageError(f"not a checkpoint id: {text!r}", next="write chk-17 or 17.")
+    return int(digits)
+
+
+def _line(found: Checkpoint) -> dict[str, Any]:
+    interval = found.interval
+    return {
+        "id": found.plan.name,
+        "timeline": found.plan.slot.timeline,
+        "until": None if interval is None else when(interval.end_ms),
+        "records": found.sealed.facts.records,
+        "dead letters": sum(a.dead_lettered for a in found.sealed.acks),
+        "run": human_bytes(sum(a.run_bytes for a in found.sealed.acks)),
+        "full": human_bytes(sum(a.handle.bytes for a in found.sealed.acks)),
+        "seconds": round(sum(found.sealed.timings_ms.values()) / 1000, 1),
+    }

@@ -1,0 +1,114 @@
+"""What commands print: results on stdout, parseable with `--json`; errors, progress and logs on stderr."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.errors import TidemarkError
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
+"""The `--json` option, the same everywhere."""
+
+Row = Mapping[str, Any]
+
+
+def complain(error: TidemarkError) -> None:
+    """Prints an error's three lines on stderr."""
+    sys.stderr.write(f"{error}\n")
+
+
+def note(text: str) -> None:
+    """Prints a line for people on stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing to show") -> None:
+    """Prints rows as a table, or as a JSON array.
+
+    Args:
+        rows: same keys in each.
+        as_json: print JSON.
+        empty: what to say on stderr where there are no rows.
+    """
+    if as_json:
+        print_json(list(rows))
+        return
+    if not rows:
+        note(empty)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in rows[0]:
+        right = isinstance(rows[0][name], int | float) and not isinstance(rows[0][name], bool)
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(cell(value) for value in row.values()))
+    _stdout().print(table)
+
+
+def show_fields(fields: Row, *, as_json: bool) -> None:
+    """Prints one object as `name  value` lines, or as JSON."""
+    if as_json:
+        print_json(fields)
+        return
+    width = max(map(len, fields), default=0)
+    for name, value in fields.items():
+        sys.stdout.write(f"{name:<{width}}  {cell(value)}\n")
+
+
+def print_json(value: object) -> None:
+    """Prints JSON on stdout; dates as ISO 8601 in UTC, decimals as strings."""
+    json.dump(value, sys.stdout, default=_plain, ensure_ascii=False, indent=2)
+    sys.stdout.write("\n")
+
+
+def cell(value: object) -> str:
+    """A value as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, list | tuple):
+        return ", ".join(cell(v) for v in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return str(value)
+
+
+def human_bytes(count: int) -> str:
+    """Bytes with a unit: `713 B`, `27.4 MB`."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def when(ms: int | None) -> datetime | None:
+    """Milliseconds since the epoch as a UTC datetime."""
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, tz=UTC)
+
+
+def _stdout() -> Console:
+    # A pipe gets whole lines whatever the width of the terminal that is not there.
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=240)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"no JSON form for {type(value).__name__}")

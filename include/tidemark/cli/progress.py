@@ -1,0 +1,38 @@
+"""Progress of a checkpoint on stderr: a live line on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.status import Status
+
+
+class Steps:
+    """Told of every step by the engine's crash points; in a block, it shows the step that is running."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._status: Status | None = None
+        self._started: dict[str, float] = {}
+
+    def __enter__(self) -> "Steps":
+        if self._console.is_terminal:
+            self._status = self._console.status("starting")
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, step: str, moment: str) -> None:
+        """Shows a step's start and end; `moment` is `before` or `after`."""
+        if moment == "before":
+            self._started[step] = time.monotonic()
+            if self._status is not None:
+                self._status.update(step)
+            return
+        took = time.monotonic() - self._started.pop(step, time.monotonic())
+        if self._status is None:
+            sys.stderr.write(f"{step} {took:.2f} s\n")

@@ -1,0 +1,74 @@
+"""`tidemark state show | export`: the resolved state of an operator at a checkpoint, read without Spark."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.checkpoint import parse_id
+from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
+from tidemark.cli.run import PipelineName
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.wiring import open_runtime
+
+Uid = Annotated[str, typer.Argument(metavar="UID", help="The operator.")]
+At = Annotated[str | None, typer.Option("--checkpoint", metavar="ID", help="A checkpoint; the newest without it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    group = typer.Typer(help="Read keyed state as of a checkpoint.", no_args_is_help=True)
+    group.command("show")(show)
+    group.command("export")(export)
+    app.add_typer(group, name="state")
+
+
+def show(
+    pipeline: PipelineName,
+    uid: Uid,
+    key: Annotated[list[str] | None, typer.Option(help="The key; once per key column, in the order of key_by.")] = None,
+    checkpoint: At = None,
+    limit: Annotated[int, typer.Option(min=1, help="Without --key: show at most this many keys.")] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show one key, or the first keys, of an operator's state.
+
+    Examples:
+      tidemark state show flights aircraft --key N14228
+      tidemark state show flights routes --key EWR --key ORD --checkpoint chk-3
+      tidemark state show flights aircraft --limit 5 --json
+    """
+    runtime = open_runtime()
+    at = None if checkpoint is None else parse_id(checkpoint)
+    table = runtime.state_table(pipeline, uid, checkpoint=at, key=key, limit=limit)
+    rows = table.to_pylist()
+    if key is not None and not rows:
+        raise NotFoundError(
+            f"{uid} remembers nothing about {'/'.join(key)}" + (f" at chk-{at}" if at else ""),
+            next=f"tidemark state show {pipeline} {uid}    (lists keys).",
+        )
+    show_rows(rows, as_json=as_json, empty=f"{uid} is empty")
+
+
+def export(
+    pipeline: PipelineName,
+    uid: Uid,
+    to: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
+    checkpoint: At = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write one row per live key to a file: key columns, state fields, `_changed`.
+
+    Examples:
+      tidemark state export flights aircraft --to aircraft.parquet
+      tidemark state export flights routes --to routes.csv --checkpoint chk-3
+    """
+    if to.suffix not in (".parquet", ".csv"):
+        raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
+    if to.exists():
+        raise UsageError(f"{to} exists", safe="it was left alone.", next="name another file, or remove that one.")
+    runtime = open_runtime()
+    at = None if checkpoint is None else parse_id(checkpoint)
+    rows = runtime.export_state(pipeline, uid, to, checkpoint=at)
+    show_fields({"rows": rows, "file": str(to)}, as_json=as_json)
+    note(f"wrote {rows} keys of {uid}")

@@ -1,0 +1,103 @@
+"""What is written and asked for: files before their commit, commits as values, a request for a checkpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tidemark.model.checkpoint import Commit
+from tidemark.model.segments import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file of an attempt: path relative to the table, size in bytes, rows by its footer."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRun:
+    """Files of one run or one compaction output, before their commit. `rows` is what the write reported."""
+
+    rows: int
+    files: tuple[WrittenFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(f.size for f in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UidCounts:
+    """Records of one operator in the batch: `read == applied + dead_lettered`."""
+
+    applied: int
+    dead_lettered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """One transaction of design section 5, as a value.
+
+    Attributes:
+        table: path relative to the warehouse.
+        parent: the segment of this table that the input handle names; None = the table holds nothing of ours yet.
+        files: what to add, all under partition (`level`, `checkpoint`).
+        rows: what the write reported; compared with the footers before the commit.
+        level: `_level` of the added files.
+        checkpoint: `_checkpoint` of the added files.
+        after: lower bound of the segment that results.
+        schema: Arrow-independent description: (column, SQL type) in order, without partition columns.
+        write_id: random, lands in commitInfo.
+        metadata: plan id, attempt, pipeline, timeline, uid; lands in commitInfo.
+        app: application transaction (id, version), a record only.
+        drop: paths of live files of the parent segment that this commit replaces (compaction); empty for a run.
+    """
+
+    table: str
+    parent: Segment | None
+    files: tuple[WrittenFile, ...]
+    rows: int
+    level: int
+    checkpoint: int
+    after: int
+    schema: tuple[tuple[str, str], ...]
+    write_id: str
+    metadata: Mapping[str, str]
+    app: tuple[str, int]
+    drop: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that carries our write id, and the segment that it left behind."""
+
+    commit: Commit
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What a caller wants of the next checkpoint.
+
+    Attributes:
+        origin: who asks: a DAG run id, or "cli".
+        interval_end: end of the data interval, or None.
+        interval_start: its start, or None.
+        until_interval_end: cap ends at the first record whose timestamp reaches `interval_end`.
+        max_records: per partition; None = no bound.
+        accept_loss: record gaps instead of stopping.
+        allow_non_restored_state: drop the state of operators that the pipeline does not declare any more.
+    """
+
+    origin: str
+    interval_start: datetime | None = None
+    interval_end: datetime | None = None
+    until_interval_end: bool = False
+    max_records: int | None = None
+    accept_loss: bool = False
+    allow_non_restored_state: bool = False

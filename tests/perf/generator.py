@@ -1,0 +1,58 @@
+"""Deterministic updates: the same seed makes the same records, and the expected state without any project code."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from confluent_kafka import Producer
+
+START_MS = 1_356_998_400_000  # 2013-01-01T00:00:00Z
+FLUSH_EVERY = 200_000
+
+
+@dataclass(frozen=True)
+class Updates:
+    """A batch of updates: key numbers and amounts, one record per element."""
+
+    keys: np.ndarray
+    amounts: np.ndarray
+
+
+def first(keys: int) -> Updates:
+    """One update for every key, in order of key number."""
+    numbers = np.arange(keys, dtype=np.int64)
+    return Updates(numbers, numbers % 97)
+
+
+def uniform(keys: int, count: int, seed: int) -> Updates:
+    """`count` updates of uniformly chosen keys."""
+    chance = np.random.default_rng(seed)
+    return Updates(chance.integers(0, keys, count), chance.integers(0, 1000, count))
+
+
+def key_text(number: int) -> str:
+    """Sixteen bytes that spread like a hash."""
+    return hashlib.blake2b(number.to_bytes(8, "big"), digest_size=8).hexdigest()
+
+
+def produce(bootstrap: str, topic: str, updates: Updates, partitions: int = 4) -> None:
+    """Writes the updates; the partition is the key number modulo the partitions."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    failed: list[str] = []
+    for n, (number, amount) in enumerate(zip(updates.keys.tolist(), updates.amounts.tolist(), strict=True)):
+        body = f'{{"key":"{key_text(number)}","amount":{amount},"at":"2013-01-01T00:00:00Z"}}'
+        producer.produce(topic, body.encode(), partition=number % partitions, timestamp=START_MS)
+        if n % FLUSH_EVERY == FLUSH_EVERY - 1:
+            producer.flush()
+    if producer.flush(120) or failed:
+        raise RuntimeError(f"{topic}: not everything was produced")
+
+
+def expected(batches: Iterator[Updates], keys: int) -> tuple[np.ndarray, np.ndarray]:
+    """(number of updates, sum of amounts) per key number: plain numpy, no project code."""
+    counts, sums = np.zeros(keys, np.int64), np.zeros(keys, np.int64)
+    for batch in batches:
+        np.add.at(counts, batch.keys, 1)
+        np.add.at(sums, batch.keys, batch.amounts)
+    return counts, sums
