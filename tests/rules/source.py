@@ -18,6 +18,7 @@ FLOORS: dict[str, int] = {
     "testing": 4,
     "reading": 4,
     "discovery": 4,
+    "faults": 4,
     "airflow": 5,
     "cli": 5,
     "stack": 5,
