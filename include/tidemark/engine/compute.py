@@ -1,0 +1,117 @@
+"""The Spark implementation of `ports.Compute`: read once, decode once, keep, and let every operator use it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.engine.failures import NumericOverflow, overflow, translated
+from tidemark.engine.files import bounded_columns, written_run
+from tidemark.engine.frames import dead_letters, decoded, folded
+from tidemark.engine.judging import judge
+from tidemark.engine.overflow import overflowing_key
+from tidemark.engine.source import KafkaOptions, read_ranges
+from tidemark.engine.tally import EMPTY, Tally, counted
+from tidemark.model.checkpoint import BatchFacts, Verdict
+from tidemark.model.plan import CheckpointPlan
+from tidemark.pipeline import Pipeline
+from tidemark.ports import UidCounts, WrittenRun
+
+_ROWS_PER_FILE = 4_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCompute:
+    """Executes plans of one pipeline in one Spark session.
+
+    Attributes:
+        spark: the session of this attempt, by `session.open_session`.
+        pipeline: the declaration.
+        warehouse: root of all tables, as Spark and this process both see it.
+        kafka: how to reach the brokers.
+    """
+
+    spark: SparkSession
+    pipeline: Pipeline
+    warehouse: str
+    kafka: KafkaOptions
+
+    def read(self, plan: CheckpointPlan) -> "SparkBatch":
+        """Reads exactly the plan's ranges; see `ports.Compute`."""
+        if plan.ranges.is_empty:
+            return SparkBatch(self, plan, None, EMPTY)
+        with translated():
+            records = decoded(read_ranges(self.spark, plan, self.kafka), self.pipeline, plan).persist()
+        try:
+            with translated():
+                tally = counted(records, plan)
+        except BaseException:
+            with translated():
+                records.unpersist()
+            raise
+        return SparkBatch(self, plan, records, tally)
+
+
+class SparkBatch:
+    """The decoded records of one attempt; see `ports.Batch`."""
+
+    facts: BatchFacts
+    counts: Mapping[str, UidCounts]
+
+    def __init__(self, compute: SparkCompute, plan: CheckpointPlan, records: DataFrame | None, tally: Tally) -> None:
+        self._compute = compute
+        self._plan = plan
+        self._records = records
+        self.facts = tally.facts(plan)
+        self.counts = tally.counts(plan)
+
+    def write_run(self, uid: str, folder: str) -> WrittenRun:
+        """Folds the batch by the operator's key and writes the run's files; see `ports.Batch`."""
+        schema = self._plan.schemas[uid]
+        records = self._kept()
+        run = folded(records, schema, self._plan.id)
+        order = ["_key_group", *(k.name for k in schema.keys)]
+        try:
+            with translated():
+                return self._written(run, order, folder, self.counts[uid].applied, bounded_columns(schema))
+        except NumericOverflow as error:
+            with translated():
+                key = overflowing_key(records, schema)
+            raise overflow(key or error.what) from error
+
+    def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
+        """Writes the operator's dead letters in order of their positions; see `ports.Batch`."""
+        schema = self._plan.schemas[uid]
+        letters = dead_letters(self._kept(), schema)
+        with translated():
+            order = ["topic", "partition", "offset"]
+            return self._written(letters, order, folder, self.counts[uid].dead_lettered, order)
+
+    def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
+        """Runs the pipeline's gate on the candidate; see `ports.Batch`."""
+        gate = self._compute.pipeline.gate
+        if gate is None or self._records is None:
+            return Verdict()
+        return judge(gate, self._compute, self._plan, self._records, runs)
+
+    def close(self) -> None:
+        """Releases what was cached."""
+        if self._records is not None:
+            with translated():
+                self._records.unpersist()
+
+    def _kept(self) -> DataFrame:
+        assert self._records is not None  # noqa: S101  (an empty range has nothing to write)
+        return self._records
+
+    def _written(
+        self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
+    ) -> WrittenRun:
+        counter = Observation()
+        files = max(1, -(-at_most // _ROWS_PER_FILE))
+        shaped = rows.coalesce(files).sortWithinPartitions(*order).observe(counter, F.count(F.lit(1)).alias("rows"))
+        writer = shaped.write.mode("error").option("compression", "zstd")
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        writer.parquet(f"{self._compute.warehouse}/{folder}")
+        return written_run(self._compute.warehouse, folder, int(counter.get["rows"]), bounded)

@@ -1,0 +1,106 @@
+"""The frames of a batch: decoded records, and an operator's fold of them, as DataFrame expressions only."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.engine.decoding import PARSED, Decoder
+from tidemark.model.dead_letters import Reason
+from tidemark.model.expressions import overflow_message, partials, quoted, record_path, spark
+from tidemark.model.key_groups import key_group_sql
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.schema import OperatorSchema
+from tidemark.pipeline import Pipeline
+
+_POSITION = ("topic", "partition", "offset", "timestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lateness:
+    """When an event time is in the future: later than logical time + `max_future`."""
+
+    logical_time_ms: int
+    max_future: timedelta
+
+    @property
+    def limit_us(self) -> int:
+        """The last event time that is not, in microseconds."""
+        return self.logical_time_ms * 1000 + self.max_future // timedelta(microseconds=1)
+
+
+def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan) -> DataFrame:
+    """One row per record: position, `event_time`, `record`, `_reason`, `_bytes`; key and value of dead letters only.
+
+    `_reason` is null where the record is good for every operator whose key is not null.
+    """
+    decoder = Decoder(pipeline.source.schema)
+    lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
+    here = [f"`{name}`" for name in _POSITION]
+    kept = [*here, "key", "value"]
+    declared = pipeline.source.event_time
+    event_time = "timestamp" if declared is None else "_good." + ".".join(f"`{step}`" for step in declared.split("."))
+    future = f"event_time > timestamp_micros({lateness.limit_us})"
+    late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
+    unusable = " OR ".join(["_reason IS NOT NULL", *(f"NOT ({keyed_sql(s)})" for s in plan.schemas.values())])
+    size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
+    return (
+        raw.selectExpr(*kept, f"{PARSED} AS _parsed")
+        .selectExpr("*", *decoder.variants)
+        .selectExpr("*", *decoder.json_types)
+        .selectExpr(*kept, f"{decoder.reason} AS _fault", f"{decoder.record} AS _good")
+        .selectExpr(*kept, "_fault", "CASE WHEN _fault IS NULL THEN _good END AS record", f"{event_time} AS event_time")
+        .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
+        .selectExpr(
+            *here,
+            "event_time",
+            "CASE WHEN _reason IS NULL THEN record END AS record",
+            "_reason",
+            f"CAST({size} AS BIGINT) AS _bytes",
+            f"CASE WHEN {unusable} THEN key END AS key",
+            f"CASE WHEN {unusable} THEN value END AS value",
+        )
+    )
+
+
+def keyed_sql(schema: OperatorSchema) -> str:
+    """The condition that no key column of a good record is null."""
+    tests = (f"{spark(record_path(k.source))} IS NOT NULL" for k in schema.keys)
+    return " AND ".join(tests)
+
+
+def applied_sql(schema: OperatorSchema) -> str:
+    """The condition that an operator applies a record."""
+    return f"_reason IS NULL AND {keyed_sql(schema)}"
+
+
+def folded(records: DataFrame, schema: OperatorSchema, checkpoint: int) -> DataFrame:
+    """The run of an operator: one row of merge operands per key that the batch touched."""
+    keys = [F.expr(spark(record_path(k.source))).alias(k.name) for k in schema.keys]
+    aggregates = [F.expr(spark(sql)).alias(name) for f in schema.fields for name, sql in partials(f)]
+    own = ["'operand' AS _kind", f"CAST({checkpoint} AS BIGINT) AS _changed", f"{key_group_sql(schema)} AS _key_group"]
+    columns = [*(quoted(k.name) for k in schema.keys), *_held(schema), *own]
+    grouped = records.where(applied_sql(schema)).groupBy(*keys).agg(*aggregates)
+    return grouped.selectExpr(*map(spark, columns))
+
+
+def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """What an operator could not apply, with raw key and value."""
+    reason = f"coalesce(_reason, '{Reason.NULL_KEY.value}') AS reason"
+    here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
+    return records.where(f"NOT ({applied_sql(schema)})").selectExpr(
+        *here, f"'{schema.uid}' AS uid", reason, "key", "value"
+    )
+
+
+def _held(schema: OperatorSchema) -> list[str]:
+    held = []
+    for f in schema.fields:
+        for name, _ in f.accumulators:
+            column = quoted(name)
+            if f.kind == "distinct":
+                message = overflow_message(f.name, schema.keys, f"does not fit its limit of {f.limit}")
+                column = f"CASE WHEN size({column}) <= {f.limit} THEN {column} ELSE raise_error({message}) END"
+            held.append(f"{column} AS {quoted(name)}")
+    return held

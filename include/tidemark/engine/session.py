@@ -1,0 +1,120 @@
+"""The one Spark session factory: a Connect session whose id is derived from (plan, attempt), or a classic driver.
+
+A killed client does not end its query on a Connect server, so the next attempt derives the id of the one before,
+interrupts and releases it. A released id stays closed on the server: a zombie client gets nothing more from it.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidemark.engine.failures import translated
+
+_NAMESPACE = uuid.UUID("8f6f0e0c-3a3b-5d3a-9d3c-2f6f5a1c7e11")
+_USER = "tidemark"
+_DELTA = "spark.databricks.delta"
+SESSION_CONF: Mapping[str, str] = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    f"{_DELTA}.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+    f"{_DELTA}.vacuum.logging.enabled": "false",
+    f"{_DELTA}.snapshotPartitions": "2",
+}
+"""Mandatory in every session (facts.md 2 and the short list); set per session, so they hold over Connect too."""
+STATIC_CONF: Mapping[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a driver of our own starts with; a Connect server is given the same by whoever starts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """Where Spark is.
+
+    Attributes:
+        master: `sc://host:port` (Connect), or a master for a driver in this process: `local[2]`, `spark://...`.
+        jars: folder with Spark's extra jars, for a driver of our own.
+        parallelism: shuffle partitions; about the cores.
+        conf: more configuration, for a driver of our own.
+    """
+
+    master: str
+    jars: Path | None = None
+    parallelism: int = 2
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether Spark runs behind a Connect server."""
+        return self.master.startswith("sc://")
+
+
+def session_id(owner: str, attempt: int) -> str:
+    """The Connect session id of an attempt.
+
+    Args:
+        owner: what is attempted, unique among all plans and jobs of the server: `<pipeline>/chk-17`.
+        attempt: its number.
+    """
+    return str(uuid.uuid5(_NAMESPACE, f"{owner}/{attempt}"))
+
+
+def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
+    """The session of one attempt, configured.
+
+    Raises:
+        EngineError: the server does not answer, or this session was released by a later attempt.
+    """
+    with translated():
+        spark = _remote(settings, owner, attempt) if settings.is_connect else _classic(settings, owner)
+        conf = {**SESSION_CONF, "spark.sql.shuffle.partitions": str(settings.parallelism)}
+        for name, value in conf.items():
+            spark.conf.set(name, value)
+        return spark
+
+
+def end_session(settings: SparkSettings, owner: str, attempt: int) -> None:
+    """Interrupts what an earlier attempt may still run on the server, and releases its session for good.
+
+    Called by the owner of attempt n for attempt n-1, before it reads anything. It only spares work: safety rests on
+    the outcome key and on the compare-and-set of each commit.
+    """
+    if not settings.is_connect or attempt < 1:
+        return
+    with translated():
+        try:
+            old = _remote(settings, owner, attempt)
+            old.interruptAll()
+            old.stop()
+        except PySparkException as error:
+            if "SESSION_CLOSED" not in str(error):
+                raise
+
+
+def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
+    base = settings.master if "/;" in settings.master else f"{settings.master.rstrip('/')}/"
+    url = f"{base};session_id={session_id(owner, attempt)};user_id={_USER}"
+    session: SparkSession = SparkSession.builder.remote(url).create()
+    return session
+
+
+def _classic(settings: SparkSettings, owner: str) -> SparkSession:
+    builder = SparkSession.builder.master(settings.master).appName(f"tidemark {owner}")
+    jars = sorted(str(p) for p in settings.jars.glob("*.jar")) if settings.jars else []
+    if jars:
+        builder = builder.config("spark.jars", ",".join(jars))
+    for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf}.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    return session

@@ -1,0 +1,40 @@
+"""Key groups: a hash of the key that any language can compute, the sort prefix inside a file (C2).
+
+`_key_group` = crc32 of the key columns' string forms joined by NUL, modulo the number of groups. The string form of a
+timestamp is its microseconds since the epoch; `key_group_sql` says the same in Spark SQL.
+"""
+
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from tidemark.model.schema import OperatorSchema
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def key_text(value: object) -> str:
+    """The string form of one key value (bool, int, str, date, or a datetime, which without an offset is UTC)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return str((aware - _EPOCH) // timedelta(microseconds=1))
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+def key_group(key: Sequence[object], groups: int) -> int:
+    """The key group of a key, `0 <= group < groups`."""
+    return zlib.crc32("\0".join(map(key_text, key)).encode()) % groups
+
+
+def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:
+    """The Spark SQL expression of `_key_group` over the key columns."""
+    forms = []
+    for key in schema.keys:
+        column = f"{quote}{key.name}{quote}"
+        forms.append(f"unix_micros({column})" if key.type.kind == "timestamp" else column)
+    texts = ", ".join(f"CAST({form} AS STRING)" for form in forms)
+    return f"CAST(crc32(CAST(concat_ws(chr(0), {texts}) AS BINARY)) % {schema.key_groups} AS INT)"
