@@ -1,0 +1,145 @@
+"""The planner freezes everything that decides a checkpoint's result, before anything is read (design sections 6, 7)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark.coordinator.inputs import FilesExist, InputPlanner
+from tidemark.coordinator.objects import Objects
+from tidemark.coordinator.parents import Parent
+from tidemark.coordinator.ranges import plan_ranges
+from tidemark.coordinator.starts import to_ms
+from tidemark.coordinator.states import NothingOpen, OpenPlan, Refused
+from tidemark.coordinator.timelines import Head
+from tidemark.errors import StoreError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.failure import FailureReason
+from tidemark.model.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.records import IdRecord, StopRecord
+from tidemark.pipeline import Pipeline
+from tidemark.ports import Clock, CrashPoints, Log, PlanRequest, PutOutcome, WriteIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Makes the next plan of a timeline, unless a stop or the minimum pause forbids it."""
+
+    objects: Objects
+    log: Log
+    clock: Clock
+    write_ids: WriteIds
+    crash: CrashPoints
+    files_exist: FilesExist
+
+    def plan(self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen) -> OpenPlan | Refused:
+        """Freezes and puts the next plan.
+
+        Args:
+            pipeline: the declaration.
+            request: what the caller wants.
+            head: head of the timeline.
+            free: the free slot, as found after `head` was read.
+
+        Returns:
+            The plan in the slot: ours, or word for word that of the planner that was faster.
+
+        Raises:
+            DataLostError, NotFoundError, BrokerError: see `plan_ranges`.
+            ConflictError: the declaration does not fit the state, or the timeline was closed.
+        """
+        refused = self._stopped() or self._too_early(pipeline, head)
+        if refused is not None:
+            return refused
+        draft = self._draft(pipeline, request, Parent.of(head), free.slot)
+        self.crash("plan", "before")
+        won = self.objects.put(keys.plan_key(free.slot), draft) is PutOutcome.WON
+        self.crash("plan", "after")
+        found = draft if won else self.objects.plan(free.slot)
+        if found is None:
+            raise StoreError(
+                f"the store says that {keys.plan_key(free.slot)} exists, and does not show it",
+                safe="every completed checkpoint is intact.",
+                next="look at the store's health, then run the same command again.",
+            )
+        return OpenPlan(plan=found, adopted=not won)
+
+    def _draft(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> CheckpointPlan:
+        ranges = plan_ranges(pipeline.source, request, parent, self.log)
+        inputs = InputPlanner(objects=self.objects, files_exist=self.files_exist).plan(
+            pipeline, slot, parent, allow_removed=request.allow_non_restored_state
+        )
+        interval, now = _interval(request), self.clock.now_ms()
+        return CheckpointPlan(
+            pipeline=pipeline.name,
+            id=self._take_id(slot, parent),
+            slot=slot,
+            parent=parent.id,
+            ranges=ranges.ranges,
+            topic_ids=ranges.topic_ids,
+            handles=inputs.handles,
+            dead_letters=inputs.dead_letters,
+            tables=inputs.tables,
+            schemas=inputs.schemas,
+            adopted=inputs.adopted,
+            logical_time_ms=max(interval.end_ms if interval else now, parent.logical_time_ms or 0),
+            watermark_ms=parent.watermark_ms,
+            interval=interval,
+            covers=ranges.covers,
+            isolation=pipeline.source.isolation,
+            fingerprint=pipeline.fingerprint,
+            losses=ranges.losses,
+            origin=request.origin,
+            planned_at_ms=now,
+            write_id=self.write_ids(),
+        )
+
+    def _take_id(self, slot: Slot, parent: Parent) -> int:
+        listed = _newest(self.objects.list("ids/"))
+        number = max(listed, parent.id or 0) + 1
+        self.crash("ids", "before")
+        while True:
+            record = IdRecord(id=number, slot=slot, write_id=self.write_ids())
+            if self.objects.put(keys.id_key(number), record) is PutOutcome.WON:
+                self.crash("ids", "after")
+                return number
+            number += 1
+
+    def _stopped(self) -> Refused | None:
+        newest = _newest(self.objects.list("stops/"))
+        record = self.objects.read(StopRecord, keys.stop_key(newest)) if newest else None
+        while (later := self.objects.read(StopRecord, keys.stop_key(newest + 1))) is not None:
+            newest, record = newest + 1, later
+        if record is None or not record.stopped:
+            return None
+        return Refused(
+            reason=FailureReason.STOPPED,
+            message=f"the pipeline is stopped: {record.why}",
+            next="resume it with `tidemark stop --resume`.",
+        )
+
+    def _too_early(self, pipeline: Pipeline, head: Head) -> Refused | None:
+        pause_ms = int(pipeline.min_pause.total_seconds() * 1000)
+        if not pause_ms or not isinstance(head.entry, Checkpoint):
+            return None
+        # A manifest holds no time of its own, so that all publishers write equal bytes; its end is the seal's.
+        sealed = self.objects.outcome(head.entry.plan.slot, head.entry.sealed.attempt)
+        wait = 0 if sealed is None else sealed.at_ms + pause_ms - self.clock.now_ms()
+        if wait <= 0:
+            return None
+        return Refused(
+            reason=FailureReason.MIN_PAUSE,
+            message=f"the minimum pause after {head.entry.plan.name} lasts {wait} ms more",
+            next="ask again later, or lower min_pause.",
+            wait_ms=wait,
+        )
+
+
+def _interval(request: PlanRequest) -> Interval | None:
+    if request.interval_end is None:
+        return None
+    end = to_ms(request.interval_end)
+    return Interval(start_ms=end if request.interval_start is None else to_ms(request.interval_start), end_ms=end)
+
+
+def _newest(listed: Sequence[str]) -> int:
+    return max((int(k.rpartition("/")[2].removesuffix(".json")) for k in listed), default=0)
