@@ -85,7 +85,23 @@ class TopicDescription(Protocol):
     partitions: Sequence[PartitionDescription]
 
 
+class ResourceKind(Protocol):
+    """Kinds of resources that have settings."""
+
+    TOPIC: object
+
+
+class Resources(Protocol):
+    """confluent-kafka's `ConfigResource`."""
+
+    Type: ResourceKind
+
+    def __call__(self, kind: object, name: str) -> Any:  # noqa: ANN401
+        """One resource."""
+
+
 OFFSETS: Specs = vars(confluent_kafka.admin)["OffsetSpec"]
+RESOURCES: Resources = vars(confluent_kafka.admin)["ConfigResource"]
 
 
 class Question:
@@ -142,9 +158,22 @@ class Question:
             try:
                 return request()
             except MovingError:
-                if time.monotonic() + _PAUSE > self._deadline:
+                if self._is_over():
                     raise
                 time.sleep(_PAUSE)
+
+    def pause(self, pending: str) -> None:
+        """Waits a moment before something is asked again.
+
+        Raises:
+            BrokerError: the deadline is over, and this is still pending.
+        """
+        if self._is_over():
+            raise self._broker_error(pending)
+        time.sleep(_PAUSE)
+
+    def _is_over(self) -> bool:
+        return time.monotonic() + _PAUSE > self._deadline
 
     def describe(self, topics: Iterable[str], *, internal: bool = True) -> dict[str, TopicDescription]:
         """Descriptions of the topics that exist, by name; `internal=False` leaves out Kafka's own."""
@@ -174,8 +203,13 @@ class Question:
         if not wanted:
             return {}
         named: dict[KafkaPartition, Any] = {KafkaPartition(tp.topic, tp.partition): s for tp, s in wanted.items()}
-        futures = self.admin.list_offsets(named, isolation_level=ISOLATION[isolation], request_timeout=self.left())
-        return {TopicPartition(p.topic, p.partition): self.answer(f).offset for p, f in futures.items()}
+        level = ISOLATION[isolation]
+
+        def list_them() -> dict[TopicPartition, int]:
+            futures = self.admin.list_offsets(named, isolation_level=level, request_timeout=self.left())
+            return {TopicPartition(p.topic, p.partition): self.answer(f).offset for p, f in futures.items()}
+
+        return self.patiently(list_them)
 
     def _broker_error(self, reason: str, kind: type[BrokerError] = BrokerError) -> BrokerError:
         return kind(

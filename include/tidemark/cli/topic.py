@@ -1,0 +1,145 @@
+"""`tidemark topic …`: the topics that pipelines read. Loads the real flights of 2013, exactly once."""
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tidemark.cli.output import JsonFlag, note, print_json
+from tidemark.errors import BusyError
+from tidemark.settings import load_settings
+
+if TYPE_CHECKING:
+    from tidemark.adapters.kafka_producer import Load
+
+PARTITIONS = 4
+_STEPS = 4
+"""Lines of progress where there is no terminal."""
+
+
+class DataSet(StrEnum):
+    """Data sets that can be loaded."""
+
+    FLIGHTS = "flights"
+
+
+topic_app = typer.Typer(no_args_is_help=True, help="Topics that pipelines read.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `topic …` to the command line."""
+    app.add_typer(topic_app, name="topic")
+
+
+@topic_app.callback()
+def _topic() -> None:
+    """Topics that pipelines read."""
+
+
+@topic_app.command("load")
+def load(
+    dataset: Annotated[DataSet, typer.Argument(help="What to load; also the topic's name.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete the topic first; a dry run without --execute.")
+    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="With --replace: do it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Load a data set into its topic, exactly once.
+
+    A second load finds the topic full and says so; one that was interrupted is completed.
+
+    Examples:
+        tidemark topic load flights
+
+        tidemark topic load flights --replace --execute
+    """
+    settings = load_settings()
+    console = Console(stderr=True)
+    if replace and not _may_replace(dataset.value, settings.kafka_address, execute=execute, yes=yes):
+        return
+    began = time.monotonic()
+    with _only_one(settings.home / "locks" / f"load-{dataset.value}.lock", dataset.value):
+        done = _load(settings.kafka_address, dataset.value, replace=replace, console=console)
+    _report(done, dataset.value, time.monotonic() - began, as_json=as_json)
+
+
+def _load(bootstrap: str, topic: str, *, replace: bool, console: Console) -> "Load":
+    from tidemark.adapters.flights_data import read_flights
+    from tidemark.adapters.kafka_producer import TopicLoader
+
+    loader = TopicLoader(bootstrap, topic, partitions=PARTITIONS)
+    records = read_flights()
+    if replace:
+        loader.replace()
+    with _progress(console, f"loading {topic}") as progress:
+        return loader.load(records, progress)
+
+
+def _may_replace(topic: str, bootstrap: str, *, execute: bool, yes: bool) -> bool:
+    if not execute:
+        note(
+            f"would delete topic {topic} on Kafka at {bootstrap} with all its records, and load it again; "
+            "pipelines that have read it must start over. Nothing was changed: add --execute."
+        )
+        return False
+    return yes or typer.confirm(f"Delete topic {topic} on Kafka at {bootstrap}?", abort=True, err=True)
+
+
+def _report(done: "Load", topic: str, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        counts = {"records": done.records, "sent": done.sent, "seconds": round(seconds, 3)}
+        print_json({"topic": topic, "outcome": done.outcome.value} | counts)
+    elif done.sent:
+        typer.echo(f"topic {topic}: {done.records:,} records, {done.sent:,} sent now ({seconds:.1f} s)")
+    else:
+        typer.echo(f"topic {topic} already holds all {done.records:,} records; nothing was sent ({seconds:.1f} s)")
+
+
+@contextmanager
+def _progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a few plain lines elsewhere; both on stderr."""
+    if not console.is_terminal:
+        yield _plain(what)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _plain(what: str) -> Callable[[int, int], None]:
+    shown = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal shown
+        step = done * _STEPS // total
+        if step > shown:
+            shown = step
+            note(f"{what}: {done:,} of {total:,}")
+
+    return progress
+
+
+@contextmanager
+def _only_one(path: Path, topic: str) -> Iterator[None]:
+    """Two loads at once would double records: they are told apart by positions, and both would see the same ones."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"topic {topic} is being loaded by another process",
+                safe="this command changed nothing.",
+                next="wait for it; repeating the command later is harmless.",
+            ) from error
+        yield
