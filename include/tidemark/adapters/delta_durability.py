@@ -1,0 +1,54 @@
+"""Fsync of what an attempt wrote, so that a sealed attempt survives a power cut (local disk)."""
+
+import os
+from pathlib import Path
+
+from tidemark.adapters.delta_reading import commit_at, commit_file, refused
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint import Commit
+
+
+def sync_folder(root: Path, folder: str) -> None:
+    """Fsyncs every file of an attempt's folder, then the folder and every directory above it up to the root.
+
+    Raises:
+        StoreError: the disk refused.
+    """
+    where = root / folder
+    _sync([*(p for p in sorted(where.iterdir()) if p.is_file()), where])
+    _sync(_above(root, where))
+
+
+def sync_commit(root: Path, commit: Commit) -> None:
+    """Fsyncs a commit file and its directories, after comparing it with what the manifest will say of it.
+
+    Raises:
+        StoreError: write id or sha256 differ, or the disk refused.
+    """
+    table = root / commit.path
+    found = commit_at(table, commit.version)
+    if found is None or (found.write_id, found.sha256) != (commit.write_id, commit.sha256):
+        raise refused(table, f"commit {commit.version} is not the one that this attempt made")
+    log = commit_file(table, commit.version)
+    _sync([log, log.parent])
+    _sync(_above(root, log.parent))
+
+
+def _above(root: Path, path: Path) -> list[Path]:
+    return [p for p in path.parents if p == root or root in p.parents]
+
+
+def _sync(paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise StoreError(
+                f"not durable: {path}: {error}",
+                safe="every completed checkpoint is intact; this attempt was not sealed.",
+                next="look at the disk, then run the pipeline again.",
+            ) from error

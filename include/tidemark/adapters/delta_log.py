@@ -1,0 +1,175 @@
+"""Commits to Delta tables by deltalake: a compare-and-set on the version just read (design section 5, P6).
+
+`max_commit_retries=0` makes it one: with deltalake's default a stale append is rebased and committed, and a run that
+lands twice is counted twice. Spark never commits these tables.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from tidemark.adapters.delta_actions import Actions, LiveFile, actions
+from tidemark.adapters.delta_durability import sync_commit, sync_folder
+from tidemark.adapters.delta_reading import commit_at, files_in, open_table, refused
+from tidemark.adapters.delta_types import PARTITION_COLUMNS, delta_schema, shape
+from tidemark.errors import ConflictError, StoreError
+from tidemark.model.checkpoint import Commit
+from tidemark.model.segments import Segment
+from tidemark.ports import Clock, CommitRequest, Committed, Fence, WrittenFile
+
+CONFIGURATION: dict[str, str | None] = {
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.checkpointInterval": "20",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.logRetentionDuration": "interval 30 days",
+}
+"""Set by the first commit. Old versions stay readable because nothing but our own retention deletes log or data."""
+_PARTITION_BY = [name for name, _ in PARTITION_COLUMNS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaTables:
+    """Implements `ports.StateTables` on a local or shared file system.
+
+    Attributes:
+        warehouse: root of all tables.
+        clock: stamps actions; nothing is decided by it.
+    """
+
+    warehouse: str
+    clock: Clock
+
+    def commit(self, request: CommitRequest, fence: Fence) -> Committed:
+        """Commits, or raises; see `ports.StateTables`."""
+        since: int | None = None
+        for _ in range(2):
+            # The order is the fence: version, then the attempt's outcome, then the commit on that version. Whoever
+            # revoked us afterwards commits on a later version, and then ours conflicts.
+            table = self._open(request)
+            version = table.version() if table else -1
+            since = version if since is None else since
+            planned = self._planned(request, table)
+            fence.check()
+            failure = self._transact(request, table, planned)
+            found = self._read_back(request, since)
+            if found is not None:
+                return Committed(commit=found, segment=_segment(request, found.version, planned))
+            if failure is None or not commit_at(self._path(request), version + 1):
+                raise _lost(request, failure)
+        raise ConflictError(
+            f"conflict: somebody else commits to {request.table} at the same time",
+            safe="every completed checkpoint is intact; this attempt published nothing.",
+            next="find the other writer (another run of this pipeline?), then run the pipeline again.",
+        )
+
+    def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
+        """Files of a segment; see `ports.StateTables`."""
+        return [f.file for f in self.files_of(segment)]
+
+    def files_of(self, segment: Segment) -> list[LiveFile]:
+        """Files of a segment with their levels and checkpoints, oldest first.
+
+        Raises:
+            StoreError: the table has no such version.
+        """
+        table = open_table(Path(self.warehouse, segment.path), segment.version)
+        return files_in(table, segment.after, segment.through)
+
+    def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
+        """Fsyncs what an attempt wrote and reads every commit back; see `ports.StateTables`."""
+        root = Path(self.warehouse)
+        for folder in folders:
+            sync_folder(root, folder)
+        for commit in commits:
+            sync_commit(root, commit)
+
+    def _path(self, request: CommitRequest) -> Path:
+        return Path(self.warehouse, request.table)
+
+    def _open(self, request: CommitRequest) -> DeltaTable | None:
+        path = self._path(request)
+        if not DeltaTable.is_deltatable(str(path)):
+            if request.parent is not None:
+                raise refused(path, f"it is gone, but version {request.parent.version} is this attempt's input")
+            return None
+        table = open_table(path, None)
+        if shape(table.schema()) != shape(delta_schema(request.schema)):
+            raise refused(path, "its schema is not the operator's: a changed stored schema starts a new table")
+        if table.metadata().partition_columns != _PARTITION_BY or table.protocol().min_reader_version > 1:
+            raise refused(path, "a foreign writer changed its partitioning or its protocol")
+        return table
+
+    def _planned(self, request: CommitRequest, table: DeltaTable | None) -> Actions:
+        parent: list[LiveFile] = []
+        if request.parent is not None:
+            parent = self.files_of(request.parent)
+            absent = [f.path for f in parent if not (self._path(request) / f.path).is_file()]
+            if absent:
+                raise refused(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
+        return actions(request, files_in(table) if table else [], parent)
+
+    def _transact(self, request: CommitRequest, table: DeltaTable | None, planned: Actions) -> Exception | None:
+        """One try. An exception proves nothing (a lost reply, a failed hook): the caller reads back."""
+        now = self.clock.now_ms()
+        adds = [AddAction(f.path, f.file.size, _partition(f), now, True, f.file.stats) for f in planned.add]
+        removes = [RemoveAction(f.path, True, now, f.file.size, _partition(f)) for f in planned.remove]
+        properties = CommitProperties(
+            custom_metadata={**request.metadata, "write_id": request.write_id},
+            max_commit_retries=0,
+            app_transactions=[Transaction(*request.app)],
+        )
+        schema = delta_schema(request.schema)
+        try:
+            if table is None:
+                create_table_with_add_actions(
+                    str(self._path(request)),
+                    schema,
+                    adds,
+                    mode="append",
+                    partition_by=_PARTITION_BY,
+                    configuration=CONFIGURATION,
+                    commit_properties=properties,
+                )
+            else:
+                table.create_write_transaction(
+                    [*adds, *removes], "append", schema, partition_by=_PARTITION_BY, commit_properties=properties
+                )
+        except (DeltaError, OSError) as error:
+            return error
+        return None
+
+    def _read_back(self, request: CommitRequest, since: int) -> Commit | None:
+        version = since + 1
+        while found := commit_at(self._path(request), version):
+            if found.write_id == request.write_id:
+                return Commit(path=request.table, version=version, write_id=found.write_id, sha256=found.sha256)
+            version += 1
+        return None
+
+
+def _partition(f: LiveFile) -> dict[str, str | None]:
+    return {"_level": str(f.level), "_checkpoint": str(f.checkpoint)}
+
+
+def _segment(request: CommitRequest, version: int, planned: Actions) -> Segment:
+    return Segment(
+        after=request.after,
+        through=request.checkpoint,
+        path=request.table,
+        version=version,
+        rows=sum(f.file.rows for f in planned.live),
+        bytes=sum(f.file.size for f in planned.live),
+        files=len(planned.live),
+    )
+
+
+def _lost(request: CommitRequest, failure: Exception | None) -> StoreError:
+    return StoreError(
+        f"commit failed: {request.table}: {failure or 'the commit is not in the log'}",
+        safe="every completed checkpoint is intact; this attempt published nothing.",
+        next="look at the disk and its permissions, then run the pipeline again.",
+    )

@@ -1,0 +1,87 @@
+"""SQL types to Delta's schema JSON: the whole grammar of `FieldType.sql`, nothing more."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from deltalake import Schema
+
+PARTITION_COLUMNS: tuple[tuple[str, str], ...] = (("_level", "INT"), ("_checkpoint", "BIGINT"))
+"""Partition columns of every table of ours, behind its own columns."""
+
+_PRIMITIVES = {
+    "BOOLEAN": "boolean",
+    "INT": "integer",
+    "BIGINT": "long",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+}
+_TOKEN = re.compile(r"DECIMAL\(\d+,\d+\)|[A-Z]+|`[A-Za-z0-9_]+`|[<>:,]")
+
+
+def delta_schema(columns: Sequence[tuple[str, str]]) -> Schema:
+    """The Delta schema of (column, SQL type) pairs and the partition columns; every field is nullable."""
+    fields = [_field(name, parsed(sql)) for name, sql in (*columns, *PARTITION_COLUMNS)]
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def shape(schema: Schema) -> list[tuple[str, Any]]:
+    """(name, type) of each field in order, without nullability and metadata, for comparison."""
+    return [(f["name"], _bare(f["type"])) for f in json.loads(schema.to_json())["fields"]]
+
+
+def parsed(sql: str) -> Any:
+    """Delta's JSON form of one SQL type.
+
+    Raises:
+        ValueError: outside the grammar of `FieldType.sql`.
+    """
+    if re.sub(r"\s", "", "".join(_TOKEN.findall(sql))) != re.sub(r"\s", "", sql):
+        raise ValueError(f"not a type of ours: {sql!r}")
+    tokens = iter(_TOKEN.findall(sql))
+    return _type(next(tokens), tokens)
+
+
+def _type(token: str, rest: Iterator[str]) -> Any:
+    if token in _PRIMITIVES:
+        return _PRIMITIVES[token]
+    if token.startswith("DECIMAL("):
+        return token.lower()
+    if token == "ARRAY" and next(rest) == "<":  # noqa: S105  (a token of SQL)
+        element = _type(next(rest), rest)
+        _expect(next(rest), ">")
+        return {"type": "array", "elementType": element, "containsNull": True}
+    if token == "STRUCT" and next(rest) == "<":  # noqa: S105
+        return {"type": "struct", "fields": list(_fields(rest))}
+    raise ValueError(f"not a type of ours: {token!r}")
+
+
+def _fields(rest: Iterator[str]) -> Iterator[dict[str, Any]]:
+    separator = ","
+    while separator == ",":
+        name = next(rest).strip("`")
+        _expect(next(rest), ":")
+        yield _field(name, _type(next(rest), rest))
+        separator = next(rest)
+    _expect(separator, ">")
+
+
+def _expect(found: str, wanted: str) -> None:
+    if found != wanted:
+        raise ValueError(f"not a type of ours: {wanted!r} expected, {found!r} found")
+
+
+def _field(name: str, of: Any) -> dict[str, Any]:
+    return {"name": name, "type": of, "nullable": True, "metadata": {}}
+
+
+def _bare(of: Any) -> Any:
+    if isinstance(of, dict) and of["type"] == "struct":
+        return [(f["name"], _bare(f["type"])) for f in of["fields"]]
+    if isinstance(of, dict) and of["type"] == "array":
+        return ["array", _bare(of["elementType"])]
+    return of
