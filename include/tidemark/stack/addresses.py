@@ -98,11 +98,13 @@ def is_free(port: int) -> bool:
         return True
 
 
-def accepts(port: int) -> bool:
-    """Whether somebody listens on the port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((LOOPBACK, port)) == 0
+def accepts(port: int, host: str = LOOPBACK) -> bool:
+    """Whether somebody listens there and is reached within two seconds."""
+    try:
+        socket.create_connection((host, port), timeout=2.0).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

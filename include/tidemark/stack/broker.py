@@ -44,7 +44,7 @@ def prepare_broker(settings: Settings, addresses: Addresses) -> tuple[Service, .
             name="kafka",
             argv=argv,
             env=service_environment(settings),
-            is_healthy=lambda _: broker_answers(addresses.kafka_port),
+            is_healthy=lambda _: accepts(addresses.kafka_port) and broker_answers(addresses.of("kafka")),
             patience=PATIENCE,
         ),
     )
@@ -82,16 +82,14 @@ def server_properties(addresses: Addresses, data: Path) -> str:
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
-def broker_answers(port: int) -> bool:
-    """Whether a broker on this port answers a metadata request."""
-    if not accepts(port):
-        return False
+def broker_answers(bootstrap: str) -> bool:
+    """Whether a broker at these bootstrap servers answers a metadata request within two seconds."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{port}", "log_level": 0})
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
-        return len(client.list_topics(timeout=2.0).brokers) == 1
+        return bool(client.list_topics(timeout=2.0).brokers)
     except KafkaException:
         return False
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -192,12 +193,8 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 def _is_alive(process: psutil.Process) -> bool:
     """A zombie is not alive: it waits for its parent, who may be a container's first process and never look."""
     try:
-        process.wait(timeout=0)  # reaps our own children
-    except psutil.TimeoutExpired:
-        pass
-    except psutil.NoSuchProcess:
-        return False
-    try:
+        with suppress(psutil.TimeoutExpired):
+            process.wait(timeout=0)  # reaps our own children
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
@@ -210,10 +207,8 @@ def _without_self(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def _signal(process: psutil.Process, *, kill: bool) -> None:
-    try:
+    with suppress(psutil.NoSuchProcess):  # it has ended by itself, which is what is wanted
         if kill:
             process.kill()
         else:
             process.terminate()
-    except psutil.NoSuchProcess:
-        return

@@ -99,7 +99,7 @@ def warm_up(settings: Settings, addresses: Addresses) -> None:
         TidemarkError: the query failed, or took longer than the timeout.
     """
     scratch = settings.home / "spark" / "tmp" / "warm-up"
-    command = [sys.executable, "-m", "tidemark.stack.warm_up", addresses.of("spark"), str(scratch)]
+    command = [sys.executable, "-m", "tidemark.engine.warm_up", addresses.of("spark"), str(scratch)]
     log = rotated_log(settings.home, "spark-warm-up")
     env = _environment(settings, find_spark_home())
     with log.open("wb") as output:

@@ -1,11 +1,12 @@
 """The first query of a new Spark server, shaped like a checkpoint: JSON, strict decoding, a fold, Parquet, a look-up.
 
-Run as `python -m tidemark.stack.warm_up sc://HOST:PORT FOLDER`; it leaves nothing behind.
+Called by nobody in the engine: `tidemark up` runs it as a child process, because the stack does not import pyspark.
+Run as `python -m tidemark.engine.warm_up sc://HOST:PORT FOLDER`; it leaves nothing behind.
 """
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ def _process(spark: "SparkSession") -> None:
     sorted_stream.mapInArrow(_unchanged, "id bigint").count()
 
 
-def _unchanged(batches: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+def _unchanged(batches: "Iterable[RecordBatch]") -> "Iterable[RecordBatch]":
     yield from batches
 
 
