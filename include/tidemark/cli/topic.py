@@ -46,9 +46,7 @@ def _topic() -> None:
 @topic_app.command("load")
 def load(
     dataset: Annotated[DataSet, typer.Argument(help="What to load; also the topic's name.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Delete the topic first; a dry run without --execute.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the topic first (needs --execute).")] = False,
     execute: Annotated[bool, typer.Option("--execute", help="With --replace: do it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
     as_json: JsonFlag = False,
