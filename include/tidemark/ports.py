@@ -224,8 +224,13 @@ class Fence(Protocol):
 class Attempt(Fence, Protocol):
     """One try of a plan, owned by this process."""
 
-    plan: CheckpointPlan
-    number: int
+    @property
+    def plan(self) -> CheckpointPlan:
+        """What is tried."""
+
+    @property
+    def number(self) -> int:
+        """Which try; ascending from 1."""
 
     def seal(self, sealed: Sealed) -> None:
         """Puts *sealed*, which competes with *revoked* for one key.

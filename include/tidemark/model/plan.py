@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.errors import UsageError
+from tidemark.model.names import checked_name
 from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
@@ -40,6 +41,19 @@ class Slot:
 
     def __str__(self) -> str:
         return f"{self.timeline}/{self.sequence}.{self.k}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Slot":
+        """The inverse of `str`.
+
+        Raises:
+            UsageError: not of the form `t1/3.1`.
+        """
+        timeline, _, place = text.rpartition("/")
+        sequence, _, k = place.partition(".")
+        if not timeline or not sequence.isdecimal() or not k.isdecimal():
+            raise UsageError(f"not a slot: {text!r}", next="write TIMELINE/SEQUENCE.K, as in t1/3.1.")
+        return cls(timeline=checked_name("timeline", timeline), sequence=int(sequence), k=int(k))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,21 @@
+"""The one composition root: it joins settings, coordinator, engine and adapters, and decides nothing."""
+
+from tidemark.settings import Settings, load_settings
+from tidemark.wiring.compactions import Compactions
+from tidemark.wiring.reads import Reads
+from tidemark.wiring.steps import Folded, Made, Planned, Steps
+
+__all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
+
+
+class Runtime(Steps, Reads, Compactions):
+    """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
+
+
+def open_runtime(settings: Settings | None = None) -> Runtime:
+    """The runtime of this process; cheap, because parts are made when they are asked for.
+
+    Raises:
+        UsageError: a setting is unknown or does not fit.
+    """
+    return Runtime(settings or load_settings())

@@ -1,0 +1,166 @@
+"""What every verb needs: the parts, joined. Each heavy library is imported by the property that needs it."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.discovery import find_pipeline
+from tidemark.errors import BrokerError
+from tidemark.faults import CrashAt, no_crash
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.names import checked_name
+from tidemark.model.segments import StateHandle
+from tidemark.pipeline import Pipeline
+from tidemark.ports import CrashPoints
+from tidemark.settings import Settings
+from tidemark.wiring.lazy_log import LazyLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.adapters.delta_log import DeltaTables
+    from tidemark.coordinator.attempts import OwnedAttempt
+    from tidemark.engine.session import SparkSettings
+
+_log = structlog.get_logger("tidemark")
+
+
+class SystemClock:
+    """The wall clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch (UTC)."""
+        return time.time_ns() // 1_000_000
+
+
+def random_id() -> str:
+    """A fresh random id, 32 hex digits."""
+    return uuid.uuid4().hex
+
+
+class Core:
+    """Settings, clock, coordinator, tables, Spark: joined, and made only when asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+
+    def pipeline(self, name: str) -> Pipeline:
+        """The declaration of a pipeline; see `discovery.find_pipeline`."""
+        return find_pipeline(name, self.settings.pipelines)
+
+    def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
+        """The coordinator of a pipeline; connects to Kafka only when it plans."""
+        from tidemark.adapters.local_store import LocalStore
+
+        return CheckpointCoordinator(
+            store=LocalStore(self.settings.warehouse / checked_name("pipeline", name)),
+            log=LazyLog(self.settings),
+            clock=self.clock,
+            write_ids=random_id,
+            crash=crash or self.crash,
+            files_exist=self._files_exist,
+        )
+
+    @cached_property
+    def crash(self) -> CrashPoints:
+        """Crash points: nothing, unless a test asks for one (`tidemark.faults`)."""
+        at = self.settings.crash_at
+        return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else no_crash
+
+    @cached_property
+    def tables(self) -> "DeltaTables":
+        """The Delta tables below the warehouse."""
+        from tidemark.adapters.delta_log import DeltaTables
+
+        return DeltaTables(warehouse=str(self.settings.warehouse), clock=self.clock)
+
+    @cached_property
+    def spark(self) -> "SparkSettings":
+        """Where Spark is, as the engine wants to know it."""
+        from tidemark.engine.session import SparkSettings
+
+        jars = self.settings.root / ".jars" / "spark"
+        memory = {"spark.driver.memory": self.settings.spark_driver_memory}
+        return SparkSettings(master=self.settings.spark_address, jars=jars, conf=memory)
+
+    @contextmanager
+    def session(self, owner: str, attempt: int) -> Iterator["SparkSession"]:
+        """A Spark session of its own for one attempt of `owner`; the one before is interrupted and released."""
+        from tidemark.engine.session import end_session, open_session
+
+        end_session(self.spark, owner, attempt - 1)
+        session = open_session(self.spark, owner, attempt)
+        try:
+            yield session
+        finally:
+            if self.spark.is_connect:
+                session.stop()
+
+    @contextmanager
+    def holding(self, name: str, timeline: str) -> Iterator[None]:
+        """Holds a timeline against other processes of this host; spares wasted work, no more.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+        from tidemark.adapters.timeline_lock import FileTimelineLock
+
+        folder = self.settings.warehouse / checked_name("pipeline", name) / "locks"
+        with FileTimelineLock(folder).hold(timeline):
+            yield
+
+    def execute(self, pipeline: Pipeline, owned: "OwnedAttempt", crash: CrashPoints | None = None) -> Sealed:
+        """Executes one attempt up to its seal, in a Spark session of its own."""
+        from tidemark.engine.compute import SparkCompute
+        from tidemark.engine.job import CheckpointJob
+        from tidemark.engine.source import KafkaOptions
+
+        with self.session(f"{pipeline.name}/{owned.plan.name}", owned.number) as spark:
+            job = CheckpointJob(
+                compute=SparkCompute(
+                    spark=spark,
+                    pipeline=pipeline,
+                    warehouse=str(self.settings.warehouse),
+                    kafka=KafkaOptions(bootstrap=self.settings.kafka_address),
+                ),
+                tables=self.tables,
+                clock=self.clock,
+                write_ids=random_id,
+                crash=crash or self.crash,
+                max_dead_letters=pipeline.max_dead_letters,
+            )
+            return job.execute(owned)
+
+    def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
+        """Sets the consumer group's offsets, where the source names one; monitoring only, so failure is harmless."""
+        if pipeline.source.group is None:
+            return
+        try:
+            LazyLog(self.settings).report_group_offsets(pipeline.source.group, checkpoint.plan.ranges.ends)
+        except BrokerError as error:
+            _log.warning("group_offsets_not_reported", pipeline=pipeline.name, why=error.what)
+
+    def known(self, name: str) -> str:
+        """`name`, if the warehouse knows it or a file declares it.
+
+        Raises:
+            NotFoundError: neither.
+        """
+        if not (self.settings.warehouse / checked_name("pipeline", name)).is_dir():
+            self.pipeline(name)
+        return name
+
+    def _files_exist(self, handle: StateHandle) -> bool:
+        return all(
+            (self.settings.warehouse / segment.path / file.path).is_file()
+            for segment in handle
+            for file in self.tables.live_files(segment)
+        )

@@ -1,0 +1,48 @@
+"""What is told of a checkpoint: short and flat, the same in the command line, asset events and lineage."""
+
+from datetime import UTC, datetime
+
+from tidemark.model.checkpoint import Checkpoint
+
+
+def facts(checkpoint: Checkpoint) -> dict[str, object]:
+    """The facts of a completed checkpoint, JSON values only.
+
+    Returns:
+        id, timeline, sequence, parent, interval, ranges as `[start, end)` per partition, records, dead letters and
+        touched keys per operator, bytes of the run and of the whole state, gate, milliseconds per step.
+    """
+    plan, sealed = checkpoint.plan, checkpoint.sealed
+    interval = plan.interval
+    return {
+        "id": plan.name,
+        "pipeline": plan.pipeline,
+        "timeline": plan.slot.timeline,
+        "sequence": plan.slot.sequence,
+        "attempt": sealed.attempt,
+        "parent": None if plan.parent is None else f"chk-{plan.parent}",
+        "interval_start": None if interval is None else _time(interval.start_ms),
+        "interval_end": None if interval is None else _time(interval.end_ms),
+        "logical_time": _time(plan.logical_time_ms),
+        "covered_until": None if checkpoint.covered_until_ms is None else _time(checkpoint.covered_until_ms),
+        "ranges": {str(tp): str(r) for tp, r in plan.ranges.items()},
+        "records": sealed.facts.records,
+        "dead_letters": {a.uid: a.dead_lettered for a in sealed.acks},
+        "keys": {a.uid: a.keys for a in sealed.acks},
+        "run_bytes": sum(a.run_bytes for a in sealed.acks),
+        "full_bytes": sum(a.handle.bytes for a in sealed.acks),
+        "gate": _gate(checkpoint),
+        "accepted_losses": [f"{g.partition} {g.lost}: {g.why}" for g in plan.losses],
+        "timings_ms": dict(sealed.timings_ms),
+        "seconds": round(sum(sealed.timings_ms.values()) / 1000, 3),
+    }
+
+
+def _gate(checkpoint: Checkpoint) -> str:
+    expectations = checkpoint.sealed.verdict.expectations
+    held = sum(e.success for e in expectations)
+    return f"{held} of {len(expectations)} held" if expectations else "none"
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,153 @@
+"""The verbs that read: checkpoints of a pipeline, and the resolved state of an operator."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.codec import to_json
+from tidemark.model.schema import KeyColumn, OperatorSchema
+from tidemark.wiring.core import Core
+from tidemark.wiring.facts import facts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_YES = {"true": True, "false": False}
+
+
+class Reads(Core):
+    """Answers questions; writes nothing to the warehouse."""
+
+    def checkpoints(self, name: str, limit: int | None = None) -> list[Checkpoint]:
+        """Completed checkpoints of the live timeline, newest first."""
+        return list(islice(self.coordinator(self.known(name)).checkpoints(), limit))
+
+    def checkpoint(self, name: str, checkpoint_id: int | None = None) -> Checkpoint:
+        """A completed checkpoint; the newest one without an id.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        coordinator = self.coordinator(self.known(name))
+        if checkpoint_id is not None:
+            return coordinator.checkpoint(checkpoint_id)
+        for newest in coordinator.checkpoints():
+            return newest
+        raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+
+    def facts(self, checkpoint: Checkpoint) -> dict[str, object]:
+        """What is told of a checkpoint; see `wiring.facts`."""
+        return facts(checkpoint)
+
+    def details(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """The manifest, whole, with the resolving SQL of every operator."""
+        from tidemark.model.resolving import resolving_sql
+
+        body: dict[str, Any] = to_json(checkpoint)
+        body["resolving_sql"] = {
+            uid: resolving_sql(schema, "segments") for uid, schema in checkpoint.plan.schemas.items()
+        }
+        return body
+
+    def state_table(
+        self,
+        name: str,
+        uid: str,
+        *,
+        checkpoint: int | None = None,
+        key: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> "pa.Table":
+        """The resolved state of an operator: one row per live key, read without Spark.
+
+        Args:
+            name: the pipeline.
+            uid: the operator.
+            checkpoint: an id; the newest one without it.
+            key: the key columns' values as text: at most one row comes back.
+            limit: at most this many rows, in order of keys.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint or operator.
+            UsageError: the key has another number of columns, or a value does not fit.
+        """
+        from tidemark.adapters.state_reader import read_state
+
+        found = self.checkpoint(name, checkpoint)
+        schema = schema_of(found, uid)
+        wanted = None if key is None else parse_key(schema, key)
+        rows = read_state(str(self.settings.warehouse), schema, found.handles[uid], wanted)
+        if limit is None:
+            return rows
+        return rows.sort_by([(k.name, "ascending") for k in schema.keys]).slice(0, limit)
+
+    def export_state(self, name: str, uid: str, to: Path, *, checkpoint: int | None = None) -> int:
+        """Writes the resolved state to a Parquet or CSV file; returns the number of keys."""
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        rows = self.state_table(name, uid, checkpoint=checkpoint)
+        if to.suffix == ".parquet":
+            pyarrow.parquet.write_table(rows, to)
+        else:
+            pyarrow.csv.write_csv(_flat(rows), to)
+        return int(rows.num_rows)
+
+
+def schema_of(checkpoint: Checkpoint, uid: str) -> OperatorSchema:
+    """The stored schema of an operator at a checkpoint.
+
+    Raises:
+        NotFoundError: the checkpoint names no such operator.
+    """
+    if uid not in checkpoint.plan.schemas:
+        known = ", ".join(checkpoint.plan.schemas)
+        raise NotFoundError(f"{checkpoint.plan.name} has no operator {uid!r}", next=f"name one of: {known}.")
+    return checkpoint.plan.schemas[uid]
+
+
+def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
+    """The values that texts name, by the types of the key columns.
+
+    Raises:
+        UsageError: too many or too few, or a text that is no such value.
+    """
+    if len(texts) != len(schema.keys):
+        names = ", ".join(k.name for k in schema.keys)
+        raise UsageError(
+            f"{schema.uid} is keyed by {names}; {len(texts)} values were given", next="give --key once per column."
+        )
+    return tuple(_parse(column, text) for column, text in zip(schema.keys, texts, strict=True))
+
+
+def _parse(column: KeyColumn, text: str) -> object:
+    try:
+        if column.type.kind == "int":
+            return int(text)
+        if column.type.kind == "bool":
+            return _YES[text.lower()]
+        if column.type.kind == "date":
+            return date.fromisoformat(text)
+        if column.type.kind == "timestamp":
+            at = datetime.fromisoformat(text)
+            return at if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, KeyError) as error:
+        raise UsageError(f"not a {column.type.kind}: {text!r}", next=f"give a value of {column.name}.") from error
+    return text
+
+
+def _flat(rows: "pa.Table") -> "pa.Table":
+    # CSV has no lists: they are written as JSON text.
+    import json
+
+    import pyarrow as pa
+
+    for n, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if v is None else json.dumps(v, default=str) for v in rows[field.name].to_pylist()]
+            rows = rows.set_column(n, field.name, pa.array(texts, pa.string()))
+    return rows

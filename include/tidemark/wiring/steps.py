@@ -1,0 +1,249 @@
+"""The verbs that make checkpoints: the whole line in one process, or its four steps in processes of their own."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.attempts import OwnedAttempt
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.failures import FailureReport, failure_of
+from tidemark.coordinator.states import Aborted, Completed, Covered, OpenPlan, PlanState, Refused, SealedPlan, Void
+from tidemark.errors import ConflictError, GateFailedError, NotFoundError, TidemarkError
+from tidemark.faults import no_crash
+from tidemark.model.checkpoint import Checkpoint, Verdict
+from tidemark.model.failure import FailureReason
+from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.records import Failure
+from tidemark.pipeline import Pipeline
+from tidemark.ports import CrashPoints, PlanRequest
+from tidemark.wiring.core import Core
+
+_log = structlog.get_logger("tidemark")
+_SAFE = "every completed checkpoint is intact."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What `run_once` came to: a checkpoint, or the one that covers the interval already."""
+
+    checkpoint: Checkpoint | None
+    covered_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What `plan` came to. `slot` and `id` are None where `covered_by` names the checkpoint that covers it already."""
+
+    slot: str | None = None
+    id: int | None = None
+    covered_by: int | None = None
+    adopted: bool = False
+
+    @property
+    def name(self) -> str | None:
+        """`chk-17`."""
+        return None if self.id is None else f"chk-{self.id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """What `fold` came to: the plan that is left sealed, and the ids of those it published on the way."""
+
+    slot: str
+    id: int
+    completed: tuple[int, ...] = ()
+
+
+class Steps(Core):
+    """Plans, executes, judges, publishes and aborts."""
+
+    def run_once(self, name: str, request: PlanRequest, steps: CrashPoints = no_crash) -> Made:
+        """Completes one checkpoint in this process: the open plan if there is one, else a new one.
+
+        Args:
+            name: the pipeline.
+            request: what is wanted.
+            steps: told of every step, for progress.
+
+        Raises:
+            TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
+        """
+        pipeline, crash = self.pipeline(name), both(steps, self.crash)
+        coordinator = self.coordinator(name, crash)
+        advance = Advance(
+            coordinator=coordinator,
+            pipeline=pipeline,
+            execute=lambda owned: self.execute(pipeline, owned, crash),
+            on_failure=report_failure,
+        )
+        with self.holding(name, coordinator.timelines.live()):
+            done = advance.once(request)
+        if not done.checkpoints:
+            return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
+        self.report_offsets(pipeline, done.checkpoints[-1])
+        return Made(checkpoint=done.checkpoints[-1])
+
+    def plan(self, name: str, request: PlanRequest) -> Planned:
+        """Freezes the next plan, or adopts the open one; a sealed leftover is published first.
+
+        Raises:
+            ConflictError: the pipeline is stopped, or its minimum pause is not over.
+            DataLostError, NotFoundError, BrokerError: as the planner raises; nothing was written.
+        """
+        coordinator, pipeline = self.coordinator(name), self.pipeline(name)
+        with self.holding(name, coordinator.timelines.live()):
+            found: object = coordinator.trigger(pipeline, request)
+            while isinstance(found, Completed):
+                found = coordinator.trigger(pipeline, request)
+        if isinstance(found, OpenPlan):
+            return Planned(slot=str(found.plan.slot), id=found.plan.id, adopted=found.adopted)
+        assert isinstance(found, Covered | Refused)  # noqa: S101  (for the type checker)
+        return Planned(covered_by=covered_or_refused(name, found))
+
+    def fold(self, name: str, slot: str, request: PlanRequest) -> Folded:
+        """Executes a plan up to its seal; goes on with further ones until the request's interval is covered.
+
+        All but the last are published here, the last one is left sealed for `validate` and `complete`.
+
+        Raises:
+            TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
+        """
+        coordinator, pipeline = self.coordinator(name), self.pipeline(name)
+        plan = self.plan_at(name, slot)
+        completed: list[int] = []
+        with self.holding(name, plan.slot.timeline):
+            while True:
+                self._seal(coordinator, pipeline, plan)
+                if plan.covers or request.interval_end is None:
+                    return Folded(slot=str(plan.slot), id=plan.id, completed=tuple(completed))
+                self.report_offsets(pipeline, completed_or_raise(name, coordinator.complete(plan)))
+                completed.append(plan.id)
+                found = coordinator.trigger(pipeline, request)
+                if not isinstance(found, OpenPlan):
+                    return Folded(slot=str(plan.slot), id=plan.id, completed=tuple(completed))
+                plan = found.plan
+
+    def validate(self, name: str, slot: str) -> Verdict:
+        """The gate's verdict that `fold` recorded.
+
+        Raises:
+            GateFailedError: it was no pass; the verdict is attached.
+            TidemarkError: the plan was aborted for another reason, or is not sealed.
+        """
+        state = self.coordinator(name).state(self.plan_at(name, slot))
+        if isinstance(state, SealedPlan):
+            return state.sealed.verdict
+        return completed_or_raise(name, state).sealed.verdict
+
+    def complete(self, name: str, slot: str) -> Checkpoint:
+        """Publishes what is sealed; finds its own manifest when it is called again.
+
+        Raises:
+            ConflictError: the timeline ended first, or the plan is not sealed.
+        """
+        coordinator, plan = self.coordinator(name), self.plan_at(name, slot)
+        with self.holding(name, plan.slot.timeline):
+            checkpoint = completed_or_raise(name, coordinator.complete(plan))
+        self.report_offsets(self.pipeline(name), checkpoint)
+        return checkpoint
+
+    def abort(self, name: str, slot: str, error: BaseException) -> FailureReason | None:
+        """Gives a plan up because of an error; None where it was sealed or completed first."""
+        state = self.coordinator(name).abort(self.plan_at(name, slot), failure_of(error))
+        return state.record.failure.reason if isinstance(state, Aborted) else None
+
+    def decline(self, name: str, plan: CheckpointPlan) -> FailureReason | None:
+        """Gives a plan up because a person said so; None where it was sealed or completed first."""
+        failure = Failure(
+            reason=FailureReason.DECLINED, message="declined by the operator", next=f"tidemark run {name}"
+        )
+        state = self.coordinator(name).abort(plan, failure)
+        return state.record.failure.reason if isinstance(state, Aborted) else None
+
+    def pending(self, name: str) -> CheckpointPlan | None:
+        """The plan in progress: open, or sealed and not yet published."""
+        found = self.coordinator(self.known(name)).open_plan()
+        return found.plan if isinstance(found, OpenPlan | SealedPlan) else None
+
+    def plan_at(self, name: str, slot: str) -> CheckpointPlan:
+        """The plan of a slot, as XCom names it (`t1/3.1`).
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        found = self.coordinator(name).objects.plan(Slot.parse(slot))
+        if found is None:
+            raise NotFoundError(f"no plan {slot} in {name}", next=f"tidemark checkpoint list {name}")
+        return found
+
+    def _seal(self, coordinator: CheckpointCoordinator, pipeline: Pipeline, plan: CheckpointPlan) -> None:
+        owned = coordinator.begin(plan, pipeline.checkpoint_timeout)
+        if not isinstance(owned, OwnedAttempt):
+            return
+        try:
+            self.execute(pipeline, owned)
+        except Exception as error:
+            report_failure(coordinator.record_failure(pipeline, plan, error))
+            raise
+
+
+def both(first: CrashPoints, second: CrashPoints) -> CrashPoints:
+    """Tells two listeners of every step."""
+
+    def tell(step: str, moment: str) -> None:
+        first(step, moment)
+        second(step, moment)
+
+    return tell
+
+
+def report_failure(report: FailureReport) -> None:
+    """Logs a recorded failure; at `error` with `exceeded=True` once the tolerable number is passed (D6)."""
+    _log.error(
+        "checkpoint_failed",
+        reason=report.failure.reason.value,
+        message=report.failure.message.splitlines()[0],
+        in_a_row=report.in_a_row,
+        tolerable=report.tolerable,
+        exceeded=report.exceeded,
+        retry=report.retry,
+    )
+
+
+def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
+    """The id of the covering checkpoint.
+
+    Raises:
+        ConflictError: nothing was planned because the pipeline is stopped or pauses.
+    """
+    if isinstance(ended, Covered):
+        return ended.checkpoint.id
+    if ended is None:
+        raise ConflictError(f"{name}: nothing was planned", safe=_SAFE, next=f"tidemark run {name}")
+    raise ConflictError(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next)
+
+
+def completed_or_raise(name: str, state: PlanState) -> Checkpoint:
+    """The checkpoint of a completed plan.
+
+    Raises:
+        GateFailedError: it was aborted by its gate.
+        TidemarkError: it was aborted for another reason.
+        ConflictError: its timeline ended first, or it is not sealed.
+    """
+    if isinstance(state, Completed):
+        return state.checkpoint
+    if isinstance(state, Aborted):
+        failure = state.record.failure
+        gate = failure.reason in (FailureReason.EXPECTATION_FAILED, FailureReason.GATE_ERROR)
+        kind = GateFailedError if gate else TidemarkError
+        error = kind(f"{failure.reason.value}: {failure.message}", safe=_SAFE, next=failure.next)
+        raise error.with_verdict(failure.verdict) if isinstance(error, GateFailedError) else error
+    if isinstance(state, Void):
+        raise ConflictError(
+            f"SUBSUMED: timeline {state.closing.timeline} ended before {state.plan.name} was published",
+            safe=_SAFE,
+            next=f"tidemark run {name}    (plans on {state.closing.successor}).",
+        )
+    raise ConflictError(f"{state.plan.name} is not sealed yet", safe=_SAFE, next=f"tidemark run {name}")
