@@ -20,10 +20,10 @@ _SEALED = f"coalesce(try_variant_get(_parsed, '$[1]', 'string') = {_SEAL}, false
 _PAIRS = r"(\\\\)|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 _HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
-_TIMESTAMP = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)?{_ZONE}$"
-_DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-_DECIMAL = "^-?[0-9]+([.][0-9]+)?$"
+_TIMESTAMP = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)?{_ZONE}"
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+_DECIMAL = "-?[0-9]+([.][0-9]+)?"
 _FORMATS = {"timestamp": _TIMESTAMP, "date": _DATE, "bytes": _BASE64, "decimal": _DECIMAL}
 
 
@@ -87,7 +87,8 @@ def _envelope() -> str:
 
 def _half_pair() -> str:
     rest = f"regexp_replace({TEXT}, r'{_PAIRS}', '')"
-    return rf"(contains(lower({TEXT}), r'\ud') AND regexp_like({rest}, r'{_HALF}'))"
+    escaped = rf"contains({TEXT}, r'\ud') OR contains({TEXT}, r'\uD')"
+    return f"(({escaped}) AND regexp_like({rest}, r'{_HALF}'))"
 
 
 def _struct(variant: str, json_type: str, path: str, of: FieldType, inner: list[tuple[str, _Leaf]]) -> _Leaf:
@@ -156,7 +157,7 @@ def _misfits(variant: str, json_type: str, of: FieldType) -> list[tuple[str, Rea
     text = f"try_variant_get({variant}, '$', 'string')"
     misfits = [
         (f"{json_type} != 'STRING' AND NOT ({numbers})", Reason.WRONG_TYPE),
-        (f"NOT regexp_like({text}, '{_FORMATS[of.kind]}')", Reason.BAD_FORMAT),
+        (f"NOT {_matches(text, _FORMATS[of.kind])}", Reason.BAD_FORMAT),
         (f"NOT ({_fits(text, value, of)})", Reason.OUT_OF_RANGE),
     ]
     # A number with an exponent or with more than 38 digits is a double to the parser: not exactly what was written.
@@ -166,13 +167,18 @@ def _misfits(variant: str, json_type: str, of: FieldType) -> list[tuple[str, Rea
 
 def _fits(text: str, value: str, of: FieldType) -> str:
     if of.kind == "decimal":
-        return f"{value} IS NOT NULL AND regexp_like({text}, '^-?[0-9]+([.][0-9]{{0,{of.scale}}}0*)?$')"
+        return f"{value} IS NOT NULL AND {_matches(text, f'-?[0-9]+([.][0-9]{{0,{of.scale}}}0*)?')}"
     if of.kind == "bytes":
         return f"{value} IS NOT NULL"
     least, most = ("0001-01-01", "9999-12-31") if of.kind == "date" else (
         "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z",
     )  # fmt: skip
     return f"coalesce({value} BETWEEN {of.sql} '{least}' AND {of.sql} '{most}', false)"
+
+
+def _matches(text: str, pattern: str) -> str:
+    # Not `$`, which also matches before a final line break.
+    return rf"regexp_like({text}, r'^({pattern})\z')"
 
 
 def _value(variant: str, of: FieldType) -> str:

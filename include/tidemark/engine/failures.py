@@ -1,11 +1,10 @@
 """The one seam at which errors of Spark, Py4J and gRPC become ours; no other module of the engine catches them."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidemark.errors import BrokerError, DataLostError, EngineError, StateOverflowError, StoreError, TidemarkError
-from tidemark.model.expressions import OVERFLOW
+from tidemark.model.expressions import overflow_in
 
 _LOST = (
     "OffsetOutOfRange",
@@ -27,7 +26,6 @@ _BROKER = (
 )
 _DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system", "Permission denied")
 _NUMBERS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "BINARY_ARITHMETIC_OVERFLOW")
-_KEY = re.compile(rf"{OVERFLOW} (?P<what>.*? of key \(.*?\)) (?P<why>does not fit[a-z ]*)", re.DOTALL)
 _FOREIGN = ("pyspark", "py4j", "grpc")
 
 
@@ -59,9 +57,9 @@ def translated() -> Iterator[None]:
 
 def _ours(message: str) -> TidemarkError:
     first = _first_lines(message)
-    found = _KEY.search(message)
+    found = overflow_in(message)
     if found:
-        return overflow(f"{found['what']} {found['why']}")
+        return overflow(found)
     if any(mark in message for mark in _LOST):
         return DataLostError(
             f"data lost: Spark could not read the whole planned range: {first}",

@@ -4,7 +4,7 @@ A killed client does not end its query on a Connect server, so the next attempt 
 interrupts and releases it. A released id stays closed on the server: a zombie client gets nothing more from it.
 """
 
-import uuid
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from tidemark.engine.failures import translated
 
-_NAMESPACE = uuid.UUID("8f6f0e0c-3a3b-5d3a-9d3c-2f6f5a1c7e11")
 _USER = "tidemark"
 _DELTA = "spark.databricks.delta"
 SESSION_CONF: Mapping[str, str] = {
@@ -67,7 +66,8 @@ def session_id(owner: str, attempt: int) -> str:
         owner: what is attempted, unique among all plans and jobs of the server: `<pipeline>/chk-17`.
         attempt: its number.
     """
-    return str(uuid.uuid5(_NAMESPACE, f"{owner}/{attempt}"))
+    digits = hashlib.sha256(f"tidemark {owner}/{attempt}".encode()).hexdigest()
+    return "-".join((digits[:8], digits[8:12], f"5{digits[13:16]}", f"8{digits[17:20]}", digits[20:32]))
 
 
 def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:

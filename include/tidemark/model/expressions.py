@@ -6,6 +6,7 @@ and in DuckDB, but for the quote character of identifiers (see `spark`) and for 
 the macro `DUCKDB_MACROS`. Each merge is associative and commutative, so runs may be cut and regrouped anywhere.
 """
 
+import re
 from collections.abc import Sequence
 
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
@@ -15,6 +16,7 @@ DUCKDB_MACROS = "CREATE OR REPLACE TEMP MACRO raise_error(message) AS error(mess
 """What DuckDB must be told once per connection; other engines have `raise_error` or drop the branch."""
 OVERFLOW = "tidemark_state_overflow"
 """Marks an overflow in the message of a foreign error: `tidemark_state_overflow <field> of key (<key>) <why>`."""
+_FOUND = re.compile(rf"{OVERFLOW} (.*? of key \(.*?\) does not fit[a-z0-9 ]*)", re.DOTALL)
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -71,6 +73,12 @@ def overflow_message(field: str, keys: Sequence[KeyColumn], why: str) -> str:
     """The SQL expression of the message that names a key whose state does not fit."""
     names = ", ', ', ".join(f"CAST({quoted(k.name)} AS STRING)" for k in keys)
     return f"concat('{OVERFLOW} {field} of key (', {names}, ') {why}')"
+
+
+def overflow_in(message: str) -> str | None:
+    """What overflowed, and of which key, if a foreign error's message says so."""
+    found = _FOUND.search(message)
+    return found[1] if found else None
 
 
 def _partial_sql(field: StoredField) -> list[str]:

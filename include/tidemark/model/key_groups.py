@@ -5,9 +5,10 @@ timestamp is its microseconds since the epoch; `key_group_sql` says the same in 
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 
+from tidemark.errors import UsageError
 from tidemark.model.schema import OperatorSchema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,6 +29,35 @@ def key_text(value: object) -> str:
 def key_group(key: Sequence[object], groups: int) -> int:
     """The key group of a key, `0 <= group < groups`."""
     return zlib.crc32("\0".join(map(key_text, key)).encode()) % groups
+
+
+def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
+    """The key that texts name, one per key column, as on a command line.
+
+    Raises:
+        UsageError: too many or too few, or one is not of its column's type.
+    """
+    columns = ", ".join(f"{k.name} ({k.type.kind})" for k in schema.keys)
+    if len(texts) != len(schema.keys):
+        raise UsageError(f"{len(texts)} key values for {schema.uid}", next=f"give one of each: {columns}.")
+    try:
+        return tuple(_PARSERS[k.type.kind](text) for k, text in zip(schema.keys, texts, strict=True))
+    except (ValueError, KeyError) as error:
+        raise UsageError(f"not a key of {schema.uid}: {error}", next=f"give one of each: {columns}.") from error
+
+
+def _parsed_time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "bool": {"true": True, "false": False}.__getitem__,
+    "int": int,
+    "str": str,
+    "date": date.fromisoformat,
+    "timestamp": _parsed_time,
+}
 
 
 def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:

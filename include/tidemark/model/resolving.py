@@ -37,3 +37,9 @@ def empty_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
     """(column, SQL type) of the resolved frame, for a handle without segments."""
     keys = tuple((k.name, k.type.sql) for k in schema.keys)
     return (*keys, *((f.name, f.type.sql) for f in schema.fields), ("_changed", "BIGINT"))
+
+
+def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
+    """The stored columns that the queries of this module read."""
+    held = tuple(name for f in schema.fields for name, _ in f.accumulators)
+    return (*(k.name for k in schema.keys), *held, "_changed", "_key_group")

@@ -1,0 +1,40 @@
+"""Resolves a state handle through Spark: each segment at its version, cut to its range, merged by key."""
+
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.model.expressions import quoted, spark
+from tidemark.model.resolving import empty_columns, merged_sql, resolving_sql, stored_columns
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import Segment, StateHandle
+
+
+def resolved(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
+    """One row per live key: key columns, state fields, `_changed`.
+
+    The session needs `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or
+    Delta refuses versions older than a week although all their files exist.
+    """
+    if not handle:
+        columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
+        return session.createDataFrame([], spark(columns))
+    return session.sql(spark(resolving_sql(schema, "{rows}")), rows=stored(session, warehouse, schema, handle))
+
+
+def merged(session: SparkSession, rows: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """One row per key with merged accumulators: what a compaction writes."""
+    return session.sql(spark(merged_sql(schema, "{rows}")), rows=rows)
+
+
+def stored(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
+    """The stored rows of a handle that has segments."""
+    columns = [spark(quoted(name)) for name in stored_columns(schema)]
+    parts = [_segment(session, warehouse, segment).selectExpr(*columns) for segment in handle]
+    return reduce(DataFrame.unionAll, parts)
+
+
+def _segment(session: SparkSession, warehouse: str, segment: Segment) -> DataFrame:
+    table = session.read.format("delta").option("versionAsOf", str(segment.version))
+    rows: DataFrame = table.load(f"{warehouse}/{segment.path}")
+    return rows.where(f"_checkpoint > {segment.after} AND _checkpoint <= {segment.through}")
