@@ -1,0 +1,121 @@
+"""The checkpoint store on a local disk: write aside, fsync, `os.link` to the final name, fsync the folder.
+
+`os.link` fails where the name exists, atomically among all processes of a host, and a linked object is whole: its
+bytes were durable before it had a name. Not for a folder that several hosts share (reliability.md section 1).
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import NamedTemporaryFile
+
+from tidemark.errors import NameRefusedError, StoreError
+from tidemark.ports import PutOutcome
+
+_ASIDE = ".tmp-"
+_INTACT = "every object that was put before is intact."
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    """Objects of one pipeline as files below a folder.
+
+    Attributes:
+        root: `<warehouse>/<pipeline>`; made when the first object is put.
+    """
+
+    root: Path
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        """See `ports.CheckpointStore`. On a local disk the outcome is never unknown."""
+        target = self._path(key)
+        with _mapped("write", key):
+            self._make(target.parent)
+            return self._linked(target, body)
+
+    def get(self, key: str) -> bytes | None:
+        """See `ports.CheckpointStore`."""
+        target = self._path(key)
+        with _mapped("read", key):
+            try:
+                return target.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """See `ports.CheckpointStore`."""
+        base = self._path(prefix)
+        with _mapped("list", prefix):
+            found = [
+                (Path(folder) / name).relative_to(self.root).as_posix()
+                for folder, _, names in os.walk(base, onerror=_raise_unless_missing)
+                for name in names
+                if not name.startswith(_ASIDE)
+            ]
+        return sorted(found)
+
+    def _linked(self, target: Path, body: bytes) -> PutOutcome:
+        with NamedTemporaryFile(dir=target.parent, prefix=_ASIDE, delete=False) as aside:
+            try:
+                aside.write(body)
+                aside.flush()
+                os.fsync(aside.fileno())
+                # Umask-like rights: a temporary file is private, an object is not.
+                os.fchmod(aside.fileno(), 0o644)
+                os.link(aside.name, target)
+            except FileExistsError:
+                return PutOutcome.LOST
+            finally:
+                # Gone already where somebody cleaned up; a crash here leaves a file that no listing shows.
+                with suppress(FileNotFoundError):
+                    os.unlink(aside.name)
+        _fsync_folder(target.parent)
+        return PutOutcome.WON
+
+    def _make(self, folder: Path) -> None:
+        missing = [p for p in (folder, *folder.parents) if not p.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for made in reversed(missing):
+            _fsync_folder(made.parent)
+
+    def _path(self, key: str) -> Path:
+        parts = PurePosixPath(key.removesuffix("/")).parts
+        plain = key.removesuffix("/") == "/".join(parts)
+        if not parts or not plain or key.startswith("/") or any(p in ("..", ".") or "\0" in p for p in parts):
+            raise NameRefusedError(f"object key refused: {key!r}", next="this is a defect of Tidemark: report it.")
+        root = self.root.resolve()
+        target = root.joinpath(*parts)
+        if not target.parent.resolve().is_relative_to(root):
+            raise NameRefusedError(
+                f"object key leaves the warehouse: {key!r}", next="remove the symbolic link below the warehouse."
+            )
+        return target
+
+
+def _fsync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+@contextmanager
+def _mapped(verb: str, key: str) -> Iterator[None]:
+    """The one seam where errors of the file system become ours."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise StoreError(
+            f"could not {verb} {key}: {why}",
+            safe=_INTACT,
+            next="check that the warehouse is writable and has free space, then run the same command again.",
+        ) from error

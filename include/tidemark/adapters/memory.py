@@ -1,0 +1,20 @@
+"""Every port in dicts: the twins that tests, `tidemark.testing.replay` and the simulation run on."""
+
+from tidemark.adapters.memory_clock import ManualClock, SequentialIds
+from tidemark.adapters.memory_compute import MemoryBatch, MemoryCompute
+from tidemark.adapters.memory_log import LogRecord, MemoryLog
+from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
+from tidemark.adapters.memory_tables import MemoryTables
+
+__all__ = [
+    "Fault",
+    "FaultyStore",
+    "LogRecord",
+    "ManualClock",
+    "MemoryBatch",
+    "MemoryCompute",
+    "MemoryLog",
+    "MemoryStore",
+    "MemoryTables",
+    "SequentialIds",
+]

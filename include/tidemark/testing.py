@@ -1,0 +1,238 @@
+"""Tests of pipelines without Kafka, Spark or Airflow: `replay(pipeline, [records, BARRIER, records, CRASH, BARRIER])`.
+
+Everything but the outside world is real: the coordinator, the order of a checkpoint's steps, plans, attempts,
+manifests. The gate is not asked, because it needs Spark; folds mean the same as there.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.attempts import OwnedAttempt
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.engine.job import CheckpointJob
+from tidemark.errors import UsageError
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.offsets import TopicPartition
+from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
+from tidemark.ports import PlanRequest
+from tidemark.state import Keyed
+
+__all__ = ["BARRIER", "CRASH", "Barrier", "Crash", "Replayed", "replay"]
+
+_NOW_MS = 4_102_444_800_000
+"""The replay's clock (2100-01-01): behind every event time that a test is likely to use."""
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Ends a checkpoint: all records before it belong to it."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Kills the attempt of the next barrier; a plain re-run then repairs.
+
+    Attributes:
+        step: crash point: `ids plan attempt read fold.<uid> runs.<uid> dead_letters.<uid> sinks.<uid> gate fsync
+            seal publish`.
+        moment: `before` or `after`.
+    """
+
+    step: str = "seal"
+    moment: str = "before"
+
+    def at(self, step: str, moment: str = "before") -> "Crash":
+        """A crash at another point."""
+        return Crash(step, moment)
+
+
+BARRIER = Barrier()
+CRASH = Crash()
+
+
+class _Killed(BaseException):
+    """The process is gone; nothing in it may catch this."""
+
+
+@dataclass
+class _World:
+    """What survives a crash: store, log, tables; and the crash that is due."""
+
+    pipeline: Pipeline
+    store: MemoryStore = field(default_factory=MemoryStore)
+    log: MemoryLog = field(default_factory=MemoryLog)
+    tables: MemoryTables = field(default_factory=MemoryTables)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(_NOW_MS))
+    ids: SequentialIds = field(default_factory=SequentialIds)
+    due: list[Crash] = field(default_factory=list)
+
+    @property
+    def compute(self) -> MemoryCompute:
+        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables)
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        return CheckpointCoordinator(
+            store=self.store,
+            log=self.log,
+            clock=self.clock,
+            write_ids=self.ids,
+            crash=self.crash,
+            files_exist=self.tables.files_exist,
+        )
+
+    def crash(self, step: str, moment: str) -> None:
+        if self.due and (self.due[0].step, self.due[0].moment) == (step, moment):
+            del self.due[0]
+            raise _Killed
+
+    def execute(self, attempt: OwnedAttempt) -> Sealed:
+        job = CheckpointJob(
+            compute=self.compute,
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=self.ids,
+            crash=self.crash,
+            max_dead_letters=self.pipeline.max_dead_letters,
+        )
+        return job.execute(attempt)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay ended with.
+
+    Attributes:
+        checkpoints: the completed ones, oldest first.
+        crashes: how often an attempt was killed.
+    """
+
+    checkpoints: tuple[Checkpoint, ...]
+    crashes: int
+    _world: _World = field(repr=False)
+
+    def state(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[Any, Keyed]:
+        """State per key after a checkpoint, the last one by default; a key of several columns is a tuple.
+
+        Timestamps are in UTC.
+        """
+        made = self._world.pipeline.operator(uid).state
+        names = [d.name for d in made.descriptors]
+        rows = self.rows(uid, checkpoint)
+        return {key if len(key) > 1 else key[0]: made(**{n: row[n] for n in names}) for key, row in rows.items()}
+
+    def rows(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """As `state`, as rows: key columns, state fields and `_changed`."""
+        found = self._at(checkpoint)
+        return {} if found is None else self._world.compute.resolve(found, uid)
+
+    def dead_letters(self, uid: str, checkpoint: Checkpoint | None = None) -> list[Mapping[str, object]]:
+        """The operator's dead letters, in order of their positions."""
+        found = self._at(checkpoint)
+        ack = None if found is None else found.ack(uid)
+        rows = [] if ack is None else self._world.tables.rows(ack.dead_letters)
+        return sorted(rows, key=lambda r: (str(r["topic"]), str(r["partition"]), int(str(r["offset"]))))
+
+    def _at(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
+        if checkpoint is not None:
+            return checkpoint
+        return self.checkpoints[-1] if self.checkpoints else None
+
+
+Script = Sequence[Iterable[object] | Barrier | Crash]
+"""Lists of records, barriers and crashes, in order."""
+
+
+def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replayed:
+    """Feeds records to a pipeline in memory, and cuts, kills and repairs where the script says so.
+
+    Args:
+        pipeline: the declaration.
+        script: lists of records, with `BARRIER` where a checkpoint ends and `CRASH` before the barrier whose first
+            attempt dies. A record is an instance of the source's dataclass, a JSON-able dict, or raw bytes (which may
+            be undecodable: they become dead letters); None is a null value.
+        partitions: of each topic; records go round.
+
+    Raises:
+        UsageError: a record before no barrier would be lost from view, or a crash point that was never passed.
+        TidemarkError: as a checkpoint raises it, for instance DeadLettersExceededError.
+    """
+    world = _World(pipeline)
+    places = _places(pipeline.source, partitions)
+    for topic in sorted({tp.topic for tp in places}):
+        world.log.create(topic, 1 + max(tp.partition for tp in places if tp.topic == topic))
+    done: list[Checkpoint] = []
+    fed = crashes = 0
+    for part in script:
+        if isinstance(part, Crash):
+            world.due.append(part)
+        elif isinstance(part, Barrier):
+            crashes += _complete(world, done)
+        else:
+            for record in part:
+                world.log.append(places[fed % len(places)], _value(record), timestamp_ms=world.clock.now_ms())
+                fed += 1
+    if world.due:
+        raise UsageError("a CRASH stands behind the last BARRIER", next="end the script with BARRIER.")
+    return Replayed(tuple(done), crashes, world)
+
+
+def _complete(world: _World, done: list[Checkpoint]) -> int:
+    """Runs until a checkpoint of this barrier is complete; returns the number of crashes on the way."""
+    crashes, known = 0, len(list(world.coordinator.checkpoints()))
+    while True:
+        try:
+            Advance(coordinator=world.coordinator, pipeline=world.pipeline, execute=world.execute).once(
+                PlanRequest(origin="replay")
+            )
+        except _Killed:
+            crashes += 1
+        else:
+            break
+        if len(list(world.coordinator.checkpoints())) > known:
+            break
+    if world.due:
+        raise UsageError(
+            f"the crash point {world.due[0].step}:{world.due[0].moment} was not passed",
+            next="name a step that this checkpoint takes; an operator without records writes no run.",
+        )
+    done.append(next(iter(world.coordinator.checkpoints())))
+    return crashes
+
+
+def _places(source: KafkaSource, partitions: int) -> list[TopicPartition]:
+    if isinstance(source.topics, TopicPattern):
+        raise UsageError("a TopicPattern names no topic to replay", next="give the pipeline's source topic names.")
+    if isinstance(source.topics, frozenset):
+        return sorted(source.topics)
+    topics = [source.topics] if isinstance(source.topics, str) else list(source.topics)
+    return [TopicPartition(t, n) for t in topics for n in range(partitions)]
+
+
+def _value(record: object) -> bytes | None:
+    if record is None or isinstance(record, bytes):
+        return record
+    return json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return format(value, "f") if isinstance(value, Decimal) else value
