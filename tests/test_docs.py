@@ -1,0 +1,219 @@
+"""The documentation, held to the code: commands, options, tables, examples, links, words."""
+
+import ast
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+import tidemark
+from tidemark.discovery import declared_in
+from tidemark.errors import EXIT_CODES
+from tidemark.model.dead_letters import Reason
+from tidemark.model.failure import FailureReason
+from tidemark.pipeline import Pipeline
+from tidemark.settings import PREFIX, Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDES = [p for p in PAGES if p.parent.name != "adr" and p.name != "CHANGELOG.md"]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NOT_FOR_USERS = {"crash_at"}
+"""Settings that exist for the tests of faults."""
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _each(pages: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("page", pages, ids=_name)
+
+
+def _blocks(page: Path, *languages: str) -> list[str]:
+    return [body for language, body in FENCE.findall(page.read_text()) if language in languages]
+
+
+def _rows(page: str, first_heading: str) -> list[list[str]]:
+    """The cells of the table whose first column is called so, without backticks."""
+    lines = (ROOT / page).read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"| {first_heading} |"))
+    rows = []
+    for line in lines[at + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("`", "") for cell in line.strip("|").split(" | ")])
+    return rows
+
+
+def _command_lines(page: Path) -> list[str]:
+    """Lines of shell blocks and inline code, without prompts, comments and variables."""
+    shell = [line for block in _blocks(page, "bash", "console", "shell") for line in block.splitlines()]
+    inline = re.findall(r"`((?:tidemark|make) [^`]+)`", FENCE.sub("", page.read_text()))
+    lines = [re.sub(r"^\$ |\s+#.*$", "", line).strip() for line in [*shell, *inline]]
+    return [re.sub(r"^(\w+=\S*\s+)+", "", line) for line in lines if line]
+
+
+def _tree() -> click.Command:
+    apps = [v for v in vars(import_module("tidemark.cli.main")).values() if isinstance(v, typer.Typer)]
+    return typer.main.get_command(apps[0])
+
+
+def _complaints(words: list[str], command: click.Command) -> Iterator[str]:
+    """What a line asks of the command line that it does not have."""
+    words = words[1:]
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        found = command.commands.get(words[0])
+        if found is None:
+            yield f"no command {words[0]!r} below {command.name}"
+            return
+        command, words = found, words[1:]
+    options = {o for p in command.params for o in (*p.opts, *p.secondary_opts) if o.startswith("-")} | {"--help"}
+    used = [word.split("=")[0] for word in words if re.match(r"-{1,2}[a-zA-Z]", word)]
+    yield from (f"{command.name} has no option {option}" for option in used if option not in options)
+
+
+@_each(GUIDES)
+def test_commands_and_options_exist(page: Path) -> None:
+    tree = _tree()
+    lines = [line for line in _command_lines(page) if line.startswith("tidemark ")]
+    wrong = [f"{line}: {c}" for line in lines for c in _complaints(shlex.split(line), tree)]
+    assert not wrong, "mend the page, or the command line:\n" + "\n".join(wrong)
+
+
+@_each(GUIDES)
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    lines = [line for line in _command_lines(page) if line.startswith("make ")]
+    wanted = {word for line in lines for word in line.split()[1:] if "=" not in word}
+    assert wanted <= targets, f"no such target: {sorted(wanted - targets)}"
+
+
+def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield " ".join(path)
+        return
+    for name, found in below.items():
+        yield from _commands(found, (*path, name))
+
+
+def test_every_command_is_shown_in_a_how_to() -> None:
+    shown = [line for page in (ROOT / "docs/how-to").glob("*.md") for line in _command_lines(page)]
+    missing = [c for c in _commands(_tree()) if not any(f"{line} ".startswith(f"tidemark {c} ") for line in shown)]
+    assert not missing, f"write or extend a page of docs/how-to for {missing}"
+
+
+def test_the_complaint_about_a_command_names_it() -> None:
+    tree = _tree()
+    assert list(_complaints(shlex.split("tidemark rum flights"), tree)) == [f"no command 'rum' below {tree.name}"]
+    assert list(_complaints(shlex.split("tidemark run flights --mx 3"), tree)) == ["run has no option --mx"]
+    assert list(_complaints(shlex.split("tidemark run flights --max-records=3 --json"), tree)) == []
+
+
+def test_the_table_of_exit_codes_is_the_one_in_the_code() -> None:
+    assert {int(code): meaning for code, meaning in _rows("docs/errors.md", "code")} == EXIT_CODES
+
+
+def test_the_table_of_reasons_is_the_one_in_the_code() -> None:
+    told = {row[0]: (row[2], row[3]) for row in _rows("docs/errors.md", "reason")}
+    yes = {True: "yes", False: "no"}
+    assert told == {r.value: (yes[r.counts], yes[r.aborts]) for r in FailureReason}
+
+
+def test_the_table_of_dead_letters_is_the_one_in_the_code() -> None:
+    assert [row[0] for row in _rows("docs/how-to/dead-letters.md", "reason")] == [r.value for r in Reason]
+
+
+def test_the_table_of_settings_is_the_one_in_the_code() -> None:
+    told = {n for row in _rows("docs/how-to/set-up-and-demo.md", "variable") for n in row[0].split(", ")}
+    assert told == {PREFIX + name.upper() for name in set(Settings.model_fields) - NOT_FOR_USERS}
+
+
+def test_every_kind_of_state_is_explained() -> None:
+    told = " ".join(row[0] for row in _rows("docs/how-to/write-a-pipeline.md", "kind"))
+    kinds = [n for n in tidemark.state.__all__ if n.islower()]
+    assert [k for k in kinds if f"{k}(" not in told] == []
+
+
+def _public_nouns() -> set[str]:
+    package = ROOT / "include/tidemark"
+    files = [package / f"{name}.py" for name in ("pipeline", "state", "ports")] + sorted(
+        (package / "model").glob("*.py")
+    )
+    classes = (n for f in files for n in ast.parse(f.read_text()).body if isinstance(n, ast.ClassDef))
+    return {c.name for c in classes if c.name[0] != "_"} | set(tidemark.__all__)
+
+
+def test_the_glossary_has_every_public_noun() -> None:
+    rows = [line for line in (ROOT / "docs/glossary.md").read_text().splitlines() if line.startswith("|")]
+    told = {word for line in rows for word in re.findall(r"`(\w+)`", line)}
+    missing = sorted(_public_nouns() - told)
+    assert not missing, f"a new noun changes docs/glossary.md in the same commit: {', '.join(missing)}"
+
+
+def test_the_guides_name_the_command_that_the_checks_run() -> None:
+    called = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make ")]
+    assert len(called) == 1
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert f"`{called[0]}`" in (ROOT / page).read_text(), f"{page} does not name `{called[0]}`"
+
+
+EXAMPLES = [(page, block) for page in GUIDES for block in _blocks(page, "python")]
+
+
+@pytest.mark.parametrize(("page", "block"), EXAMPLES, ids=[_name(page) for page, _ in EXAMPLES])
+def test_python_examples_compile_and_pipelines_in_them_are_pipelines(page: Path, block: str, tmp_path: Path) -> None:
+    compile(block, _name(page), "exec")
+    if "Pipeline(" in block:
+        path = tmp_path / "example.py"
+        path.write_text(block)
+        assert all(isinstance(found, Pipeline) for found in declared_in(path))
+        assert declared_in(path)
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower().replace(" ", "-")
+
+
+@_each(PAGES)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE) if anchor and file.is_file() else []
+        if not file.exists() or (anchor and anchor not in map(_anchor, headings)):
+            broken.append(target)
+    assert not broken
+
+
+def _tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+REGISTRIES = ["pypi.%s", "pythonhosted.%s", "maven.%s", "maven.apache.%s", "npmjs.%s", "anaconda.%s", "golang.%s"]
+FORBIDDEN = {
+    "a path of one machine": re.compile(rf"(?<![\w}}./-])/({'|'.join(['work', 'home', 'root', 'Users'])})/\w"),
+    "the host of a package registry": re.compile("|".join(re.escape(r % "org") for r in REGISTRIES) + r"|crates\.io"),
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_tracked_file_holds(what: str) -> None:
+    found = []
+    for name in _tracked():
+        text = (ROOT / name).read_bytes().decode(errors="replace")
+        lines = enumerate(text.splitlines(), start=1)
+        found += [f"{name}:{n}: {line.strip()[:100]}" for n, line in lines if FORBIDDEN[what].search(line)]
+    own = [line for line in found if not line.startswith("tests/test_docs.py:")]
+    assert not own, f"{what}:\n" + "\n".join(own)
