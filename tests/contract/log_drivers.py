@@ -6,6 +6,8 @@ from typing import Protocol
 
 from tests.kafka.topics import Sent, Topics
 from tidemark.adapters.kafka import KafkaLog
+from tidemark.adapters.memory_log import MemoryLog
+from tidemark.model.offsets import TopicPartition
 from tidemark.ports import Log
 
 
@@ -66,3 +68,47 @@ class KafkaDriver:
 
     def recreate(self, topic: str) -> None:
         self.topics.recreate(topic)
+
+
+class MemoryDriver:
+    """The in-memory twin, made to do what a broker does by itself: markers and last stable offsets."""
+
+    def __init__(self) -> None:
+        self._memory = MemoryLog()
+        self._made = 0
+        self.log: Log = self._memory
+
+    def make(self, partitions: int = 1) -> str:
+        self._made += 1
+        self._memory.create(f"topic-{self._made:04}", partitions)
+        return f"topic-{self._made:04}"
+
+    def send(self, topic: str, timestamps_ms: Sequence[int], partition: int = 0) -> None:
+        for ms in timestamps_ms:
+            self._memory.append(TopicPartition(topic, partition), b"{}", timestamp_ms=ms)
+
+    def transact(self, topic: str, records: int, *, end: str) -> Callable[[], None]:
+        here = TopicPartition(topic, 0)
+        began = self._memory.partitions(topic, "read_uncommitted")[here].end
+        if end == "abort":
+            self._memory.skip(here, records)
+        else:
+            self.send(topic, [0] * records)
+        if end == "open":
+            self._memory.hold_stable_end(here, began)
+            return lambda: self._memory.hold_stable_end(here, None)
+        self._memory.skip(here)
+        return lambda: None
+
+    def trim(self, topic: str, before: int) -> None:
+        self._memory.trim(TopicPartition(topic, 0), before)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        there = len(self._memory.partitions(topic, "read_committed"))
+        self._memory.add_partitions(topic, partitions - there)
+
+    def delete(self, topic: str) -> None:
+        self._memory.delete(topic)
+
+    def recreate(self, topic: str) -> None:
+        self._memory.create(topic)
