@@ -11,8 +11,11 @@ FORMAT = 1
 
 
 def encode(kind: str, body: dict[str, Any]) -> bytes:
-    """The canonical bytes of an object: sorted keys, no spaces, UTF-8, with `kind`, `format` and `checksum`."""
-    whole = {**body, "kind": kind, "format": FORMAT}
+    """The canonical bytes of an object: sorted keys, no spaces, UTF-8.
+
+    `body` lies in an envelope with `kind`, `format` and `checksum`, so that fields of these names cannot collide.
+    """
+    whole: dict[str, Any] = {"body": body, "kind": kind, "format": FORMAT}
     whole["checksum"] = checksum(whole)
     return _dump(whole) + b"\n"
 
@@ -39,11 +42,12 @@ def decode(kind: str, key: str, raw: bytes) -> dict[str, Any]:
         raise _corrupt(key, f"its format is {whole.get('format')!r}, this release reads {FORMAT}")
     if recorded != checksum(whole) or raw != _dump({**whole, "checksum": recorded}) + b"\n":
         raise _corrupt(key, "its checksum does not match its content")
-    found = whole.pop("kind")
-    del whole["format"]
+    found, body = whole.get("kind"), whole.get("body")
     if found != kind:
         raise _corrupt(key, f"it is a {found}, not a {kind}")
-    return whole
+    if not isinstance(body, dict):
+        raise _corrupt(key, "it has no body")
+    return body
 
 
 def kind_of(key: str, raw: bytes) -> str:
