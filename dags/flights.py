@@ -1,0 +1,15 @@
+"""Flights, month by month: one checkpoint for each month of 2013, as New York's calendar has it."""
+
+from datetime import datetime
+
+from pipelines.flights import flights
+from tidemark.airflow import checkpoint_dag
+
+dag = checkpoint_dag(
+    flights,
+    schedule="@monthly",
+    timezone="America/New_York",
+    start=datetime(2013, 1, 1),
+    end=datetime(2014, 1, 1),
+    until="interval_end",
+)

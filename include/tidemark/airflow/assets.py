@@ -1,0 +1,77 @@
+"""The assets of a pipeline: its topics, the state and dead letters of every operator, and its checkpoints.
+
+Declared from the pipeline alone, so that every DAG that names one names the same one, and no parse makes a new version
+of a DAG: an address that varies (the embedded broker's port) never reaches a URI.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from airflow.sdk import Asset
+
+from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
+from tidemark.settings import load_settings
+
+GROUP = "tidemark"
+EMBEDDED_BROKER = "localhost:9092"
+"""Stands for the embedded broker, whatever port it found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineAssets:
+    """What the lineage graph shows of one pipeline.
+
+    Attributes:
+        topics: what is read.
+        states: state per operator, in declaration order.
+        dead_letters: per operator, in the same order.
+        checkpoint: gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint.
+    """
+
+    topics: tuple[Asset, ...]
+    states: tuple[Asset, ...]
+    dead_letters: tuple[Asset, ...]
+    checkpoint: Asset
+
+
+def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
+    """The assets of a pipeline.
+
+    Args:
+        pipeline: the declaration.
+        broker: `host:port`; None = the first server that is set, else `EMBEDDED_BROKER`.
+    """
+    address = broker or _set_broker() or EMBEDDED_BROKER
+    uids = [operator.uid for operator in pipeline.operators]
+    return PipelineAssets(
+        topics=tuple(_topic(address, name) for name in topic_names(pipeline.source)),
+        states=tuple(_own(pipeline.name, "state", uid) for uid in uids),
+        dead_letters=tuple(_own(pipeline.name, "dead_letters", uid) for uid in uids),
+        checkpoint=_own(pipeline.name, "checkpoint"),
+    )
+
+
+def topic_names(source: KafkaSource) -> list[str]:
+    """The topics of a source, sorted; a pattern stands for itself, because what it matches is known to Kafka only."""
+    if isinstance(source.topics, TopicPattern):
+        return [source.topics.regex]
+    if isinstance(source.topics, str):
+        return [source.topics]
+    if isinstance(source.topics, frozenset):
+        return sorted({tp.topic for tp in source.topics})
+    return sorted(source.topics)
+
+
+def _set_broker() -> str | None:
+    servers = load_settings().kafka_bootstrap
+    return servers.split(",")[0].strip() if servers else None
+
+
+def _topic(address: str, name: str) -> Asset:
+    uri = f"kafka://{address}/{quote(name, safe='')}"
+    return Asset(name=f"topic {name}", uri=uri, group=GROUP)
+
+
+def _own(*parts: str) -> Asset:
+    path = "/".join(parts)
+    return Asset(name=path, uri=f"x-tidemark://{path}", group=GROUP)

@@ -1,0 +1,71 @@
+"""`compaction_dag()`: compacts after every checkpoint, beside the next ones; it delays none and may fail or be late."""
+
+from typing import Any
+
+from airflow.sdk import DAG, Context, PartitionedAssetTimetable
+
+from tidemark.airflow.assets import assets_of
+from tidemark.airflow.jobs import SparkJob
+from tidemark.airflow.operators import Ids, PipelineOperator, typed_failures
+from tidemark.airflow.retrying import StrategyName, restart_strategy, retry_arguments
+from tidemark.coordinator.restart import RestartStrategy
+from tidemark.pipeline import Pipeline
+from tidemark.settings import load_settings
+
+
+class CompactOperator(PipelineOperator):
+    """Folds the runs that are due into `base`. The next plan adopts the result; until then nothing changes."""
+
+    ui_color = "#f3e8fd"
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self._job: SparkJob | None = None
+
+    def execute(self, context: Context) -> Ids:
+        """Returns `{"compacted": [uids]}`.
+
+        Raises:
+            AirflowFailException: no retry can help.
+            TidemarkError: anything else; the task is retried, and the next checkpoint brings another run anyway.
+        """
+        self._job = SparkJob(load_settings(), "compact", "compact", self.log.info)
+        with typed_failures():
+            done: Ids = self._job.execute(self.pipeline)
+        self.log.info("compacted: %s", ", ".join(done["compacted"]) or "nothing was due")
+        return done
+
+    def on_kill(self) -> None:
+        """Ends the driver, where this task started one."""
+        if self._job is not None:
+            self._job.kill()
+
+
+def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrategy = "fixed-delay") -> DAG:
+    """The DAG that compacts a pipeline's state; one run for every completed checkpoint.
+
+    The checkpoint's event carries a partition key, and Airflow shows such events to partitioned timetables only.
+
+    Args:
+        pipeline: the declaration.
+        restart: as in `checkpoint_dag`.
+    """
+    assets = assets_of(pipeline)
+    with DAG(
+        f"{pipeline.name}_compact",
+        description=f"Compaction of {pipeline.name}, after each of its checkpoints",
+        schedule=PartitionedAssetTimetable(assets=assets.checkpoint),
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=pipeline.checkpoint_timeout,
+        tags=["tidemark", pipeline.name],
+        doc_md=f"Compacts the state of `{pipeline.name}`, beside later checkpoints. It changes no answer.",
+    ) as dag:
+        CompactOperator(
+            task_id="compact",
+            doc_md=CompactOperator.__doc__,
+            pipeline=pipeline.name,
+            inlets=[*assets.states],
+            **retry_arguments(restart_strategy(restart)),
+        )
+    return dag

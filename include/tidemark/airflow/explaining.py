@@ -1,0 +1,42 @@
+"""The page that Airflow shows of a DAG: what the pipeline reads, remembers and refuses, from its declaration."""
+
+from tidemark.airflow.assets import topic_names
+from tidemark.pipeline import Pipeline
+
+
+def explain(pipeline: Pipeline, schedule: str | None, timezone: str, until: str | None) -> str:
+    """Markdown for `doc_md`; the same declaration gives the same text."""
+    cut = "the end of the data interval, by record time" if until else "what the topic holds when the run plans"
+    when = f"`{schedule}` in {timezone}" if schedule else "on demand"
+    topics = ", ".join(f"`{name}`" for name in topic_names(pipeline.source))
+    rows = "\n".join(_row(pipeline, uid) for uid in pipeline.schemas())
+    return f"""### Checkpoints of `{pipeline.name}`
+Each run completes **one checkpoint** (several where `max_records` cuts a backlog): it reads a frozen range of {topics},
+folds it into the state below, and publishes an immutable manifest. A failed run leaves nothing behind; a repeated one
+applies nothing twice; one whose interval is covered already says so and does nothing.
+
+| | |
+|---|---|
+| runs | {when} |
+| reads until | {cut} |
+| event time | {f"`{pipeline.source.event_time}`" if pipeline.source.event_time else "the Kafka timestamp"} |
+| isolation | {pipeline.source.isolation} |
+| quality gate | {"yes, before anything is published" if pipeline.gate else "none"} |
+| dead letters | at most {pipeline.max_dead_letters:.1%} of the records, per operator |
+| an attempt expires after | {pipeline.checkpoint_timeout} |
+| failures in a row before the DAG is paused | {pipeline.tolerable_failed_checkpoints + 1} |
+
+| operator | key | remembers |
+|---|---|---|
+{rows}
+
+`tidemark checkpoint list {pipeline.name}` lists what is complete.
+"""
+
+
+def _row(pipeline: Pipeline, uid: str) -> str:
+    operator = pipeline.operator(uid)
+    fields = ", ".join(
+        f"`{d.name}` ({d.kind}{f' of {d.source}' if d.source else ''})" for d in operator.state.descriptors
+    )
+    return f"| `{uid}` | {', '.join(f'`{key}`' for key in operator.key_by)} | {fields} |"

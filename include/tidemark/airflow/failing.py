@@ -1,0 +1,83 @@
+"""What happens when Airflow gives up: the open plan is aborted with its reason, in the log and on the task."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from tidemark.coordinator.failures import classify
+from tidemark.coordinator.states import NothingOpen
+from tidemark.errors import CheckpointExpiredError, TidemarkError
+
+if TYPE_CHECKING:
+    from tidemark.wiring import Runtime
+
+_log = logging.getLogger(__name__)
+
+
+def abort_after_last_try(pipeline: str, context: Context) -> None:
+    """Callback of the fold task, when its last try failed: the next DAG run plans the same offsets anew."""
+    error = context.get("exception")
+    cause = error.__cause__ if isinstance(error, AirflowFailException) and error.__cause__ else error
+    if not isinstance(cause, BaseException):
+        cause = TidemarkError(str(cause or "the task was killed"), next="read the task's log.")
+    opened = _runtime()
+    reason = classify(cause)
+    slot = open_slot(opened, pipeline, context)
+    if slot is not None:
+        reason = opened.abort(pipeline, slot, cause) or reason
+    _log.error("%s of %s failed for good with %s: %s", slot or "the plan", pipeline, reason.value, cause)
+    store = context.get("task_state_store")
+    if store is not None:
+        store.set("failure_reason", reason.value)
+
+
+def abort_after_timeout(pipeline: str, context: Context) -> None:
+    """Callback of the DAG, when a run fails: where it ran out of time, what it left open expires (D3)."""
+    if context.get("reason") != "timed_out":
+        return
+    opened = _runtime()
+    pending = opened.pending(pipeline)
+    if pending is None or pending.origin != context.get("run_id"):
+        _log.info("%s: the run timed out and left no plan open", pipeline)
+        return
+    abort_expired(opened, pipeline, str(pending.slot))
+
+
+def abort_expired(opened: "Runtime", pipeline: str, slot: str) -> CheckpointExpiredError:
+    """Aborts a plan with EXPIRED.
+
+    Returns:
+        The error to raise.
+    """
+    error = CheckpointExpiredError(
+        f"checkpoint of {pipeline} at {slot} did not end within its timeout",
+        safe="every completed checkpoint is intact; nothing was published.",
+        next="raise checkpoint_timeout or lower max_records; the next run plans the same offsets anew.",
+    )
+    reason = opened.abort(pipeline, slot, error)
+    _log.error("%s: %s", reason.value if reason else "too late to abort", error)
+    return error
+
+
+def open_slot(opened: "Runtime", pipeline: str, context: Context) -> str | None:
+    """The slot of the plan in progress, where this DAG run made or adopted it."""
+    pending = opened.pending(pipeline)
+    if pending is None:
+        return None
+    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
+    ours = pending.origin == context["run_id"] or str(pending.slot) == planned.get("slot")
+    return str(pending.slot) if ours else None
+
+
+def refused_slot(opened: "Runtime", pipeline: str) -> str | None:
+    """The slot of the plan that was aborted last, where nothing was planned since: the one that the gate refused."""
+    found = opened.coordinator(pipeline).open_plan()
+    return str(found.aborted[-1].slot) if isinstance(found, NothingOpen) and found.aborted else None
+
+
+def _runtime() -> "Runtime":
+    from tidemark import wiring
+
+    return wiring.open_runtime()

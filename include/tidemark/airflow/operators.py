@@ -1,0 +1,189 @@
+"""The four tasks of a checkpoint: plan, fold, validate, complete. Each is one call of the runtime.
+
+Tasks pass ids only (`t1/3.1`, `chk-3`); everything else lives in the store, so any task may be killed or repeated.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
+from pydantic import JsonValue, TypeAdapter
+
+from tidemark.airflow.failing import abort_expired, open_slot, refused_slot
+from tidemark.airflow.jobs import SparkJob
+from tidemark.airflow.params import parse_conf, request_of
+from tidemark.airflow.retrying import as_airflow
+from tidemark.errors import GateFailedError, TidemarkError
+from tidemark.ports import PlanRequest
+from tidemark.settings import load_settings
+
+if TYPE_CHECKING:
+    from tidemark.wiring import Runtime
+
+PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
+Ids = dict[str, Any]
+"""What a task returns: ids, never data."""
+
+
+def runtime() -> "Runtime":
+    """The runtime of this task; imported here, lest a DAG file pay for it."""
+    from tidemark import wiring
+
+    return wiring.open_runtime()
+
+
+@contextmanager
+def typed_failures() -> Iterator[None]:
+    """Turns an error that no retry can help into Airflow's own failure; others go on to be retried."""
+    try:
+        yield
+    except TidemarkError as error:
+        raise as_airflow(error) from error
+
+
+class PipelineOperator(BaseOperator):
+    """A task of one pipeline.
+
+    Args:
+        pipeline: its name; the declaration is found when the task runs.
+        until: whether ranges end where the data interval does.
+        **kwargs: as BaseOperator takes them.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, pipeline: str, until: bool = False, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.until = until
+
+    def request(self, context: Context) -> PlanRequest:
+        """What the DAG run asks for: the same in every task of it."""
+        run = context["dag_run"]
+        conf = parse_conf({**context["params"], **(run.conf or {})})
+        interval = (run.data_interval_start, run.data_interval_end)
+        return request_of(conf, run.run_id, interval, self.until)
+
+
+class PlanOperator(PipelineOperator):
+    """Freezes what the next checkpoint will read, or finds that the interval is covered already."""
+
+    ui_color = "#e8f0fe"
+
+    def execute(self, context: Context) -> Ids:
+        """Returns `{"slot", "checkpoint"}`, or `{"covered_by"}`.
+
+        Raises:
+            AirflowFailException: no retry can help.
+            TidemarkError: anything else; the task is retried.
+        """
+        with typed_failures():
+            planned = runtime().plan(self.pipeline, self.request(context))
+        if planned.covered_by is not None:
+            self.log.info("nothing to do: covered by chk-%d", planned.covered_by)
+            return {"covered_by": f"chk-{planned.covered_by}"}
+        self.log.info("%s %s at %s", "adopted" if planned.adopted else "planned", planned.name, planned.slot)
+        return {"slot": planned.slot, "checkpoint": planned.name}
+
+
+class FoldOperator(PipelineOperator):
+    """Executes the plan up to its seal, in one Spark application. Publishes only what `max_records` cut off before."""
+
+    ui_color = "#e6f4ea"
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self._job: SparkJob | None = None
+
+    def execute(self, context: Context) -> Ids:
+        """Returns `{"slot", "checkpoint", "completed"}` of what it left sealed; the slot alone where the gate refused.
+
+        Raises:
+            AirflowSkipException: the interval is covered.
+            AirflowFailException: no retry can help; the abort record is written.
+            TidemarkError: anything else; the next try takes the next attempt of the same plan.
+        """
+        planned = context["ti"].xcom_pull(task_ids=PLAN)
+        if "covered_by" in planned:
+            raise AirflowSkipException(f"covered by {planned['covered_by']}")
+        # Declared for the lineage graph. Their events are those of `complete`: nothing is published here.
+        self.outlets = []
+        with typed_failures():
+            try:
+                return self._fold(planned["slot"], self.request(context))
+            except GateFailedError as error:
+                self.log.error("%s", error)
+                return {"slot": refused_slot(runtime(), self.pipeline) or planned["slot"]}
+            except AirflowTaskTimeout as error:
+                opened = runtime()
+                slot = open_slot(opened, self.pipeline, context) or planned["slot"]
+                raise abort_expired(opened, self.pipeline, slot) from error
+
+    def on_kill(self) -> None:
+        """Ends the driver, where this task started one."""
+        if self._job is not None:
+            self._job.kill()
+
+    def _fold(self, slot: str, request: PlanRequest) -> Ids:
+        self._job = SparkJob(load_settings(), "checkpoint", "fold", self.log.info)
+        body = TypeAdapter(PlanRequest).dump_json(request).decode()
+        folded = self._job.execute(self.pipeline, slot, body)
+        self.log.info("sealed chk-%d at %s", folded["id"], folded["slot"])
+        completed = [f"chk-{number}" for number in folded["completed"]]
+        return {"slot": folded["slot"], "checkpoint": f"chk-{folded['id']}", "completed": completed}
+
+
+class ValidateOperator(PipelineOperator):
+    """Reports the gate's verdict that fold recorded; judges nothing itself."""
+
+    ui_color = "#fef7e0"
+
+    def execute(self, context: Context) -> Ids:
+        """Returns the ids it was given.
+
+        Raises:
+            AirflowFailException: the gate refused the candidate; its plan is aborted.
+        """
+        folded: Ids = context["ti"].xcom_pull(task_ids=FOLD)
+        with typed_failures():
+            verdict = runtime().validate(self.pipeline, folded["slot"])
+        for found in verdict.expectations:
+            self.log.info("%s %s: %s %s", "held" if found.success else "failed", found.frame, found.type, found.detail)
+        self.log.info("%s: the gate passed, %d expectations", folded["checkpoint"], len(verdict.expectations))
+        return folded
+
+
+class CompleteOperator(PipelineOperator):
+    """Publishes what is sealed, and tells the assets.
+
+    Args:
+        checkpoint: the asset of completed checkpoints.
+        changed: assets that a checkpoint changes: states and dead letters.
+        **kwargs: as PipelineOperator takes them.
+    """
+
+    ui_color = "#fce8e6"
+
+    def __init__(self, *, checkpoint: Asset, changed: Sequence[Asset], **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(outlets=[checkpoint], **kwargs)
+        self.checkpoint = checkpoint
+        self.changed = list(changed)
+
+    def execute(self, context: Context) -> Ids:
+        """Returns `{"checkpoint", "completed"}`."""
+        folded: Ids = context["ti"].xcom_pull(task_ids=VALIDATE)
+        opened = runtime()
+        with typed_failures():
+            checkpoint = opened.complete(self.pipeline, folded["slot"])
+        facts = cast("dict[str, JsonValue]", opened.facts(checkpoint))
+        names = [*folded.get("completed", ()), checkpoint.plan.name]
+        # Not declared as outlets: in the graph it is fold that writes them.
+        self.outlets = [self.checkpoint, *self.changed]
+        for asset in self.outlets:
+            event = context["outlet_events"][asset]
+            event.extra = facts
+            event.add_partitions(names)
+        self.log.info("completed %s: %s", ", ".join(names), facts)
+        return {"checkpoint": checkpoint.plan.name, "completed": names}

@@ -1,0 +1,95 @@
+"""What a person may ask of one DAG run: the trigger form, and the model that refuses every other key.
+
+Airflow checks the form's fields and lets unknown keys pass, so a misspelt `max_record` would read everything.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from airflow.sdk import Param
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from tidemark.errors import UsageError
+from tidemark.ports import PlanRequest
+
+
+class RunConf(BaseModel):
+    """The `conf` of a DAG run.
+
+    Attributes:
+        max_records: offsets per partition and checkpoint; None = no bound.
+        until: stop before the first record at or after this time, instead of at the data interval's end.
+        accept_loss: record offsets that were lost, instead of stopping.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_records: int | None = Field(None, ge=1, strict=True)
+    until: AwareDatetime | None = None
+    accept_loss: bool = Field(False, strict=True)
+
+
+def form() -> dict[str, Param]:
+    """The fields of the trigger form; nothing in them varies from parse to parse."""
+    return {
+        "max_records": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Records at most",
+            description="Offsets of each partition that one checkpoint reads; a backlog becomes several checkpoints.",
+        ),
+        "until": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="Until",
+            description="Stop before the first record at or after this time. Empty: as the DAG declares.",
+        ),
+        "accept_loss": Param(
+            False,
+            type="boolean",
+            title="Accept loss",
+            description="Offsets that Kafka has deleted before they were read: record the gap and go on.",
+        ),
+    }
+
+
+def parse_conf(conf: Mapping[str, object]) -> RunConf:
+    """The `conf`, validated.
+
+    Raises:
+        UsageError: an unknown key, or a value that does not fit; each is named.
+    """
+    try:
+        return RunConf.model_validate(dict(conf))
+    except ValidationError as error:
+        complaints = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise UsageError(
+            f"conf of the DAG run does not fit: {complaints}",
+            next=f"trigger it again with {', '.join(RunConf.model_fields)} only.",
+        ) from error
+
+
+def request_of(
+    conf: RunConf, run_id: str, interval: tuple[datetime | None, datetime | None], until: bool
+) -> PlanRequest:
+    """What the DAG run asks of the coordinator.
+
+    Args:
+        conf: of the run.
+        run_id: names who asked, in plan and manifest.
+        interval: the data interval; Airflow gives none to a run without a logical date.
+        until: whether the DAG caps ranges at the interval's end.
+    """
+    start, end = interval
+    if conf.until is not None:
+        start, end, until = None, conf.until, True
+    return PlanRequest(
+        origin=run_id,
+        interval_start=start,
+        interval_end=end,
+        until_interval_end=until and end is not None,
+        max_records=conf.max_records,
+        accept_loss=conf.accept_loss,
+    )
