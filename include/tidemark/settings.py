@@ -25,6 +25,9 @@ STACK_VARIABLE = "TIDEMARK_STACK"
 TEST_PREFIX = "TIDEMARK_TEST_"
 """Variables of the test suite, and the mark of the stack's child processes: with the prefix, but not settings."""
 
+SAME_START = 1.5
+"""Seconds by which two readings of one process's start may differ; no number comes round so quickly."""
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 EmbeddedService = Literal["kafka", "spark", "airflow"]
 
@@ -188,7 +191,7 @@ def recorded_service(home: Path, service: EmbeddedService) -> RecordedService | 
     """
     path = home / "stack.json"
     entry = json.loads(path.read_text()).get(service, {}) if path.is_file() else {}
-    if not entry.get("pid"):
+    if not (entry.get("pid") and entry.get("port")):
         return None
     recorded = RecordedService(port=entry["port"], pid=entry["pid"], started=entry["started"])
     return recorded if is_same_process(recorded.pid, recorded.started) else None
@@ -198,7 +201,7 @@ def is_same_process(pid: int, started: float) -> bool:
     """Whether `pid` is alive and is the process that started then, not a later one with the same number."""
     try:
         process = psutil.Process(pid)
-        return abs(process.create_time() - started) < 1.5 and process.status() != psutil.STATUS_ZOMBIE
+        return abs(process.create_time() - started) < SAME_START and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 

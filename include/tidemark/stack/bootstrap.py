@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from tidemark.stack.java import INSTALL, Java, find_java  # noqa: E402
 
 OLDEST_PYTHON = (3, 11)
 NEXT_UNTRIED_PYTHON = (3, 14)
+STAMP = ROOT / ".venv" / "tidemark.stamp"
 JRE_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 
 
@@ -36,9 +38,12 @@ def main() -> int:
         The exit code.
     """
     parser = argparse.ArgumentParser(description="Create .venv and .jars in this checkout.")
-    parser.parse_args()
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when set-up is needed")
+    arguments = parser.parse_args()
     _use_supported_python()
     try:
+        if arguments.check:
+            return 0 if _is_ready() else 1
         with _lock(ROOT / ".jars" / "setup.lock"):
             return _set_up()
     except TidemarkError as error:
@@ -48,30 +53,35 @@ def main() -> int:
 
 def fingerprint(root: Path) -> str:
     """What the environment was made from: it is stale as soon as one of these has changed."""
-    made_from = [root / "requirements.lock", root / "pyproject.toml", *sorted(jars.LISTS.glob("*"))]
-    digest = hashlib.sha256(f"{sys.version_info[:2]} {root}".encode())
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    installed = [project["project"], project["build-system"], project["tool"]["setuptools"]]
+    made_from = [root / "requirements.lock", *sorted(jars.LISTS.glob("*"))]
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {root} {installed}".encode())
     for path in made_from:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def _set_up() -> int:
-    stamp = ROOT / ".venv" / "tidemark.stamp"
-    made_from = fingerprint(ROOT)
     java = _java()
-    if stamp.is_file() and stamp.read_text() == made_from and not jars.find_problems(ROOT / ".jars"):
+    if _is_ready():
         return 0
-    stamp.unlink(missing_ok=True)
+    STAMP.unlink(missing_ok=True)
     python = _environment(ROOT / ".venv")
     _install(python)
     if jars.find_problems(ROOT / ".jars"):
         _say("fetching jars")
         jars.fetch(ROOT / ".jars", java.executable, _ivy(python), os.environ)
-    partial = stamp.with_suffix(".partial")
-    partial.write_text(made_from)
-    partial.replace(stamp)
+    partial = STAMP.with_suffix(".partial")
+    partial.write_text(fingerprint(ROOT))
+    partial.replace(STAMP)
     _say("ready")
     return 0
+
+
+def _is_ready() -> bool:
+    made_from = STAMP.read_text() if STAMP.is_file() else None
+    return made_from == fingerprint(ROOT) and not jars.find_problems(ROOT / ".jars")
 
 
 def _java() -> Java:

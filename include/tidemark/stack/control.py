@@ -136,7 +136,7 @@ def log_lines(settings: Settings, name: str, follow: bool = False) -> Iterator[s
     """
     path = processes.log_path(settings.home, name)
     if "/" in name or not path.is_file():
-        known = ", ".join(sorted(log.stem for log in path.parent.glob("*.log"))) or "none yet"
+        known = ", ".join(sorted(log.stem for log in (settings.home / "logs").glob("*.log"))) or "none yet"
         raise NotFoundError(f"no log is called {name}", next=f"tidemark logs NAME, of: {known}.")
     return _follow(settings, name) if follow else iter(path.read_text(errors="replace").splitlines())
 
@@ -152,8 +152,10 @@ def _start_groups(settings: Settings, groups: list[Group], report: Report, start
             record = _start(settings, service, report)
             if record is not None:
                 started.append(record)
+    new = {record.name for record in started}
     for service in services:
-        _await_health(settings, service, report)
+        _await_health(settings, service)
+        report(f"{service.name}: {'healthy' if service.name in new else 'already running'}")
     if "spark" in groups:
         _warm_spark(settings, addresses, report)
 
@@ -172,7 +174,7 @@ def _start(settings: Settings, service: Service, report: Report) -> ProcessRecor
     return record
 
 
-def _await_health(settings: Settings, service: Service, report: Report) -> None:
+def _await_health(settings: Settings, service: Service) -> None:
     record = load_record(settings.home, service.name)
     if record is None:
         raise TidemarkError(f"the record of {service.name} was removed by somebody else", next="tidemark up")
@@ -182,7 +184,6 @@ def _await_health(settings: Settings, service: Service, report: Report) -> None:
         lambda: not record.is_running or service.is_healthy(record.started), deadline
     )
     if ended_or_healthy and record.is_running:
-        report(f"{service.name}: healthy after {time.time() - record.started:.1f} s")
         return
     tail = "\n".join(list(log_lines(settings, service.name))[-LOG_TAIL:])
     happened = "ended" if not record.is_running else f"was not healthy after {service.patience:.0f} s"

@@ -12,6 +12,9 @@ OLDEST = 17
 NEWEST_TRIED = 21
 """Spark 4.1 is released for Java 17 and 21; a later one is taken only when there is nothing else."""
 
+PACKAGED = Path("/usr/lib/jvm")
+"""Where Linux packages put every Java, also those that are not on PATH."""
+
 INSTALL = "sudo apt-get install -y openjdk-17-jre-headless"
 
 
@@ -65,7 +68,7 @@ def _launchers(env: Mapping[str, str]) -> Iterator[Path]:
     on_path = shutil.which("java", path=env.get("PATH", os.defpath))
     if on_path:
         candidates.append(Path(on_path))
-    candidates.extend(sorted(Path("/usr/lib/jvm").glob("*/bin/java")))
+    candidates.extend(sorted(PACKAGED.glob("*/bin/java")))
     for candidate in candidates:
         if candidate.is_file() and candidate.resolve() not in seen:
             seen.add(candidate.resolve())

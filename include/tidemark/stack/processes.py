@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tidemark.settings import STACK_VARIABLE, is_same_process
+from tidemark.settings import SAME_START, STACK_VARIABLE, is_same_process
 
 TERM_GRACE = 15.0
 KILL_GRACE = 10.0
@@ -173,7 +173,11 @@ def _record_path(home: Path, name: str) -> Path:
 
 
 def _number_is_ours(record: ProcessRecord) -> bool:
-    return record.is_running or not psutil.pid_exists(record.pid)
+    """Nobody has the number, or its owner still has, be it as a zombie."""
+    try:
+        return abs(psutil.Process(record.pid).create_time() - record.started) < SAME_START
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _session(process: psutil.Process) -> int | None:

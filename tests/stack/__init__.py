@@ -1,0 +1,1 @@
+"""The embedded stack: real processes, in homes of their own."""

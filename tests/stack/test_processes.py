@@ -1,0 +1,95 @@
+"""Children are recognised by more than a number, and none escapes."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.stack.homes import processes_of
+from tidemark.settings import STACK_VARIABLE, Settings, recorded_service
+from tidemark.stack import processes
+from tidemark.stack.addresses import choose_addresses, record_process
+from tidemark.stack.control import down, status
+from tidemark.stack.processes import ProcessRecord
+
+SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+)
+# A leader whose child ignores SIGTERM and has left its process group.
+LEADER = (
+    sys.executable,
+    "-c",
+    f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], process_group=0);"
+    "time.sleep(600)",
+)
+
+
+@pytest.fixture
+def home(home_settings: Settings) -> Path:
+    home_settings.home.mkdir(parents=True)
+    return home_settings.home
+
+
+def _env(home: Path) -> dict[str, str]:
+    return {**os.environ, STACK_VARIABLE: str(home)}
+
+
+def test_a_pid_that_somebody_else_has_now_is_not_ours(home: Path, home_settings: Settings) -> None:
+    stranger = subprocess.Popen(SLEEPER)
+    try:
+        started = psutil.Process(stranger.pid).create_time() - 100
+        record = ProcessRecord(name="kafka", pid=stranger.pid, started=started)
+        record.save(home)
+        choose_addresses(home_settings, frozenset(), frozenset())
+        record_process(home, "kafka", record)
+
+        assert not record.is_running
+        assert recorded_service(home, "kafka") is None
+        assert status(home_settings)[0].state == "stale"
+        down(home_settings)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_whole_family_is_stopped_even_when_its_leader_is_dead(home: Path) -> None:
+    record = processes.start("kafka", LEADER, _env(home), home)
+    log = processes.log_path(home, "kafka")
+    assert processes.wait_until(lambda: "up" in log.read_text(), time.monotonic() + 10)
+    psutil.Process(record.pid).kill()
+    assert processes.wait_until(lambda: not record.is_running, time.monotonic() + 5)
+    assert len(processes_of(home)) == 1
+
+    assert processes.stop(processes.family_of([record]), term_grace=0.3) == []
+
+    assert processes_of(home) == []
+
+
+def test_a_child_that_nobody_recorded_is_found_by_its_mark(home: Path, home_settings: Settings) -> None:
+    orphan = subprocess.Popen(SLEEPER, env=_env(home), start_new_session=True)
+    down(home_settings)
+    orphan.wait(timeout=5)
+    assert processes_of(home) == []
+
+
+def test_another_home_s_children_are_left_alone(home: Path, home_settings: Settings) -> None:
+    neighbour = subprocess.Popen(SLEEPER, env=_env(home / "other"), start_new_session=True)
+    try:
+        down(home_settings)
+        assert neighbour.poll() is None
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
+def test_a_log_is_rotated_once_at_each_start(home: Path) -> None:
+    for text in ("first", "second", "third"):
+        processes.rotated_log(home, "kafka").write_text(text)
+    assert processes.log_path(home, "kafka").read_text() == "third"
+    assert (home / "logs" / "kafka.log.1").read_text() == "second"

@@ -1,0 +1,99 @@
+"""Settings refuse what they do not know, and resolve what was left open."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tidemark.errors import UsageError
+from tidemark.settings import Settings, find_root, load_settings
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("TIDEMARK_")]:
+        monkeypatch.delenv(name)
+
+
+def _load(root: Path) -> Settings:
+    return load_settings(root=root)
+
+
+def test_defaults_stay_below_the_project(tmp_path: Path) -> None:
+    settings = _load(tmp_path)
+    assert settings.home == tmp_path / ".tidemark"
+    assert settings.warehouse == tmp_path / ".tidemark" / "warehouse"
+    assert settings.pipelines == (tmp_path / "include" / "pipelines",)
+    assert settings.spark_address == "local[2]"
+
+
+def test_the_warehouse_follows_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_HOME", "elsewhere")
+    assert _load(tmp_path).warehouse == tmp_path / "elsewhere" / "warehouse"
+
+
+def test_folders_of_pipelines_are_separated_like_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_PIPELINES", f"one{os.pathsep}/two")
+    assert _load(tmp_path).pipelines == (tmp_path / "one", Path("/two"))
+
+
+def test_a_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("TIDEMARK_KAFKA_BOOTSTRAP=file:1\nTIDEMARK_SPARK_DRIVER_MEMORY=3g\n")
+    monkeypatch.setenv("TIDEMARK_KAFKA_BOOTSTRAP", "variable:1")
+    settings = _load(tmp_path)
+    assert settings.kafka_address == "variable:1"
+    assert settings.spark_driver_memory == "3g"
+
+
+def test_an_unknown_variable_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_WAREHUOSE", "/x")
+    with pytest.raises(UsageError, match="the environment sets TIDEMARK_WAREHUOSE") as caught:
+        _load(tmp_path)
+    assert "TIDEMARK_WAREHOUSE" in caught.value.next
+    assert caught.value.code == 2
+
+
+def test_an_unknown_name_in_the_file_is_refused_but_other_tools_may_use_it(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("POSTGRES_PASSWORD=x\n")
+    _load(tmp_path)
+    (tmp_path / ".env").write_text("TIDEMARK_X=1\n")
+    with pytest.raises(UsageError, match=r"\.env sets TIDEMARK_X"):
+        _load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TIDEMARK_KAFKA_PORT", "70000"),
+        ("TIDEMARK_SPARK", "yarn"),
+        ("TIDEMARK_SPARK_DRIVER_MEMORY", "lots"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_by_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=name):
+        _load(tmp_path)
+
+
+def test_a_database_password_is_never_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_AIRFLOW_DATABASE", "postgresql://u:hidden-word@h/d")
+    settings = _load(tmp_path)
+    assert "hidden-word" not in f"{settings!r}{settings}{settings.model_dump_json()}"
+
+
+def test_settings_are_frozen(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        _load(tmp_path).spark = "local[1]"
+
+
+def test_the_root_is_the_next_project_upwards(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\ndependencies = ["tidemark"]\n')
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "pyproject.toml").write_text('[project]\nname = "other"\n')
+    assert find_root({}, inner) == tmp_path
+    assert find_root({"TIDEMARK_ROOT": "/named"}, inner) == Path("/named")
+    assert find_root({}, Path("/")) == Path("/")
