@@ -149,6 +149,8 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.homeless_imports, "tidemark.cli.main", "import airflow.sdk"),
     (floors.homeless_imports, "tidemark.enginery", "import pyspark"),
     (floors.homeless_imports, "tidemark.settings", "import boto3"),
+    (floors.homeless_imports, "tidemark.coordinator.planner", "if TYPE_CHECKING:\n    import pyspark"),
+    (floors.homeless_imports, "tidemark.reading", "if TYPE_CHECKING:\n    import os\nelse:\n    import pyspark"),
     (floors.homeless_imports, "tidemark.model.plan", "import pydantic"),
     (floors.homeless_imports, "tidemark.ports", "import structlog"),
     (floors.several_worlds, ADAPTER, "import boto3\ndef f():\n    import confluent_kafka"),
@@ -188,6 +190,7 @@ CLEAN: list[tuple[str, str]] = [
     ("dags.flights", "from pipelines.flights import flights\nfrom tidemark.airflow import checkpoint_dag"),
     ("tidemark.adapters.delta_log", "import deltalake\nimport pyarrow\nfrom time import monotonic\nmonotonic()"),
     ("tidemark.settings", "import time\ntime.time()"),
+    ("tidemark.reading", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
     ("tidemark.x", "class A:\n    @property\n    def handle(self): ...\ndef run_columns(): ..."),
     ("tidemark.cli.x", "def run(self, a, b, c, d, e, f): ..."),
 ]

@@ -1,6 +1,7 @@
 """The documentation, held to the code: commands, options, tables, examples, links, words."""
 
 import ast
+import inspect
 import re
 import shlex
 import subprocess
@@ -176,6 +177,25 @@ def test_python_examples_compile_and_pipelines_in_them_are_pipelines(page: Path,
         path.write_text(block)
         assert all(isinstance(found, Pipeline) for found in declared_in(path))
         assert declared_in(path)
+
+
+def _keywords_of(function: str) -> set[str]:
+    """The keyword arguments that a documented function takes; of `checkpoint_dag` read without importing Airflow."""
+    if function == "read_state":
+        return set(inspect.signature(tidemark.read_state).parameters)
+    tree = ast.parse((ROOT / "include/tidemark/airflow/factory.py").read_text())
+    options = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DagOptions")
+    return {n.target.id for n in options.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+
+
+@pytest.mark.parametrize(("page", "block"), EXAMPLES, ids=[_name(page) for page, _ in EXAMPLES])
+def test_examples_use_arguments_that_exist(page: Path, block: str) -> None:
+    calls = [n for n in ast.walk(ast.parse(block)) if isinstance(n, ast.Call)]
+    for call in calls:
+        name = ast.unparse(call.func).removeprefix("tidemark.")
+        if name in ("checkpoint_dag", "read_state"):
+            unknown = {k.arg for k in call.keywords if k.arg} - _keywords_of(name)
+            assert not unknown, f"{_name(page)}: {name} has no argument {sorted(unknown)}"
 
 
 def _anchor(heading: str) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import dataclass
+from functools import cache
 
 FLOORS: dict[str, int] = {
     "errors": 0,
@@ -48,7 +49,7 @@ class Module:
     @property
     def tree(self) -> ast.Module:
         """The parsed text."""
-        return ast.parse(self.source)
+        return _parsed(self.source)
 
     @property
     def folder(self) -> str:
@@ -60,6 +61,11 @@ class Module:
     def floor(self) -> int:
         """Its floor; UNDECLARED where no one has said."""
         return floor_of(self.name)
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def floor_of(name: str) -> int:
