@@ -41,3 +41,21 @@ def topic(topics: "Topics") -> str:
 def produce(topics: "Topics") -> "Callable[[str, Iterable[Sent | bytes]], None]":
     """`produce(topic, records)`: sends values, or `Sent`s, and waits for their acknowledgement."""
     return topics.produce
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address (`sc://…`) of one warm Connect server, shared by the session; `TIDEMARK_TEST_SPARK` names another."""
+    given = os.environ.get("TIDEMARK_TEST_SPARK")
+    if given:
+        yield given
+        return
+    from tidemark.settings import load_settings
+    from tidemark.stack import control
+
+    settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")))
+    control.up(settings, only=("spark",))
+    try:
+        yield settings.spark_address
+    finally:
+        control.down(settings)
