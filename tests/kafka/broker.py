@@ -1,8 +1,7 @@
-"""A real KRaft broker of one node, for tests: started in a temporary folder, on free ports, by the jars of set-up."""
+"""A real broker for tests, with the embedded stack's own settings: in a temporary folder, on free ports."""
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -10,27 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidemark.stack.addresses import Addresses
+from tidemark.stack.broker import broker_answers, server_properties
+from tidemark.stack.java import find_java
+
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".jars" / "kafka"
 CLUSTER_ID = "dGlkZW1hcmstdGVzdHMtMA"
 START_TIMEOUT = 90.0
-PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-log.dirs={folder}/logs
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=4
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
-message.max.bytes=12000000
-"""
 
 
 class BrokerProcess:
@@ -50,21 +36,21 @@ class BrokerProcess:
     def format(self) -> None:
         """Writes the settings and formats the log folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = PROPERTIES.format(port=self.port, controller=self.controller, folder=self.folder)
-        self.properties.write_text(text)
+        addresses = Addresses(kafka_port=self.port, kafka_controller_port=self.controller, spark_port=0, airflow_port=0)
+        self.properties.write_text(server_properties(addresses, self.folder / "data"))
         arguments = ["format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.properties)]
         command = [*_java("-Xmx256m"), "kafka.tools.StorageTool", *arguments]
         subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT)
 
     def start(self) -> None:
-        """Starts the broker in a process group of its own and waits until it listens."""
+        """Starts the broker in a process group of its own and waits until it answers."""
         command = [*_java("-Xms256m", "-Xmx512m"), "kafka.Kafka", str(self.properties)]
         with (self.folder / "broker.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + START_TIMEOUT
-        while not _listens(self.port):
+        while not (_listens(self.port) and broker_answers(self.address)):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
@@ -105,13 +91,11 @@ def running_broker(folder: Path) -> Iterator[BrokerProcess]:
 
 
 def _java(*options: str) -> list[str]:
-    home = os.environ.get("JAVA_HOME")
-    launcher = Path(home) / "bin" / "java" if home else None
-    java = str(launcher) if launcher and launcher.exists() else shutil.which("java")
+    java = find_java(os.environ)
     if java is None or not JARS.is_dir():
         raise RuntimeError("a test broker needs Java 17 and the jars of `make setup`")
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [java, *options, *quick, "-cp", f"{JARS}/*"]
+    return [str(java.executable), *options, *quick, "-cp", f"{JARS}/*"]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -26,6 +26,9 @@ class WrittenDown:
     def __init__(self, bootstrap: str, name: str, *, partitions: int) -> None:
         calls.append(f"{bootstrap} {name} {partitions}")
 
+    def prepare(self) -> None:
+        calls.append("prepare")
+
     def replace(self) -> None:
         calls.append("replace")
 
@@ -63,7 +66,7 @@ def run(app: typer.Typer, *words: str, answer: str = "") -> tuple[int, str, str]
 
 def test_a_load_says_how_many_records_it_sent_and_shows_plain_progress(app: typer.Typer) -> None:
     code, out, err = run(app, "flights")
-    assert (code, calls) == (0, ["broker:9092 flights 4", "load [1, 2]"])
+    assert (code, calls) == (0, ["broker:9092 flights 4", "prepare", "load [1, 2]"])
     assert out.startswith("topic flights: 4 records, 4 sent now")
     assert err.splitlines() == [f"loading flights: {n} of 4" for n in (1, 2, 3, 4)]
 

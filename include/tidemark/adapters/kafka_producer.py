@@ -71,8 +71,7 @@ class TopicLoader:
         placed: list[list[Record]] = [[] for _ in range(self.partitions)]
         for record in records:
             placed[partition_of(record, self.partitions)].append(record)
-        there = TargetTopic(self._bootstrap, self.topic, self._timeout)
-        there.make(self.partitions)
+        there = self.prepare()
         found = there.prefix_lengths(placed)
         before = sum(found)
         if before < len(records):
@@ -81,6 +80,17 @@ class TopicLoader:
         if sum(found) != len(records):
             raise there.refused(f"holds {sum(found):,} records after the load, not {len(records):,}")
         return Load(outcome=_outcome(before, len(records)), records=len(records), sent=len(records) - before)
+
+    def prepare(self) -> TargetTopic:
+        """Makes the topic unless it exists: a broker that is down is known before the data are read.
+
+        Raises:
+            ConflictError: the topic exists with other settings.
+            BrokerError: no answer.
+        """
+        there = TargetTopic(self._bootstrap, self.topic, self._timeout)
+        there.make(self.partitions)
+        return there
 
     def replace(self) -> None:
         """Deletes the topic, with everything in it; pipelines that have read it must start over."""

@@ -75,6 +75,8 @@ def _load(bootstrap: str, topic: str, *, replace: bool, console: Console) -> "Lo
     from tidemark.adapters.kafka_producer import TopicLoader
 
     loader = TopicLoader(bootstrap, topic, partitions=PARTITIONS)
+    if not replace:
+        loader.prepare()
     records = read_flights()
     if replace:
         loader.replace()
