@@ -170,6 +170,9 @@ seen: int = Aircraft(flights=3, miles=None, seen=None, tails=["N1"]).flights
 
 PARTIAL = "Aircraft()\nAircraft(flights=3)\n"
 
+# The authors' names need neither of these, and both would bring the whole package with them.
+UNREAD = "[mypy]\n[mypy-tidemark.reading,tidemark.testing]\nfollow_imports = skip\n"
+
 WRONG = {
     "a count that is text": ("class S(state.Keyed):\n    n: str = state.count()", "assignment"),
     "a state value of another type": ('Aircraft(flights="three", miles=None, seen=None, tails=[])', "arg-type"),
@@ -193,9 +196,17 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]
     snippets = {"right": RIGHT, "partial": RIGHT + PARTIAL} | {
         f"wrong_{i}": RIGHT + wrong + "\n" for i, (wrong, _) in enumerate(WRONG.values())
     }
+    (folder / "mypy.ini").write_text(UNREAD)
     for name, text in snippets.items():
         (folder / f"{name}.py").write_text(text)
-    options = ["--strict", "--follow-imports=silent", "--config-file=", "--show-error-codes", "--no-error-summary"]
+    options = [
+        "--strict",
+        "--follow-imports=silent",
+        "--config-file=mypy.ini",
+        "--no-site-packages",
+        "--show-error-codes",
+        "--no-error-summary",
+    ]
     done = subprocess.run(
         [
             sys.executable,
