@@ -1,6 +1,7 @@
 """The documentation, held to the code: commands, options, tables, examples, links, words."""
 
 import ast
+import functools
 import inspect
 import re
 import shlex
@@ -116,6 +117,31 @@ def test_the_complaint_about_a_command_names_it() -> None:
     assert list(_complaints(shlex.split("tidemark rum flights"), tree)) == [f"no command 'rum' below {tree.name}"]
     assert list(_complaints(shlex.split("tidemark run flights --mx 3"), tree)) == ["run has no option --mx"]
     assert list(_complaints(shlex.split("tidemark run flights --max-records=3 --json"), tree)) == []
+
+
+def _next_steps() -> list[tuple[str, str]]:
+    """What errors tell people to type: place and text, with a word for whatever is filled in."""
+    found = []
+    for path in sorted((ROOT / "include/tidemark").rglob("*.py")):
+        for call in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)):
+            for told in (k.value for k in call.keywords if k.arg == "next"):
+                parts = told.values if isinstance(told, ast.JoinedStr) else [told]
+                text = "".join(str(p.value) if isinstance(p, ast.Constant) else "X" for p in parts)
+                found.append((f"{_name(path)}:{told.lineno}", text))
+    return found
+
+
+def test_what_errors_tell_to_type_exists() -> None:
+    tree = _tree()
+    leaves = [functools.reduce(lambda c, word: c.commands[word], path.split(), tree) for path in _commands(tree)]
+    options = {option for leaf in leaves for p in leaf.params for option in p.opts}
+    known = {path.split()[0] for path in _commands(tree)}
+    wrong = []
+    for place, text in _next_steps():
+        typed = re.findall(r"(?:^|[ ;(`])tidemark ([a-z]+)", text)
+        wrong += [f"{place}: tidemark {verb}" for verb in typed if verb not in known]
+        wrong += [f"{place}: {option}" for option in re.findall(r"(?<!\S)--[a-z-]+", text) if option not in options]
+    assert not wrong, "an error names what the command line does not have:\n" + "\n".join(wrong)
 
 
 def test_the_table_of_exit_codes_is_the_one_in_the_code() -> None:
