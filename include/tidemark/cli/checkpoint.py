@@ -6,7 +6,7 @@ import typer
 
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
 from tidemark.cli.run import PipelineName
-from tidemark.errors import UsageError
+from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.wiring import open_runtime
 
@@ -93,6 +93,12 @@ def abort(
         note(f"Next: tidemark checkpoint abort {pipeline} {pending.name} --execute")
         return
     reason = runtime.decline(pipeline, pending)
+    if reason is None:
+        raise ConflictError(
+            f"{pending.name} was sealed first, so it is going to be a checkpoint",
+            safe="nothing was aborted.",
+            next=f"tidemark run {pipeline}    (publishes it).",
+        )
     show_fields({"aborted": pending.name, "reason": reason.value}, as_json=as_json)
 
 

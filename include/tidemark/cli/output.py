@@ -75,9 +75,9 @@ def cell(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, list | tuple):
-        return ", ".join(cell(v) for v in value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return ", ".join(cell(v) for v in value) or "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {cell(v)}" for k, v in value.items()) or "-"
     return str(value)
 
 

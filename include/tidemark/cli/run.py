@@ -51,17 +51,12 @@ def run(
     runtime = open_runtime()
     with Steps() as steps:
         made = runtime.run_once(pipeline, request, steps)
-    if made.covered_by is not None:
-        if as_json:
-            print_json({"covered_by": f"chk-{made.covered_by}"})
-        else:
-            note(f"nothing to do: covered by chk-{made.covered_by}")
+    if made.checkpoint is not None:
+        show_fields(runtime.facts(made.checkpoint), as_json=as_json)
         return
-    facts = runtime.facts(made.checkpoint)
     if as_json:
-        print_json(facts)
-        return
-    show_fields(facts, as_json=False)
+        print_json({"covered_by": f"chk-{made.covered_by}"})
+    note(f"nothing to do: covered by chk-{made.covered_by}")
 
 
 def compact(
