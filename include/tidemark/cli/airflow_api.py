@@ -1,0 +1,129 @@
+"""The part of Airflow's REST API that starts, watches and explains DAG runs; over the standard library.
+
+Talks to the loopback address only, so no proxy is asked. SQLite answers some writes with "database is locked": those
+are repeated.
+"""
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark.errors import TidemarkError
+
+TIMEOUT = 30.0
+PATIENCE = 60.0
+"""Seconds for which a call is repeated while Airflow is busy."""
+PAUSE = 1.0
+BUSY = (500, 502, 503, 504)
+
+Json = dict[str, Any]
+
+
+class AirflowError(TidemarkError):
+    """Airflow refused a request, or did not answer. `status` is that of HTTP, 0 where there was none."""
+
+    def __init__(self, what: str, *, safe: str = "checkpoints are intact.", next: str, status: int = 0) -> None:  # noqa: A002
+        super().__init__(what, safe=safe, next=next)
+        self.status = status
+
+
+class AirflowApi:
+    """A session of one user.
+
+    Args:
+        address: base URL.
+        user: its name.
+        password: its password; kept to renew the token, never printed.
+    """
+
+    def __init__(self, address: str, user: str, password: str) -> None:
+        self.address = address.rstrip("/")
+        self._login = {"username": user, "password": password}
+        self._token = ""
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def get(self, path: str, **query: str | int | bool) -> Json:
+        """Asks; `path` is below `/api/v2/`."""
+        tail = f"?{urllib.parse.urlencode(query, doseq=True)}" if query else ""
+        return self._patiently("GET", f"/api/v2/{path}{tail}", None)
+
+    def post(self, path: str, body: Mapping[str, object]) -> Json:
+        """Creates something."""
+        return self._patiently("POST", f"/api/v2/{path}", body)
+
+    def patch(self, path: str, body: Mapping[str, object]) -> Json:
+        """Changes something."""
+        return self._patiently("PATCH", f"/api/v2/{path}", body)
+
+    def put(self, path: str) -> Json:
+        """Tells something to do what its path says."""
+        return self._patiently("PUT", f"/api/v2/{path}", None)
+
+    def log_tail(self, dag: str, run: str, task: str, attempt: int) -> list[str]:
+        """The last lines of a task's log, as text."""
+        where = f"dags/{dag}/dagRuns/{urllib.parse.quote(run, safe='')}/taskInstances/{task}/logs/{attempt}"
+        content = self.get(where, full_content=True).get("content", [])
+        return [line for entry in content for line in _text(entry).splitlines()][-25:]
+
+    def _patiently(self, method: str, path: str, body: Mapping[str, object] | None) -> Json:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._authenticated(method, path, body)
+            except AirflowError as error:
+                # A lost reply of a POST is met again as 409, which callers expect.
+                if error.status not in (0, *BUSY) or time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE)
+
+    def _authenticated(self, method: str, path: str, body: Mapping[str, object] | None) -> Json:
+        if not self._token:
+            self._token = self._send("POST", "/auth/token", self._login)["access_token"]
+        try:
+            return self._send(method, path, body)
+        except AirflowError as error:
+            if error.status not in (401, 403):
+                raise
+            self._token = self._send("POST", "/auth/token", self._login)["access_token"]
+            return self._send(method, path, body)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None) -> Json:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        # The address is that of the embedded Airflow.
+        request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310
+        try:
+            with self._opener.open(request, timeout=TIMEOUT) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise _refused(method, path, error.code, error.read()) from error
+        except OSError as error:
+            raise AirflowError(
+                f"Airflow at {self.address} did not answer {method} {path}: {error}", next="tidemark status"
+            ) from error
+        found: Json = json.loads(text) if text else {}
+        return found
+
+
+def _refused(method: str, path: str, status: int, text: bytes) -> AirflowError:
+    detail = text.decode(errors="replace")[:400]
+    return AirflowError(
+        f"Airflow answered {method} {path} with {status}: {detail}",
+        next="tidemark logs airflow-api-server",
+        status=status,
+    )
+
+
+def _text(entry: object) -> str:
+    """One entry of a structured log: its event, and the error's message where there is one."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    said = str(entry.get("event", ""))
+    details = entry.get("error_detail") or []
+    return "\n".join([said, *(f"{d.get('exc_type')}: {d.get('exc_value')}" for d in details)])

@@ -1,0 +1,210 @@
+"""The demo's DAG runs: a native backfill of Airflow over the twelve months, watched until its end."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tidemark.cli.airflow_api import AirflowApi, AirflowError, Json
+from tidemark.errors import TidemarkError
+
+PARSED_WITHIN = 180.0
+FINISHED_WITHIN = 1500.0
+ACTIVE_WITHIN = 90.0
+POLL = 1.0
+CONFLICT, NOT_FOUND = 409, 404
+
+Say = Callable[[str], None]
+
+
+@dataclass(kw_only=True)
+class Backfill:
+    """One backfill of a DAG.
+
+    Attributes:
+        api: a session of Airflow's.
+        dag: its id.
+        first: logical date of the first run.
+        last: of the last one, inclusive.
+        runs: how many runs that makes.
+        said: what was said of each run, so that nothing is said twice.
+    """
+
+    api: AirflowApi
+    dag: str
+    first: datetime
+    last: datetime
+    runs: int
+    said: set[tuple[str, str]] = field(default_factory=set)
+
+    def unpause(self, *dags: str) -> None:
+        """Waits until Airflow has parsed the DAGs, and unpauses them.
+
+        Raises:
+            TidemarkError: Airflow has not found one; the message has its import errors.
+        """
+        deadline = time.monotonic() + PARSED_WITHIN
+        for dag in dags:
+            while not self._unpaused(dag):
+                if time.monotonic() > deadline:
+                    raise self._not_parsed(dag)
+                time.sleep(POLL)
+
+    def start(self) -> int:
+        """Creates the backfill, or finds the one that is active.
+
+        Runs that succeeded are left alone, failed ones are repeated, one run at a time.
+
+        Returns:
+            Its id.
+        """
+        deadline = time.monotonic() + ACTIVE_WITHIN
+        while True:
+            active = self._active()
+            if active is not None:
+                return active
+            try:
+                return int(self.api.post("backfills", self._body())["id"])
+            except AirflowError as error:
+                # Another one is active, or ended so recently that Airflow has not noted it yet.
+                if error.status != CONFLICT or time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL)
+
+    def wait(self, backfill: int) -> list[Json]:
+        """Waits until all runs have ended; shows progress on stderr.
+
+        Raises:
+            TidemarkError: a run failed, or they take too long; the backfill is cancelled.
+        """
+        deadline = time.monotonic() + FINISHED_WITHIN
+        with _progress(self.runs) as (say, advance):
+            while True:
+                runs = self.dag_runs()
+                self._tell(runs, say)
+                advance(sum(run["state"] == "success" for run in runs))
+                failed = [run for run in runs if run["state"] == "failed"]
+                if failed:
+                    self._cancel(backfill)
+                    raise self._failure(failed[0])
+                if len(runs) >= self.runs and all(run["state"] == "success" for run in runs):
+                    return runs
+                if time.monotonic() > deadline:
+                    self._cancel(backfill)
+                    raise TidemarkError(
+                        f"the backfill did not end within {FINISHED_WITHIN:.0f} s",
+                        safe="completed checkpoints are intact; the backfill is cancelled.",
+                        next="tidemark logs airflow-scheduler; then make demo again, which goes on.",
+                    )
+                time.sleep(POLL)
+
+    def dag_runs(self) -> list[Json]:
+        """The DAG runs of the months, oldest first."""
+        bounds: dict[str, str | int] = {
+            "logical_date_gte": self.first.isoformat(),
+            "logical_date_lte": self.last.isoformat(),
+        }
+        found = self.api.get(f"dags/{self.dag}/dagRuns", order_by="logical_date", limit=100, **bounds)
+        runs: list[Json] = found["dag_runs"]
+        return runs
+
+    def _unpaused(self, dag: str) -> bool:
+        try:
+            self.api.patch(f"dags/{dag}", {"is_paused": False})
+        except AirflowError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def _not_parsed(self, dag: str) -> TidemarkError:
+        errors = self.api.get("importErrors").get("import_errors", [])
+        told = "\n".join(f"{e['filename']}: {e['stack_trace'].strip().splitlines()[-1]}" for e in errors)
+        return TidemarkError(
+            f"Airflow has not found the DAG {dag} within {PARSED_WITHIN:.0f} s\n{told}".rstrip(),
+            next="tidemark logs airflow-dag-processor",
+        )
+
+    def _active(self) -> int | None:
+        for found in self.api.get("backfills", dag_id=self.dag).get("backfills", []):
+            if found["completed_at"] is None:
+                return int(found["id"])
+        return None
+
+    def _body(self) -> Json:
+        return {
+            "dag_id": self.dag,
+            "from_date": self.first.isoformat(),
+            "to_date": self.last.isoformat(),
+            # Airflow's default of 10 would replace the DAG's own limit.
+            "max_active_runs": 1,
+            "reprocess_behavior": "failed",
+            "run_backwards": False,
+            "dag_run_conf": {},
+        }
+
+    def _cancel(self, backfill: int) -> None:
+        try:
+            self.api.put(f"backfills/{backfill}/cancel")
+        except AirflowError as error:
+            sys.stderr.write(f"the backfill could not be cancelled, it may have ended: {error.what}\n")
+
+    def _tell(self, runs: list[Json], say: Say) -> None:
+        for run in runs:
+            month = run["logical_date"][:7]
+            if run["state"] in ("success", "failed") and (month, "ended") not in self.said:
+                self.said.add((month, "ended"))
+                say(f"{month}: {run['state']} after {_seconds(run):.1f} s")
+            if run["state"] == "running":
+                for task in self._tasks(run):
+                    self._tell_retry(run, task, say)
+
+    def _tell_retry(self, run: Json, task: Json, say: Say) -> None:
+        seen = (run["dag_run_id"], f"{task['task_id']} try {task['try_number']}")
+        if task["state"] != "up_for_retry" or seen in self.said:
+            return
+        self.said.add(seen)
+        lines = self.api.log_tail(self.dag, run["dag_run_id"], task["task_id"], task["try_number"])
+        say(f"{run['logical_date'][:7]}: {task['task_id']} is tried again after: {lines[-1] if lines else '?'}")
+
+    def _tasks(self, run: Json) -> list[Json]:
+        tasks: list[Json] = self.api.get(f"dags/{self.dag}/dagRuns/{run['dag_run_id']}/taskInstances")["task_instances"]
+        return tasks
+
+    def _failure(self, run: Json) -> TidemarkError:
+        failed = [task for task in self._tasks(run) if task["state"] == "failed"]
+        told: list[str] = []
+        for task in failed:
+            told.append(f"--- {task['task_id']}, try {task['try_number']}, the end of its log:")
+            told += self.api.log_tail(self.dag, run["dag_run_id"], task["task_id"], task["try_number"])
+        names = ", ".join(task["task_id"] for task in failed) or "no task"
+        return TidemarkError(
+            "\n".join([*told, f"DAG run {run['dag_run_id']} failed in {names}"]),
+            safe="completed checkpoints are intact; the backfill is cancelled.",
+            next="mend what the log says, then make demo again: it goes on where it stopped.",
+        )
+
+
+def _seconds(run: dict[str, Any]) -> float:
+    if not run.get("start_date") or not run.get("end_date"):
+        return 0.0
+    return (datetime.fromisoformat(run["end_date"]) - datetime.fromisoformat(run["start_date"])).total_seconds()
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[tuple[Say, Callable[[int], None]]]:
+    """A bar on a terminal, plain lines elsewhere; both on stderr."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield (lambda line: print(line, file=sys.stderr, flush=True)), (lambda done: None)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("checkpoints", total=total)
+        yield bar.console.print, lambda done: bar.update(task, completed=done)
