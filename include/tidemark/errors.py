@@ -46,11 +46,19 @@ class TidemarkError(Exception):
         return f"{self.what}\nSafe: {self.safe}\nNext: {self.next}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.what, self.safe, self.next))
+        return (_rebuild, (type(self), self.what, self.safe, self.next, dict(vars(self))))
 
 
-def _rebuild(kind: type[TidemarkError], what: str, safe: str, next: str) -> TidemarkError:  # noqa: A002
-    return kind(what, safe=safe, next=next)
+def _rebuild(
+    kind: type[TidemarkError],
+    what: str,
+    safe: str,
+    next: str,
+    more: dict[str, object],  # noqa: A002
+) -> TidemarkError:
+    made = kind(what, safe=safe, next=next)
+    vars(made).update(more)
+    return made
 
 
 class UsageError(TidemarkError):

@@ -10,6 +10,7 @@ the records of one batch, merge of two partials), so that a checkpoint writes me
 state, and compaction may regroup them.
 """
 
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, dataclass_transform, get_type_hints
 
@@ -118,7 +119,9 @@ def _field(kind: str, source: str = "", **options: Any) -> Any:
     return StateDescriptor(kind=kind, source=source, **options)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(count, sum, min, max, first, latest, mean, distinct))
+# Without field specifiers each field counts as one with a default, so that `Aircraft()` and `Aircraft(flights=3)`
+# type-check, and an unknown name or a wrong type does not.
+@dataclass_transform(kw_only_default=True)
 class Keyed:
     """Base of a state class. An instance is the state of one key; `Aircraft()` is that of a key without records."""
 
@@ -126,8 +129,9 @@ class Keyed:
 
     def __init_subclass__(cls) -> None:
         hints = get_type_hints(cls, include_extras=True)
-        hints.pop("descriptors", None)
-        cls.descriptors = tuple(_described(cls, name, hint) for name, hint in hints.items())
+        inherited = {d.name: d for base in reversed(cls.__mro__[1:]) for d in base.__dict__.get("descriptors", ())}
+        own = {n: _described(cls, n, hints[n]) for n in inspect.get_annotations(cls)}
+        cls.descriptors = tuple((inherited | own).values())
         if not cls.descriptors:
             raise DeclarationError(
                 f"{cls.__name__} remembers nothing", next="declare a field, as in `n: int = state.count()`."

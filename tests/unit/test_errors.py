@@ -35,7 +35,6 @@ def test_an_error_survives_the_way_between_processes(cls: type[TidemarkError]) -
     assert (type(copy), str(copy), copy.code) == (cls, str(original), original.code)
 
 
-@pytest.mark.xfail(strict=True, reason="TidemarkError.__reduce__ leaves the verdict behind")
 def test_a_verdict_survives_the_way_between_processes() -> None:
     original = GateFailedError("gate failed", next="look.").with_verdict("the verdict")
     assert pickle.loads(pickle.dumps(original)).verdict == "the verdict"  # noqa: S301

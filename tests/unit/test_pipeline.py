@@ -233,7 +233,6 @@ def test_the_type_checker_accepts_right_use(complaints: dict[str, list[str]]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="state's field specifiers show mypy no default, so it asks for every field")
 def test_the_type_checker_accepts_the_state_of_a_key_without_records(complaints: dict[str, list[str]]) -> None:
     assert complaints["partial"] == []
 
