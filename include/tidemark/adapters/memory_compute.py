@@ -87,7 +87,8 @@ class _Intake:
     """Decodes records as they are read, and sorts good ones from dead letters."""
 
     def __init__(self, pipeline: Pipeline, plan: CheckpointPlan) -> None:
-        self._source = pipeline.source
+        self._event_time = pipeline.source.event_time
+        self._record = pipeline.source.schema
         self._limit = _EPOCH + plan.logical_time_ms * _MS + pipeline.max_future
         self.good: list[Decoded] = []
         self.raw: dict[tuple[str, int, int], LogRecord] = {}
@@ -105,7 +106,7 @@ class _Intake:
                 self.letters.append(_Letter(tp=tp, record=record, reason=str(error)))
 
     def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
-        fields = decode(record.value, self._source.schema)
+        fields = decode(record.value, self._record)
         found = Decoded(
             topic=tp.topic,
             partition=tp.partition,
@@ -113,8 +114,8 @@ class _Intake:
             event_time=_EPOCH + record.timestamp_ms * _MS,
             fields=fields,
         )
-        if self._source.event_time is not None:
-            found = replace(found, event_time=found.at(self._source.event_time))
+        if self._event_time is not None:
+            found = replace(found, event_time=found.at(self._event_time))
         if found.event_time > self._limit:
             raise BadRecord(Reason.IN_THE_FUTURE.value)
         return found

@@ -103,7 +103,7 @@ class Objects:
         raw = self.store.get(key)
         if raw is None:
             return None
-        kind = canonical.kind_of(key, raw)
+        kind = _kind(key, raw)
         made = decoded(kind if kind in ("genesis", "closing") else "manifest", key, raw)
         assert isinstance(made, Checkpoint | Genesis | Closing)  # noqa: S101  (for the type checker)
         return made
@@ -130,6 +130,11 @@ def encoded(value: object) -> bytes:
     body = codec.to_json(value)
     assert isinstance(body, dict)  # noqa: S101  (for the type checker; every kind is a dataclass)
     return canonical.encode(KINDS[type(value)], body)
+
+
+@lru_cache(maxsize=1024)
+def _kind(key: str, raw: bytes) -> str:
+    return canonical.kind_of(key, raw)
 
 
 @lru_cache(maxsize=1024)

@@ -17,9 +17,13 @@ from tidemark.model.schema import OperatorSchema
 
 T = TypeVar("T")
 
+_SCALARS = (str, int, float, bool)
+
 
 def to_json(value: Any) -> Any:
     """The JSON form of a value of one of the supported types."""
+    if value is None or type(value) in _SCALARS:
+        return value
     if isinstance(value, OperatorSchema):
         return value.to_json()
     if isinstance(value, OffsetRanges):
@@ -27,7 +31,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
+        return {name: to_json(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, tuple | list):
@@ -59,6 +63,11 @@ def from_json(cls: type[T], body: Any, where: str) -> T:
 
 
 @cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls)) if is_dataclass(cls) else ()
+
+
+@cache
 def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
@@ -86,9 +95,9 @@ def _read(kind: Any, body: Any) -> Any:
 
 def _read_dataclass(kind: Any, body: Any) -> Any:
     hints = _hints(kind)
-    names = {f.name for f in fields(kind)}
-    if set(body) != names:
-        raise ValueError(f"{kind.__name__}: keys {sorted(set(body) ^ names)} are missing or unknown")
+    names = _names(kind)
+    if set(body) != set(names):
+        raise ValueError(f"{kind.__name__}: keys {sorted(set(body) ^ set(names))} are missing or unknown")
     return kind(**{name: _read(hints[name], body[name]) for name in names})
 
 

@@ -1,0 +1,1 @@
+"""A seeded simulation of the checkpoint protocol: the real code over memory, every operation a point of choice."""

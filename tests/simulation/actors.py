@@ -1,0 +1,143 @@
+"""What the processes of a schedule do. An error of ours ends one, as it ends a command; any other is a find."""
+
+from collections.abc import Callable
+
+from tests.simulation.world import OTHER_CODE, PIPELINE, World
+from tidemark.adapters.memory_fold import merged
+from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.states import OpenPlan
+from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.failure import FailureReason
+from tidemark.model.records import Closing, CompactionRecord, Failure, Genesis
+from tidemark.model.segments import StateHandle
+from tidemark.model.writes import CommitRequest
+from tidemark.ports import PlanRequest, PutOutcome
+
+EXPECTED = (ConflictError, StoreError, CheckpointExpiredError)
+UID = "accounts"
+
+
+def populate(world: World) -> None:
+    """Fills a schedule with actors."""
+    rng, add = world.rng, world.scheduler.add
+    for n in range(rng.choice((2, 2, 3))):
+        add(f"runner{n}", _patient(world, _runner(world)))
+    if rng.random() < 0.4:
+        add("aborter", _patient(world, _aborter(world)))
+    if rng.random() < 0.35:
+        add("compactor", _patient(world, _compactor(world)))
+    if rng.random() < 0.2:
+        add("restorer", _patient(world, _restorer(world)))
+
+
+def _patient(world: World, act: Callable[[], object]) -> Callable[[], None]:
+    def go() -> None:
+        for _ in range(world.rng.choice((1, 2))):
+            try:
+                act()
+            except EXPECTED as error:
+                world.scheduler.trace.append(f"  {type(error).__name__}: {error.what}")
+
+    return go
+
+
+def _runner(world: World) -> Callable[[], object]:
+    request = PlanRequest(origin="sim", max_records=world.rng.choice((None, 1, 2)))
+    pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
+    return lambda: Advance(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).once(request)
+
+
+def _aborter(world: World) -> Callable[[], object]:
+    def act() -> None:
+        found = world.coordinator.open_plan()
+        if isinstance(found, OpenPlan):
+            failure = Failure(reason=FailureReason.DECLINED, message="declined", next="nothing.")
+            world.coordinator.abort(found.plan, failure)
+
+    return act
+
+
+class _NoFence:
+    """A compaction is no attempt: nothing revokes it."""
+
+    def check(self) -> None:
+        """Holds."""
+
+
+def _compactor(world: World) -> Callable[[], object]:
+    def act() -> None:
+        head = world.coordinator.head().entry
+        if not isinstance(head, Checkpoint) or not head.handles[UID]:
+            return
+        handle, plan = head.handles[UID], head.plan
+        rows = merged(plan.schemas[UID], world.tables.rows(handle))
+        job, table = world.ids(), f"{plan.tables[UID]}/base"
+        run = world.tables.write(f"{table}/{job}", rows)
+        parent = handle.segment_of(table)
+        request = CommitRequest(
+            table=table,
+            parent=parent,
+            files=run.files,
+            rows=run.rows,
+            level=1,
+            checkpoint=handle.through,
+            after=handle.after,
+            schema=(),
+            write_id=job,
+            metadata={},
+            app=("compaction", 1),
+            drop=tuple(f.path for f in world.tables.live_files(parent)) if parent else (),
+        )
+        done = world.tables.commit(request, _NoFence())
+        record = CompactionRecord(
+            uid=UID,
+            job=job,
+            checkpoint=head.id,
+            timeline=plan.slot.timeline,
+            input=handle,
+            output=StateHandle((done.segment,)),
+            commits=(done.commit,),
+            write_id=world.ids(),
+        )
+        world.coordinator.objects.put(keys.compaction_key(UID, job), record)
+
+    return act
+
+
+def _restorer(world: World) -> Callable[[], object]:
+    def act() -> None:
+        objects, head = world.coordinator.objects, world.coordinator.head()
+        if not isinstance(head.entry, Checkpoint):
+            return
+        name = f"t{world.ids()[-6:]}"
+        chosen = world.rng.choice(list(world.coordinator.checkpoints(head.timeline)))
+        if objects.put(keys.slot_key(name, 1), _genesis(world, name, chosen)) is PutOutcome.LOST:
+            return
+        closing = Closing(
+            timeline=head.timeline, sequence=head.sequence + 1, successor=name, why="restore", write_id=world.ids()
+        )
+        outcome = objects.put(keys.slot_key(head.timeline, head.sequence + 1), closing)
+        world.scheduler.trace.append(f"  restore {'won' if outcome is PutOutcome.WON else 'lost'}")
+
+    return act
+
+
+def _genesis(world: World, name: str, found: Checkpoint) -> Genesis:
+    return Genesis(
+        timeline=name,
+        sequence=1,
+        parent=found.id,
+        parent_timeline=found.plan.slot.timeline,
+        ranges=found.plan.ranges,
+        topic_ids=found.plan.topic_ids,
+        handles=found.handles,
+        dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
+        schemas=found.plan.schemas,
+        logical_time_ms=found.plan.logical_time_ms,
+        watermark_ms=found.sealed.facts.watermark_ms,
+        covered_until_ms=found.covered_until_ms,
+        why="restore",
+        write_id=world.ids(),
+    )

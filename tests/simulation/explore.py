@@ -1,0 +1,106 @@
+"""Runs schedules: `python -m tests.simulation.explore --seed 17` repeats one and prints its trace."""
+
+import argparse
+import sys
+import time
+from contextlib import ExitStack
+
+from tests.simulation import planted
+from tests.simulation.actors import populate
+from tests.simulation.checker import violations
+from tests.simulation.world import PIPELINE, World
+from tidemark.coordinator import objects
+from tidemark.coordinator.advance import Advance
+from tidemark.ports import PlanRequest
+
+
+def _remember_what_is_encoded() -> None:
+    """Spares decoding what this very process has encoded; that the codec goes round is shown elsewhere."""
+    known: dict[tuple[str, bytes], object] = {}
+    encode, decode = objects.encoded, objects.decoded
+
+    def encoded(value: object) -> bytes:
+        raw = encode(value)
+        if len(known) > 4096:
+            known.clear()
+        known[objects.KINDS[type(value)], raw] = value
+        return raw
+
+    def decoded(kind: str, key: str, raw: bytes) -> object:
+        return known.get((kind, raw)) or decode(kind, key, raw)
+
+    objects.encoded, objects.decoded = encoded, decoded
+
+
+_remember_what_is_encoded()
+
+
+def explore(seed: int) -> tuple[World, list[str]]:
+    """One schedule: the actors, then a plain re-run without faults (I10), then the checker."""
+    world = World(seed)
+    populate(world)
+    try:
+        world.scheduler.go(world.between)
+    except Exception as error:  # whatever an actor lets escape is a find
+        return world, [f"{type(error).__name__} escaped: {error!r}"]
+    world.faulty = False
+    return world, [*violations(world), *_repaired(world)]
+
+
+def _repaired(world: World) -> list[str]:
+    ends = {}
+    for _ in range(4):
+        try:
+            done = Advance(coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute).once(
+                PlanRequest(origin="re-run")
+            )
+        except Exception as error:
+            return [f"I10: a plain re-run failed: {error!r}"]
+        ends = {tp: r.end for tp, r in done.checkpoints[-1].plan.ranges.items()}
+        if ends == {tp: b.end for tp, b in world.log.partitions("topic", "read_committed").items()}:
+            return violations(world)
+    return [f"I10: plain re-runs stop at {ends}"]
+
+
+def first_violation(seeds: range, bug: str | None = None) -> tuple[int, list[str]] | None:
+    """The first seed whose schedule breaks an invariant; a planted bug is a name of `planted.BUGS`."""
+    with ExitStack() as stack:
+        if bug is not None:
+            stack.enter_context(planted.BUGS[bug]())
+        for seed in seeds:
+            found = explore(seed)[1]
+            if found:
+                return seed, found
+    return None
+
+
+def repro(seed: int, bug: str | None = None) -> str:
+    """The line that repeats a schedule."""
+    return f"PYTHONPATH=include python -m tests.simulation.explore --seed {seed}" + (f" --bug {bug}" if bug else "")
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, help="repeat one schedule and print its trace")
+    parser.add_argument("--schedules", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--bug", choices=sorted(planted.BUGS))
+    asked = parser.parse_args()
+    if asked.seed is not None:
+        with planted.BUGS[asked.bug]() if asked.bug else ExitStack():
+            world, found = explore(asked.seed)
+        print(*world.scheduler.trace, *found, sep="\n")
+        return bool(found)
+    started = time.process_time()
+    found = first_violation(range(asked.first, asked.first + asked.schedules), asked.bug)
+    spent = time.process_time() - started
+    if found is None:
+        print(f"{asked.schedules} schedules, 0 violations, {spent:.1f} s of CPU")
+        return 0
+    print(*found[1], repro(found[0], asked.bug), sep="\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""Bugs that the simulation must find: each switches one rule of the protocol off."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from tidemark.adapters.memory_tables import MemoryTables
+from tidemark.coordinator.attempts import Attempts, OwnedAttempt
+from tidemark.coordinator.inputs import InputPlanner
+from tidemark.coordinator.objects import Objects, encoded
+from tidemark.coordinator.publishing import Publisher
+from tidemark.coordinator.states import Aborted, OpenPlan
+from tidemark.model import keys
+from tidemark.model.records import AbortRecord, CompactionRecord, Outcome, OutcomeKind
+from tidemark.model.segments import StateHandle
+from tidemark.model.writes import LiveFile
+from tidemark.ports import PutOutcome, UncertainPut
+
+
+class _Blind:
+    """A fence that asks nobody."""
+
+    def __init__(self, fence: object) -> None:
+        self.fence = fence
+
+    def check(self) -> None:
+        """Holds always."""
+
+
+@contextmanager
+def drop_the_check() -> Iterator[None]:
+    """A commit does not ask the fence behind the read of the version."""
+    settled = MemoryTables.commit
+
+    def commit(self, request, fence):
+        return settled(self, request, _Blind(fence))
+
+    with patch.object(MemoryTables, "commit", commit):
+        yield
+
+
+@contextmanager
+def check_before_the_version() -> Iterator[None]:
+    """A commit asks the fence first and reads the version afterwards."""
+    settled = MemoryTables.commit
+
+    def commit(self, request, fence):
+        fence.check()
+        return settled(self, request, _Blind(fence))
+
+    with patch.object(MemoryTables, "commit", commit):
+        yield
+
+
+@contextmanager
+def reuse_an_attempt() -> Iterator[None]:
+    """A re-run takes the number of the attempt that it found, instead of revoking it."""
+    begin = Attempts.begin
+
+    def reused(self, plan, deadline_ms=None):
+        found = self.state(plan)
+        if isinstance(found, OpenPlan) and found.attempt > 0:
+            return self._owned(plan, found.attempt, deadline_ms)
+        return begin(self, plan, deadline_ms)
+
+    with patch.object(Attempts, "begin", reused):
+        yield
+
+
+@contextmanager
+def publish_what_was_revoked() -> Iterator[None]:
+    """An attempt that loses its outcome key goes on as if it had won, and publishes what it has."""
+
+    def seal(self, sealed):
+        outcome = Outcome(
+            kind=OutcomeKind.SEALED,
+            attempt=self.number,
+            sealed=sealed,
+            abort=None,
+            write_id=self.write_ids(),
+            at_ms=self.clock.now_ms(),
+        )
+        self.objects.put(keys.outcome_key(self.plan.slot, self.number), outcome)
+        Publisher(objects=self.objects).publish(self.plan, sealed)
+
+    with (
+        patch.object(OwnedAttempt, "seal", seal),
+        patch.object(OwnedAttempt, "check", lambda self: None),
+        patch.object(Publisher, "_refuse_unsealed", lambda self, plan, sealed: None),
+    ):
+        yield
+
+
+@contextmanager
+def keep_orphans() -> Iterator[None]:
+    """A commit adds its files to whatever is live, instead of to the parent segment."""
+
+    def live_after(self, request):
+        history = self.tables.get(request.table)
+        live = dict(history[-1].live) if history else {}
+        for file in request.files:
+            live[file.path] = LiveFile(file=file, level=request.level, checkpoint=request.checkpoint)
+        return live
+
+    with patch.object(MemoryTables, "_live_after", live_after):
+        yield
+
+
+@contextmanager
+def rebase() -> Iterator[None]:
+    """A commit that finds a newer version applies its actions on top of that, as Delta's own writers do."""
+    made_by, compare = MemoryTables._version, MemoryTables._compare_and_set
+
+    def settled(self, request, version, made):
+        try:
+            done = self._compare_and_set(request.table, version, made)
+        except UncertainPut:
+            done = any(v.commit.write_id == request.write_id for v in self.tables.get(request.table, ()))
+        if done:
+            return True
+        history = self.tables[request.table]
+        before = history[version].live if version >= 0 else {}
+        removed = before.keys() - made.live.keys()
+        added = {path: f for path, f in made.live.items() if path not in before}
+        live = {path: f for path, f in history[-1].live.items() if path not in removed} | added
+        commit = made_by(self, request, len(history)).commit
+        # What the caller learns is the version that it landed on.
+        object.__setattr__(made, "live", live)
+        object.__setattr__(made, "commit", commit)
+        return compare(self, request.table, len(history) - 1, made)
+
+    with patch.object(MemoryTables, "_settled", settled):
+        yield
+
+
+@contextmanager
+def abort_is_not_final() -> Iterator[None]:
+    """An abort revokes as any attempt does, then writes its record."""
+
+    def abort(self, plan, failure):
+        while isinstance(found := self.state(plan), OpenPlan):
+            if self._revoke(plan, found.attempt, None):
+                record = AbortRecord(
+                    id=plan.id,
+                    slot=plan.slot,
+                    attempts=found.attempt,
+                    failure=failure,
+                    at_ms=self.clock.now_ms(),
+                    write_id=self.write_ids(),
+                )
+                self.objects.put(keys.abort_key(plan.slot), record)
+                return Aborted(plan=plan, record=record)
+        return found
+
+    def walk(self, plan):
+        if (record := self.objects.abort(plan.slot)) is not None:
+            return Aborted(plan=plan, record=record)
+        return original(self, plan)
+
+    original = Attempts._walk
+    with patch.object(Attempts, "abort", abort), patch.object(Attempts, "_walk", walk):
+        yield
+
+
+@contextmanager
+def adopt_whatever_there_is() -> Iterator[None]:
+    """A plan takes the newest compaction of the uid, whichever timeline it read and however far it reached."""
+
+    def adopted(self, uid, timeline, handle):
+        listed = self.objects.list(f"compactions/{uid}/")
+        records = [r for r in (self.objects.read(CompactionRecord, key) for key in listed) if r is not None]
+        for record in sorted(records, key=lambda r: r.input.through, reverse=True)[:1]:
+            cut = record.input.through
+            rest = [replace(s, after=max(cut, s.after)) for s in handle if s.through > cut]
+            return StateHandle((*record.output.segments, *rest)), record.job
+        return handle, None
+
+    with patch.object(InputPlanner, "_adopted", adopted):
+        yield
+
+
+@contextmanager
+def unknown_means_won() -> Iterator[None]:
+    """A put whose reply was lost counts as done, without a look."""
+
+    def put(self, key, value):
+        try:
+            return self.store.put_if_absent(key, encoded(value))
+        except UncertainPut:
+            return PutOutcome.WON
+
+    with patch.object(Objects, "put", put):
+        yield
+
+
+BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "drop-the-check": drop_the_check,
+    "check-before-the-version": check_before_the_version,
+    "reuse-an-attempt": reuse_an_attempt,
+    "publish-what-was-revoked": publish_what_was_revoked,
+    "keep-orphans": keep_orphans,
+    "rebase": rebase,
+    "abort-is-not-final": abort_is_not_final,
+    "adopt-whatever-there-is": adopt_whatever_there_is,
+    "unknown-means-won": unknown_means_won,
+}
+"""By name."""

@@ -1,0 +1,79 @@
+"""The protocol holds over tens of thousands of schedules, and the simulation finds what is planted.
+
+`TIDEMARK_SCHEDULES` sets how many, `TIDEMARK_SEED` where they begin; a failure prints its seed and how to repeat it.
+"""
+
+import os
+
+import pytest
+
+from tests.simulation.explore import explore, first_violation, repro
+from tests.simulation.planted import BUGS
+from tests.simulation.scheduler import Scheduler
+
+SCHEDULES = int(os.environ.get("TIDEMARK_SCHEDULES", "20000"))
+SEED = int(os.environ.get("TIDEMARK_SEED", "0"))
+CHUNKS = 8
+MOST_TO_FIND = 6000
+"""Schedules within which every planted bug must be found."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_schedule_breaks_an_invariant(chunk: int) -> None:
+    size = -(-SCHEDULES // CHUNKS)
+    seeds = range(SEED + chunk * size, SEED + (chunk + 1) * size)
+    print(f"seeds {seeds.start} to {seeds.stop - 1}")
+    found = first_violation(seeds)
+    assert found is None, _told(*found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", sorted(BUGS))
+def test_a_planted_bug_is_found(bug: str) -> None:
+    found = first_violation(range(SEED, SEED + MOST_TO_FIND), bug)
+    assert found is not None, f"{MOST_TO_FIND} schedules from seed {SEED} on did not find {bug}"
+    print(f"{bug}: seed {found[0]}: {found[1][0]}")
+    print(repro(found[0], bug))
+
+
+def test_a_seed_repeats_its_schedule_word_for_word() -> None:
+    first, second = explore(7)[0].scheduler.trace, explore(7)[0].scheduler.trace
+    assert first == second
+    assert len(first) > 20
+
+
+def test_schedules_reach_every_kind_of_accident() -> None:
+    told = [line for seed in range(300) for line in explore(seed)[0].scheduler.trace]
+    for wanted in (
+        ": killed",
+        ": frozen",
+        "FencedError",
+        "CheckpointExpiredError",
+        "StoreError",
+        "restore won",
+        "restore lost",
+        "/base 0",
+        "abort.json",
+    ):
+        assert any(wanted in line for line in told), f"no schedule of 300 shows {wanted!r}"
+
+
+def test_a_killed_actor_never_runs_again() -> None:
+    from random import Random
+
+    scheduler, seen = Scheduler(Random(0)), []
+
+    def act() -> None:
+        for n in range(10):
+            scheduler.pause("step")
+            seen.append(n)
+
+    scheduler.add("doomed", act, mortal=False)
+    scheduler.actors[0].kill_at = 3
+    scheduler.go(lambda: None)
+    assert seen == [0, 1]
+
+
+def _told(seed: int, found: list[str]) -> str:
+    return "\n".join([*found, f"seed {seed}; repeat it with:", repro(seed)])

@@ -1,0 +1,211 @@
+"""The world that actors share: a store and tables whose operations interleave and fail, a log that grows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from random import Random
+
+import greenlet
+
+from tests.simulation.scheduler import Scheduler
+from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.adapters.memory import (
+    Fault,
+    FaultyStore,
+    ManualClock,
+    MemoryCompute,
+    MemoryLog,
+    MemoryStore,
+    MemoryTables,
+    SequentialIds,
+)
+from tidemark.coordinator.attempts import OwnedAttempt
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.engine.job import CheckpointJob
+from tidemark.model.checkpoint import Sealed
+from tidemark.model.keys import outcome_key
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.writes import CommitRequest, Committed, WrittenRun
+from tidemark.ports import Fence, PutOutcome, UncertainPut
+
+PARTITIONS = (TopicPartition("topic", 0), TopicPartition("topic", 1))
+
+
+@dataclass(frozen=True)
+class Payment:
+    """One record."""
+
+    account: str | None
+    amount: int
+
+
+class Account(state.Keyed):
+    """What the oracle knows too: how many, how much, and which was last."""
+
+    payments: int = state.count()
+    total: int | None = state.sum("amount")
+    last: int | None = state.latest("amount")
+
+
+class Declared(Pipeline):
+    """A pipeline that binds its schemas once, because thousands of schedules ask for them."""
+
+    @cached_property
+    def _bound(self) -> dict:
+        return super().schemas()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return Pipeline.fingerprint.fget(self)
+
+    def schemas(self) -> dict:
+        return self._bound
+
+
+PIPELINE = Declared(
+    name="sim",
+    source=KafkaSource("topic", Payment),
+    operators=[Fold("accounts", key_by="account", state=Account)],
+    max_dead_letters=1.0,
+)
+OTHER_CODE = replace(PIPELINE, max_dead_letters=0.99)
+"""The same pipeline after a deployment: its open plans are aborted with CODE_CHANGED."""
+
+
+class SimStore:
+    """A store whose every operation is a point of choice and may fail."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._inner = FaultyStore(MemoryStore(world.objects), self._choose)
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        self._world.scheduler.pause(f"put {key}")
+        return self._inner.put_if_absent(key, body)
+
+    def get(self, key: str) -> bytes | None:
+        self._world.scheduler.pause(f"get {key}")
+        return self._inner.get(key)
+
+    def list(self, prefix: str) -> Sequence[str]:
+        self._world.scheduler.pause(f"list {prefix}")
+        return self._inner.list(prefix)
+
+    def _choose(self, operation: str, key: str) -> Fault | None:
+        if not self._world.faulty:
+            return None
+        dice = self._world.rng.random()
+        if operation == "list":
+            return Fault.STALE if dice < 0.1 else None
+        if operation == "get":
+            return Fault.REFUSED if dice < 0.002 else None
+        return next((f for f, p in _PUT_FAULTS if dice < p), None)
+
+
+_PUT_FAULTS = ((Fault.LOST_REPLY, 0.03), (Fault.LOST_REQUEST, 0.05), (Fault.REFUSED, 0.06))
+
+
+class SimTables(MemoryTables):
+    """Tables whose steps interleave; they watch that no stale attempt commits on what it read when it was stale."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__()
+        self._world = world
+        self._fences: dict[object, Fence] = {}
+        self._stale: dict[object, bool] = {}
+
+    def write(self, folder: str, rows: Sequence[dict[str, object]]) -> WrittenRun:
+        self._world.scheduler.pause(f"write {folder}")
+        return super().write(folder, rows)
+
+    def commit(self, request: CommitRequest, fence: Fence) -> Committed:
+        self._fences[greenlet.getcurrent()] = fence
+        return super().commit(request, fence)
+
+    def _latest(self, table: str) -> int:
+        self._world.scheduler.pause(f"version {table}")
+        me = greenlet.getcurrent()
+        self._stale[me] = self._world.is_revoked(self._fences[me])
+        return super()._latest(table)
+
+    def _compare_and_set(self, table: str, version: int, made) -> bool:
+        world = self._world
+        world.scheduler.pause(f"commit {table} {version + 1}")
+        done = super()._compare_and_set(table, version, made)
+        if done and self._stale[greenlet.getcurrent()]:
+            world.complaints.append(f"I6: {table} {version + 1} committed on a version read after the revocation")
+        if done and world.faulty and world.rng.random() < 0.03:
+            raise UncertainPut(table)
+        return done
+
+
+class World:
+    """One schedule's universe, made from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.scheduler = Scheduler(self.rng)
+        self.objects: dict[str, bytes] = {}
+        self.faulty = self.rng.random() < 0.6
+        self.log = MemoryLog()
+        self.clock = ManualClock(1_000_000)
+        self.ids = SequentialIds()
+        self.store = SimStore(self)
+        self.tables = SimTables(self)
+        self.owners: list[tuple[int, int]] = []
+        self.complaints: list[str] = []
+        self.log.create("topic", len(PARTITIONS))
+        self.produce(self.rng.randrange(1, 6))
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        return CheckpointCoordinator(
+            store=self.store,
+            log=self.log,
+            clock=self.clock,
+            write_ids=self.ids,
+            files_exist=self.tables.files_exist,
+        )
+
+    def produce(self, count: int) -> None:
+        rng = self.rng
+        for _ in range(count):
+            tp = PARTITIONS[rng.randrange(2)]
+            key, amount = rng.choice(("a", "b", "c", None)), rng.randrange(1 << 40)
+            value = b"{" if rng.random() < 0.1 else _json(key, amount)
+            self.log.append(tp, value, timestamp_ms=self.clock.now_ms())
+            if rng.random() < 0.1:
+                self.log.skip(tp)
+
+    def is_revoked(self, fence: Fence) -> bool:
+        """Whether an attempt is revoked at this very moment; looks past the store, so that nobody goes on."""
+        if not isinstance(fence, OwnedAttempt):
+            return False
+        raw = self.objects.get(outcome_key(fence.plan.slot, fence.number))
+        return raw is not None and b'"kind":"revoked"' in raw
+
+    def between(self) -> None:
+        """What the outside world does between two steps."""
+        dice = self.rng.random()
+        if dice < 0.03:
+            self.produce(1)
+        elif dice < 0.05:
+            self.clock.advance(1)
+        elif dice < 0.053:
+            self.clock.advance(11 * 60_000)  # beyond checkpoint_timeout
+
+    def execute(self, attempt: OwnedAttempt) -> Sealed:
+        self.owners.append((attempt.plan.id, attempt.number))
+        job = CheckpointJob(
+            compute=MemoryCompute(pipeline=PIPELINE, log=self.log, tables=self.tables),
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=self.ids,
+            crash=lambda step, moment: None,
+            max_dead_letters=1.0,
+        )
+        return job.execute(attempt)
+
+
+def _json(key: str | None, amount: int) -> bytes:
+    return (f'{{"account":"{key}","amount":{amount}}}' if key else f'{{"amount":{amount}}}').encode()
