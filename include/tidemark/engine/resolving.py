@@ -19,12 +19,17 @@ def resolved(session: SparkSession, warehouse: str, schema: OperatorSchema, hand
     if not handle:
         columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
         return session.createDataFrame([], spark(columns))
-    return session.sql(spark(resolving_sql(schema, "{rows}")), rows=stored(session, warehouse, schema, handle))
+    return finished(session, stored(session, warehouse, schema, handle), schema)
 
 
 def merged(session: SparkSession, rows: DataFrame, schema: OperatorSchema) -> DataFrame:
     """One row per key with merged accumulators: what a compaction writes."""
     return session.sql(spark(merged_sql(schema, "{rows}")), rows=rows)
+
+
+def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """One row per key of the given stored rows: key columns, state fields, `_changed`."""
+    return session.sql(spark(resolving_sql(schema, "{rows}")), rows=rows)
 
 
 def stored(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
