@@ -13,7 +13,7 @@ from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.segments import Segment
-from tidemark.model.writes import CommitRequest, Committed, PlanRequest, UidCounts, WrittenFile, WrittenRun
+from tidemark.model.writes import CommitRequest, Committed, LiveFile, PlanRequest, UidCounts, WrittenFile, WrittenRun
 
 __all__ = [
     "Attempt",
@@ -26,6 +26,7 @@ __all__ = [
     "CrashPoints",
     "Fence",
     "LineageSink",
+    "LiveFile",
     "Log",
     "PartitionLog",
     "PlanRequest",
@@ -202,6 +203,9 @@ class StateTables(Protocol):
 
     def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
         """Files of a segment: live at its version, `_checkpoint` in its range."""
+
+    def files_of(self, segment: Segment) -> Sequence[LiveFile]:
+        """The same files with their levels and checkpoints; what a compaction chooses from."""
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
         """Fsyncs an attempt's data files, commit files and directories (local disk), before the seal.

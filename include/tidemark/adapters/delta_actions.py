@@ -4,21 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.errors import StoreError
-from tidemark.ports import CommitRequest, WrittenFile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFile:
-    """A file of a table's version, with its partition values."""
-
-    file: WrittenFile
-    level: int
-    checkpoint: int
-
-    @property
-    def path(self) -> str:
-        """Relative to the table."""
-        return self.file.path
+from tidemark.ports import CommitRequest, LiveFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

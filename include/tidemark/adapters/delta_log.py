@@ -12,14 +12,14 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from tidemark.adapters.delta_actions import Actions, LiveFile, actions
+from tidemark.adapters.delta_actions import Actions, actions
 from tidemark.adapters.delta_durability import sync_commit, sync_folder
 from tidemark.adapters.delta_reading import commit_at, files_in, open_table, refused
 from tidemark.adapters.delta_types import PARTITION_COLUMNS, delta_schema, shape
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint import Commit
 from tidemark.model.segments import Segment
-from tidemark.ports import Clock, CommitRequest, Committed, Fence, WrittenFile
+from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 
 CONFIGURATION: dict[str, str | None] = {
     "delta.enableExpiredLogCleanup": "false",

@@ -11,9 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tidemark.adapters.delta_actions import LiveFile
 from tidemark.errors import StoreError
-from tidemark.ports import WrittenFile
+from tidemark.ports import LiveFile, WrittenFile
 
 
 @dataclass(frozen=True, slots=True)

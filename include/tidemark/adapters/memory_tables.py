@@ -7,20 +7,11 @@ from tidemark.errors import ConflictError, StoreError
 from tidemark.model.canonical import checksum
 from tidemark.model.checkpoint import Commit
 from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import CommitRequest, Committed, WrittenFile, WrittenRun
+from tidemark.model.writes import CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
 from tidemark.ports import Fence, UncertainPut
 
 Row = Mapping[str, object]
 """A stored row: column → value."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFile:
-    """A file that a version names, with its partition values."""
-
-    file: WrittenFile
-    level: int
-    checkpoint: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +57,7 @@ class MemoryTables:
 
     def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
         """See `ports.StateTables`."""
-        return [f.file for f in self._in_range(segment)]
+        return [f.file for f in self.files_of(segment)]
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Whether every file of a handle is on the disk."""
@@ -125,13 +116,14 @@ class MemoryTables:
 
     def _live_after(self, request: CommitRequest) -> dict[str, LiveFile]:
         """The parent segment's files and ours: an orphan falls out, a file that was removed comes back."""
-        kept = [] if request.parent is None else self._in_range(request.parent)
+        kept = [] if request.parent is None else self.files_of(request.parent)
         live = {f.file.path: f for f in kept if f.file.path not in request.drop}
         for file in request.files:
             live[file.path] = LiveFile(file=file, level=request.level, checkpoint=request.checkpoint)
         return live
 
-    def _in_range(self, segment: Segment) -> list[LiveFile]:
+    def files_of(self, segment: Segment) -> list[LiveFile]:
+        """See `ports.StateTables`."""
         history = self.tables.get(segment.path, [])
         if segment.version >= len(history):
             raise _gone(f"version {segment.version} of {segment.path}")

@@ -3,22 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.engine.failures import NumericOverflow, overflow, translated
-from tidemark.engine.files import bounded_columns, written_run
+from tidemark.engine.files import bounded_columns
 from tidemark.engine.frames import dead_letters, decoded, folded
 from tidemark.engine.judging import judge
 from tidemark.engine.overflow import overflowing_key
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.tally import EMPTY, Tally, counted
+from tidemark.engine.writing import write_rows
 from tidemark.model.checkpoint import BatchFacts, Verdict
 from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline
 from tidemark.ports import UidCounts, WrittenRun
-
-_ROWS_PER_FILE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +106,4 @@ class SparkBatch:
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
-        counter = Observation()
-        files = max(1, -(-at_most // _ROWS_PER_FILE))
-        shaped = rows.coalesce(files).sortWithinPartitions(*order).observe(counter, F.count(F.lit(1)).alias("rows"))
-        writer = shaped.write.mode("error").option("compression", "zstd")
-        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        writer.parquet(f"{self._compute.warehouse}/{folder}")
-        return written_run(self._compute.warehouse, folder, int(counter.get["rows"]), bounded)
+        return write_rows(rows, order, f"{self._compute.warehouse}/{folder}", at_most, bounded)

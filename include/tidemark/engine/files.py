@@ -13,24 +13,23 @@ from tidemark.model.schema import OperatorSchema
 from tidemark.ports import WrittenFile, WrittenRun
 
 
-def written_run(warehouse: str, folder: str, rows: int, bounded: Iterable[str]) -> WrittenRun:
+def written_run(path: str, rows: int, bounded: Iterable[str]) -> WrittenRun:
     """The files that a listing of the attempt's folder shows, with their footers.
 
     Correctness does not rest on the listing: the rows of the footers must add up to what the write reported.
 
     Args:
-        warehouse: path or URI of the warehouse.
-        folder: `<table>/<id>.<attempt>`, relative to it.
+        path: path or URI of the folder `<warehouse>/<table>/<id>.<attempt>`.
         rows: what the write reported.
         bounded: columns whose bounds are exact, for data skipping.
 
     Raises:
         StoreError: the rows do not add up, or a file cannot be read.
     """
-    system, root = fs.FileSystem.from_uri(warehouse) if "://" in warehouse else (fs.LocalFileSystem(), warehouse)
-    name = folder.rpartition("/")[2]
+    system, folder = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+    name = path.rpartition("/")[2]
     try:
-        found = [i for i in system.get_file_info(fs.FileSelector(f"{root}/{folder}")) if i.extension == "parquet"]
+        found = [i for i in system.get_file_info(fs.FileSelector(folder)) if i.extension == "parquet"]
         files = tuple(_written(system, i, f"{name}/{i.base_name}", bounded) for i in found)
     except OSError as error:
         raise _unreadable(folder, str(error)) from error

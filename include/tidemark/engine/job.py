@@ -12,6 +12,7 @@ from typing import TypeVar
 from tidemark.errors import DeadLettersExceededError, GateFailedError
 from tidemark.model.checkpoint import Ack, Commit, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.plan import CheckpointPlan
+from tidemark.model.resolving import run_columns
 from tidemark.model.segments import StateHandle
 from tidemark.ports import (
     Attempt,
@@ -39,14 +40,6 @@ DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
     ("value", "BINARY"),
 )
 """Columns of a dead-letter table, before its partition columns."""
-
-
-def run_columns(plan: CheckpointPlan, uid: str) -> tuple[tuple[str, str], ...]:
-    """Columns of an operator's `runs` and `base` tables, before the partition columns (design section 5)."""
-    schema = plan.schemas[uid]
-    keys = tuple((k.name, k.type.sql) for k in schema.keys)
-    held = tuple((name, t.sql) for f in schema.fields for name, t in f.accumulators)
-    return (*keys, *held, ("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
 
 
 @dataclass
@@ -113,7 +106,7 @@ class CheckpointJob:
 
     def _commit(self, attempt: Attempt, uid: str, run: WrittenRun) -> Committed:
         plan = attempt.plan
-        target = _Target(uid, runs_table(plan, uid), plan.handles[uid], run_columns(plan, uid))
+        target = _Target(uid, runs_table(plan, uid), plan.handles[uid], run_columns(plan.schemas[uid]))
         return self.tables.commit(_request(attempt, target, run, self.write_ids()), attempt)
 
     def _dead_letters(self, attempt: Attempt, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:

@@ -1,11 +1,12 @@
 """Resolves a state handle through Spark: each segment at its version, cut to its range, merged by key."""
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.model.expressions import quoted, spark
-from tidemark.model.resolving import empty_columns, merged_sql, resolving_sql, stored_columns
+from tidemark.model.resolving import empty_columns, merged_sql, resolving_sql, run_columns, stored_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 
@@ -37,6 +38,12 @@ def stored(session: SparkSession, warehouse: str, schema: OperatorSchema, handle
     columns = [spark(quoted(name)) for name in stored_columns(schema)]
     parts = [_segment(session, warehouse, segment).selectExpr(*columns) for segment in handle]
     return reduce(DataFrame.unionAll, parts)
+
+
+def stored_files(session: SparkSession, paths: Sequence[str], schema: OperatorSchema) -> DataFrame:
+    """The stored rows of files of ours, read as the plain Parquet that they are, without Delta's replay of the log."""
+    columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in run_columns(schema))
+    return session.read.schema(spark(columns)).parquet(*paths)
 
 
 def _segment(session: SparkSession, warehouse: str, segment: Segment) -> DataFrame:

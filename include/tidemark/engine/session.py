@@ -18,6 +18,10 @@ _USER = "tidemark"
 _DELTA = "spark.databricks.delta"
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
+    # Our plans are one shuffle deep, and re-planning costs more than a small batch; a method beyond 8,000 bytes of
+    # code is never compiled by the JVM, so a wide record is better split up than fused.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -43,3 +43,10 @@ def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
     """The stored columns that the queries of this module read."""
     held = tuple(name for f in schema.fields for name, _ in f.accumulators)
     return (*(k.name for k in schema.keys), *held, "_changed", "_key_group")
+
+
+def run_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
+    """Columns of an operator's `runs` and `base` tables, before the partition columns (design section 5)."""
+    keys = tuple((k.name, k.type.sql) for k in schema.keys)
+    held = tuple((name, t.sql) for f in schema.fields for name, t in f.accumulators)
+    return (*keys, *held, ("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))

@@ -32,6 +32,20 @@ class WrittenRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFile:
+    """A file that a version of a table names, with its partition values."""
+
+    file: WrittenFile
+    level: int
+    checkpoint: int
+
+    @property
+    def path(self) -> str:
+        """Relative to the table."""
+        return self.file.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UidCounts:
     """Records of one operator in the batch: `read == applied + dead_lettered`."""
 

@@ -1,0 +1,178 @@
+"""Compaction: merges levels of one completed checkpoint's handle into `base` (design section 5; step 11).
+
+It may run beside later checkpoints, be late, fail or be killed: only the next plan adopts its record, and until then
+nothing names what it wrote. Order: job record, files, commit to `base`, fsync, compaction record.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from tidemark.engine.failures import translated
+from tidemark.engine.files import bounded_columns
+from tidemark.engine.resolving import merged, stored_files
+from tidemark.engine.writing import write_rows
+from tidemark.model.compaction import RATIO, RUNS, Compaction, due, groups_of
+from tidemark.model.expressions import quoted, spark
+from tidemark.model.keys import compaction_key, job_key
+from tidemark.model.records import CompactionRecord, JobRecord
+from tidemark.model.resolving import run_columns
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import StateHandle
+from tidemark.model.writes import CommitRequest, Committed, WrittenRun
+from tidemark.ports import Clock, CrashPoints, PutOutcome, StateTables, WriteIds
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """One operator's handle in one completed checkpoint.
+
+    Attributes:
+        pipeline: its name.
+        timeline: of the checkpoint.
+        checkpoint: its id.
+        schema: the stored schema, as the manifest carries it.
+        handle: the state, as the manifest names it.
+        table: `<pipeline>/state/<uid>/<timeline>-<n>`, the folder that the timeline's plans write to.
+        runs: how many runs make it due.
+        ratio: how much larger an older level may be and still be rewritten.
+    """
+
+    pipeline: str
+    timeline: str
+    checkpoint: int
+    schema: OperatorSchema
+    handle: StateHandle
+    table: str
+    runs: int = RUNS
+    ratio: int = RATIO
+
+    @property
+    def base(self) -> str:
+        """The table that compactions commit to."""
+        return f"{self.table}/base"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compactor:
+    """Compacts what is due.
+
+    Attributes:
+        session: opens a Spark session; called only when something is due.
+        warehouse: root of all tables, as Spark and this process both see it.
+        tables: where commits go.
+        clock: stamps the job record.
+        write_ids: names the job and the commit.
+        crash: crash points, steps `compact.job`, `.files`, `.commit`, `.record`.
+        put_job: puts a job record under a key.
+        put_record: puts a compaction record under a key.
+    """
+
+    session: Callable[[], SparkSession]
+    warehouse: str
+    tables: StateTables
+    clock: Clock
+    write_ids: WriteIds
+    crash: CrashPoints
+    put_job: Callable[[str, JobRecord], PutOutcome]
+    put_record: Callable[[str, CompactionRecord], PutOutcome]
+
+    def compact(self, task: CompactionTask) -> CompactionRecord | None:
+        """Compacts one operator, or answers None where nothing is due.
+
+        Raises:
+            StateOverflowError: merged state does not fit; the message names the key.
+            ConflictError: another compaction committed at the same time.
+            StoreError, EngineError: as the steps raise them. Nothing names what was written then.
+        """
+        files = {segment: self.tables.files_of(segment) for segment in task.handle}
+        wanted = due(task.handle, groups_of(task.handle, files), runs=task.runs, ratio=task.ratio)
+        if wanted is None:
+            return None
+        write_id = self.write_ids()
+        job = f"{task.schema.uid}.{task.checkpoint}.{write_id[:12]}"
+        self._step("job", lambda: self.put_job(job_key(job), self._job(task, job, write_id)))
+        folder = f"{task.base}/{job}"
+        run = self._step("files", lambda: self._write(task, wanted, folder))
+        request = _request(task, wanted, run, job, write_id)
+        done = self._step("commit", lambda: self._commit(request, folder))
+        record = CompactionRecord(
+            uid=task.schema.uid,
+            job=job,
+            checkpoint=task.checkpoint,
+            timeline=task.timeline,
+            input=task.handle,
+            output=wanted.output(done.segment),
+            commits=(done.commit,),
+            write_id=write_id,
+        )
+        self._step("record", lambda: self.put_record(compaction_key(task.schema.uid, job), record))
+        return record
+
+    def _job(self, task: CompactionTask, job: str, write_id: str) -> JobRecord:
+        return JobRecord(
+            job=job,
+            kind="compaction",
+            uid=task.schema.uid,
+            checkpoint=task.checkpoint,
+            opened_at_ms=self.clock.now_ms(),
+            write_id=write_id,
+        )
+
+    def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
+        session = self.session()
+        kind = "value" if wanted.is_deepest else "operand"
+        with translated():
+            paths = [f"{self.warehouse}/{g.segment.path}/{f.path}" for g in wanted.merged for f in g.files]
+            rows = merged(session, stored_files(session, paths, task.schema), task.schema)
+            names = [name for name, _ in run_columns(task.schema)]
+            columns = [f"'{kind}' AS _kind" if name == "_kind" else spark(quoted(name)) for name in names]
+            order = ["_key_group", *(k.name for k in task.schema.keys)]
+            at_most = sum(g.rows for g in wanted.merged)
+            shaped = rows.selectExpr(*columns)
+            return write_rows(shaped, order, f"{self.warehouse}/{folder}", at_most, bounded_columns(task.schema))
+
+    def _commit(self, request: CommitRequest, folder: str) -> Committed:
+        done = self.tables.commit(request, _NoFence())
+        self.tables.make_durable([done.commit], [folder])
+        return done
+
+    def _step(self, name: str, act: Callable[[], T]) -> T:
+        self.crash(f"compact.{name}", "before")
+        done = act()
+        self.crash(f"compact.{name}", "after")
+        return done
+
+
+class _NoFence:
+    """A compaction belongs to no attempt: a stale one conflicts, or is not adopted."""
+
+    def check(self) -> None:
+        """Never raises."""
+
+
+def _request(task: CompactionTask, wanted: Compaction, run: WrittenRun, job: str, write_id: str) -> CommitRequest:
+    return CommitRequest(
+        table=task.base,
+        parent=wanted.parent(task.base),
+        files=run.files,
+        rows=run.rows,
+        level=wanted.level,
+        checkpoint=wanted.through,
+        after=wanted.after(task.base),
+        schema=run_columns(task.schema),
+        write_id=write_id,
+        metadata={
+            "tidemark_pipeline": task.pipeline,
+            "tidemark_timeline": task.timeline,
+            "tidemark_checkpoint": f"chk-{task.checkpoint}",
+            "tidemark_uid": task.schema.uid,
+            "tidemark_job": job,
+        },
+        app=(f"{task.pipeline}/{task.timeline}/{task.schema.uid}/base", task.checkpoint * 2**20),
+        drop=wanted.drop(task.base),
+    )
