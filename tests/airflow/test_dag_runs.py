@@ -1,0 +1,238 @@
+"""Real DAG runs by `dag.test()`: operators, XCom, retries, callbacks and asset events are Airflow's own."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.airflow.world import PLACE, World
+from tidemark.errors import BrokerError, EngineError
+from tidemark.model.checkpoint import Expectation, Verdict
+from tidemark.model.failure import FailureReason
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+DagRun = Callable[..., Any]
+
+
+def states(run: Any) -> dict[str, str]:
+    return {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+
+
+def tries(run: Any) -> dict[str, int]:
+    return {ti.task_id: ti.try_number for ti in run.get_task_instances()}
+
+
+def events(run: Any) -> list[Any]:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+    from sqlalchemy.orm import joinedload
+
+    with create_session() as session:
+        wanted = select(AssetEvent).where(AssetEvent.source_run_id == run.run_id).options(joinedload(AssetEvent.asset))
+        return list(session.scalars(wanted.order_by(AssetEvent.id)))
+
+
+def broken(error: type[Exception]) -> Exception:
+    return error("it broke", next="mend it")  # type: ignore[call-arg]
+
+
+def test_a_run_completes_one_checkpoint_and_tells_the_assets(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 3)
+    world.drive("a", 4)
+    world.drive("late", 1, day=1)
+    run = dag_run(day=1)
+    assert run.state == "success"
+    assert states(run) == dict.fromkeys(("plan", "fold", "validate", "complete"), "success")
+    (made,) = world.checkpoints()
+    assert made.plan.origin == run.run_id
+    assert world.buses() == {"a": (2, 7)}, "records from the interval's end on belong to the next run"
+    told = {event.asset.uri: event for event in events(run)}
+    assert set(told) == {
+        "x-tidemark://trips/checkpoint",
+        "x-tidemark://trips/state/buses",
+        "x-tidemark://trips/dead_letters/buses",
+    }
+    for event in told.values():
+        assert event.partition_key == "chk-1"
+        assert event.extra["id"] == "chk-1"
+        assert event.extra["records"] == 2
+        assert event.source_task_id == "complete", "nothing is told before it is published"
+
+
+def test_consecutive_runs_add_up(world: World, dag_run: DagRun) -> None:
+    for day in range(3):
+        world.drive("a", 1, day=day)
+        assert dag_run(day=day + 1).state == "success"
+    assert [c.plan.name for c in world.checkpoints()] == ["chk-1", "chk-2", "chk-3"]
+    assert [world.buses(c)["a"] for c in world.checkpoints()] == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_a_covered_interval_succeeds_and_says_so(world: World, dag_run: DagRun, capfd: Any, caplog: Any) -> None:
+    world.drive("a", 1)
+    dag_run(day=1)
+    run = dag_run(day=1)
+    assert run.state == "success"
+    assert states(run) == {"plan": "success", "fold": "skipped", "validate": "skipped", "complete": "skipped"}
+    (planned,) = [ti for ti in run.get_task_instances() if ti.task_id == "plan"]
+    assert planned.xcom_pull(task_ids="plan") == {"covered_by": "chk-1"}
+    assert events(run) == []
+    assert len(world.checkpoints()) == 1
+    captured = capfd.readouterr()
+    assert "covered by chk-1" in captured.out + captured.err + caplog.text
+
+
+def test_a_run_without_interval_reads_what_is_there(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 1)
+    world.drive("b", 2, day=30)
+    assert dag_run(day=None).state == "success"
+    assert world.buses() == {"a": (1, 1), "b": (1, 2)}
+
+
+def test_until_in_the_form_cuts_the_ranges(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 1)
+    world.drive("a", 1, day=1)
+    assert dag_run(day=None, conf={"until": "2024-03-02T00:00:00Z"}).state == "success"
+    assert world.buses() == {"a": (1, 1)}
+
+
+def test_a_bounded_backlog_becomes_several_checkpoints_in_one_run(world: World, dag_run: DagRun) -> None:
+    for _ in range(5):
+        world.drive("a", 1)
+    run = dag_run(day=1, conf={"max_records": 2})
+    assert run.state == "success"
+    assert [c.sealed.facts.records for c in world.checkpoints()] == [2, 2, 1]
+    keys = {e.partition_key for e in events(run) if e.asset.uri == "x-tidemark://trips/checkpoint"}
+    assert keys == {"chk-1", "chk-2", "chk-3"}
+
+
+@pytest.mark.parametrize("conf", [{"max_record": 5}, {"until": "tomorrow"}, {"accept_loss": "yes"}])
+def test_conf_that_does_not_fit_is_refused_before_anything_is_planned(
+    world: World, dag_run: DagRun, conf: dict[str, Any]
+) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    try:
+        run = dag_run(day=1, conf=conf)
+    except ParamValidationError:
+        return  # Airflow's own check of the form
+    assert run.state == "failed"
+    assert states(run)["plan"] == "failed"
+    assert tries(run)["plan"] == 1, "no retry mends a misspelt key"
+    assert world.steps == []
+
+
+def test_a_refused_candidate_fails_validate_and_is_aborted(world: World, dag_run: DagRun) -> None:
+    found = Expectation(frame="records", type="between", success=False, severity="critical", detail="miles -1")
+    world.drive("a", -1)
+    world.verdict = Verdict(passed=False, expectations=(found,))
+    run = dag_run(day=1)
+    assert run.state == "failed"
+    assert states(run) == {
+        "plan": "success",
+        "fold": "success",
+        "validate": "failed",
+        "complete": "upstream_failed",
+    }
+    assert tries(run)["validate"] == 1
+    assert events(run) == [], "nothing was published, so nothing is told"
+    (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
+    assert aborted.failure.reason is FailureReason.EXPECTATION_FAILED
+    assert aborted.failure.verdict == world.verdict
+
+
+def test_after_a_refusal_the_same_offsets_are_planned_under_a_new_id(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 5)
+    world.verdict = Verdict(passed=False)
+    dag_run(day=1)
+    world.verdict = Verdict()
+    assert dag_run(day=1).state == "success"
+    assert [c.plan.name for c in world.checkpoints()] == ["chk-2"]
+    assert world.buses() == {"a": (1, 5)}
+
+
+def test_a_refused_later_piece_of_a_backlog_is_not_taken_for_the_first(world: World, dag_run: DagRun) -> None:
+    for _ in range(4):
+        world.drive("a", 1)
+    judged = iter([Verdict(), Verdict(passed=False)])
+    world.judge = lambda: lambda plan, runs: next(judged)  # type: ignore[method-assign]
+    run = dag_run(day=1, conf={"max_records": 2})
+    assert run.state == "failed"
+    assert states(run)["validate"] == "failed"
+    assert len(world.checkpoints()) == 1
+
+
+def test_a_retry_takes_the_next_attempt_and_applies_nothing_twice(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 3)
+    world.accidents = [("seal", broken(EngineError)), ("runs.buses", broken(EngineError))]
+    run = dag_run(day=1)
+    assert run.state == "success"
+    assert tries(run)["fold"] == 3
+    (made,) = world.checkpoints()
+    assert made.sealed.attempt == 3
+    assert world.buses() == {"a": (1, 3)}
+
+
+def test_a_lost_reply_at_the_end_is_repaired_by_the_retry(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 3)
+    world.accidents = [("publish", broken(BrokerError))]
+    run = dag_run(day=1)
+    assert run.state == "success"
+    assert tries(run)["complete"] == 2
+    assert len(world.checkpoints()) == 1
+    assert world.buses() == {"a": (1, 3)}
+
+
+def test_when_every_try_failed_the_plan_is_aborted_with_its_reason(
+    world: World, dag_run: DagRun, capfd: Any, caplog: Any
+) -> None:
+    world.drive("a", 3)
+    world.accidents = [("read", broken(EngineError))] * 3
+    run = dag_run(day=1)
+    assert run.state == "failed"
+    assert tries(run)["fold"] == 3
+    (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
+    assert aborted.failure.reason is FailureReason.ENGINE_ERROR
+    captured = capfd.readouterr()
+    assert "ENGINE_ERROR" in captured.out + captured.err + caplog.text
+    assert dag_run(day=1).state == "success"
+    assert world.buses() == {"a": (1, 3)}
+
+
+def test_a_final_reason_is_not_retried(world: World, dag_run: DagRun) -> None:
+    for _ in range(3):
+        world.drive(None, 1)
+    run = dag_run(day=1)
+    assert run.state == "failed"
+    assert tries(run)["fold"] == 1
+    (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
+    assert aborted.failure.reason is FailureReason.DEAD_LETTERS_EXCEEDED
+
+
+def test_lost_offsets_stop_the_run_until_the_loss_is_accepted(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 1)
+    dag_run(day=1)
+    world.drive("a", 2, day=1)
+    world.drive("a", 4, day=1)
+    world.log.trim(PLACE, 2)
+    run = dag_run(day=2)
+    assert run.state == "failed"
+    assert tries(run)["plan"] == 1
+    assert dag_run(day=2, conf={"accept_loss": True}).state == "success"
+    assert world.buses() == {"a": (2, 5)}
+    (gap,) = world.checkpoints()[-1].plan.losses
+    assert re.search(r"1", str(gap.lost))
+
+
+def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: World, dag_run: DagRun) -> None:
+    from tests.airflow.world import DAY
+    from tidemark.ports import PlanRequest
+
+    world.drive("a", 1)
+    world.drive("a", 1, day=1)
+    request = PlanRequest(origin="cli", interval_end=DAY.replace(day=2), until_interval_end=True)
+    world.open_runtime().plan("trips", request)
+    assert dag_run(day=2).state == "success"
+    assert [c.sealed.facts.records for c in world.checkpoints()] == [1, 1]
+    assert world.buses() == {"a": (2, 2)}
