@@ -27,18 +27,31 @@ def populate(world: World) -> None:
     if rng.random() < 0.4:
         add("aborter", _patient(world, _aborter(world)))
     if rng.random() < 0.35:
-        add("compactor", _patient(world, _compactor(world)))
+        add("compactor", _patient(world, _late(world, _compactor(world))))
     if rng.random() < 0.2:
-        add("restorer", _patient(world, _restorer(world)))
+        add("restorer", _patient(world, _late(world, _restorer(world))))
 
 
 def _patient(world: World, act: Callable[[], object]) -> Callable[[], None]:
     def go() -> None:
-        for _ in range(world.rng.choice((1, 2))):
+        for _ in range(world.rng.choice((1, 2, 2))):
             try:
                 act()
             except EXPECTED as error:
                 world.scheduler.trace.append(f"  {type(error).__name__}: {error.what}")
+
+    return go
+
+
+def _late(world: World, act: Callable[[], object]) -> Callable[[], object]:
+    """Waits for the first checkpoints, for a while."""
+    wanted = world.rng.choice((1, 2, 2))
+
+    def go() -> None:
+        for _ in range(16):
+            if len(list(world.coordinator.checkpoints())) >= wanted:
+                break
+        act()
 
     return go
 
