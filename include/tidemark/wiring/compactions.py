@@ -1,7 +1,69 @@
-"""The verb that compacts; filled in when the engine's compaction is there."""
+"""The verb that compacts: folds the runs of the newest checkpoint into `base`, beside whatever else goes on."""
 
-from tidemark.wiring.core import Core
+from contextlib import ExitStack
+
+from tidemark.errors import NotFoundError
+from tidemark.faults import no_crash
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.records import CompactionRecord
+from tidemark.ports import CrashPoints
+from tidemark.wiring.core import Core, random_id
+from tidemark.wiring.reads import schema_of
+
+_WHATEVER_THE_SIZE = 2**62
 
 
 class Compactions(Core):
     """Compacts completed checkpoints."""
+
+    def compact(
+        self, name: str, uid: str | None = None, *, full: bool = False, crash: CrashPoints = no_crash
+    ) -> list[CompactionRecord]:
+        """Compacts what is due in the newest checkpoint of the live timeline; the next plan adopts the records.
+
+        Starts no Spark session where nothing is due. Holds no lock: checkpoints go on meanwhile.
+
+        Args:
+            name: the pipeline.
+            uid: one operator; all of them without it.
+            full: rewrite down to the deepest level, due or not.
+            crash: told of every step.
+
+        Raises:
+            NotFoundError: no such pipeline or operator.
+            ConflictError, StateOverflowError, StoreError, EngineError: as the steps raise them; no answer changes.
+        """
+        newest = next(self.coordinator(self.known(name)).checkpoints(), None)
+        if newest is None:
+            raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+        uids = list(newest.plan.schemas) if uid is None else [schema_of(newest, uid).uid]
+        made = (self._compact(name, newest, one, full, crash) for one in uids)
+        return [record for record in made if record is not None]
+
+    def _compact(
+        self, name: str, newest: Checkpoint, uid: str, full: bool, crash: CrashPoints
+    ) -> CompactionRecord | None:
+        from tidemark.engine.compaction import CompactionTask, Compactor
+
+        objects = self.coordinator(name).objects
+        task = CompactionTask(
+            pipeline=name,
+            timeline=newest.plan.slot.timeline,
+            checkpoint=newest.id,
+            schema=schema_of(newest, uid),
+            handle=newest.handles[uid],
+            table=newest.plan.tables[uid],
+            **({"runs": 1, "ratio": _WHATEVER_THE_SIZE} if full else {}),
+        )
+        with ExitStack() as opened:
+            compactor = Compactor(
+                session=lambda: opened.enter_context(self.session(f"{name}/compaction/{random_id()}", 1)),
+                warehouse=str(self.settings.warehouse),
+                tables=self.tables,
+                clock=self.clock,
+                write_ids=random_id,
+                crash=crash,
+                put_job=objects.put,
+                put_record=objects.put,
+            )
+            return compactor.compact(task)
