@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.kafka.topics import Sent, Topics
+    from tidemark.settings import Settings
 
 
 @pytest.fixture(scope="session")
@@ -44,18 +45,24 @@ def produce(topics: "Topics") -> "Callable[[str, Iterable[Sent | bytes]], None]"
 
 
 @pytest.fixture(scope="session")
-def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address (`sc://…`) of one warm Connect server, shared by the session; `TIDEMARK_TEST_SPARK` names another."""
-    given = os.environ.get("TIDEMARK_TEST_SPARK")
-    if given:
-        yield given
-        return
+def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
+    """Settings of a stack with one warm Connect server, shared by the session."""
     from tidemark.settings import load_settings
     from tidemark.stack import control
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")))
     control.up(settings, only=("spark",))
     try:
-        yield settings.spark_address
+        yield settings
     finally:
         control.down(settings)
+
+
+@pytest.fixture(scope="session")
+def spark_server(request: pytest.FixtureRequest) -> str:
+    """Address (`sc://…`) of the shared Connect server; `TIDEMARK_TEST_SPARK` names another one."""
+    given = os.environ.get("TIDEMARK_TEST_SPARK")
+    if given:
+        return given
+    settings: Settings = request.getfixturevalue("spark_stack")
+    return settings.spark_address

@@ -8,14 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.faults.history import History
 from tests.kafka.topics import Sent, Topics
-from tidemark.settings import Settings, load_settings
+from tidemark.settings import Settings, load_settings, recorded_service
+from tidemark.stack import control
 from tidemark.wiring import Runtime
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240501"))
@@ -48,7 +51,7 @@ class Line:
         records = [Sent(value, partition=p) for p, value in self.history.batch(count, PARTITIONS)]
         self.topics.produce(self.topic, records)
 
-    def run(self, crash_at: str | None = None) -> subprocess.CompletedProcess[str]:
+    def command(self, crash_at: str | None = None) -> tuple[list[str], dict[str, str]]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
         env |= {
             "TIDEMARK_HOME": str(self.settings.home),
@@ -60,8 +63,30 @@ class Line:
         }
         if crash_at:
             env["TIDEMARK_CRASH_AT"] = crash_at
-        command = [sys.executable, "-m", "tidemark.cli.main", "run", "sweep", "--json"]
+        return [sys.executable, "-m", "tidemark.cli.main", "run", "sweep", "--json"], env
+
+    def run(self, crash_at: str | None = None) -> subprocess.CompletedProcess[str]:
+        command, env = self.command(crash_at)
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=180, check=False)
+
+    def stopped_at(self, point: str) -> subprocess.Popen[str]:
+        """A run that stopped itself at a point, alive, holding whatever it holds."""
+        command, env = self.command(f"{point}:1:stop")
+        client = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 180
+        while psutil.Process(client.pid).status() != psutil.STATUS_STOPPED:
+            assert client.poll() is None and time.monotonic() < deadline, f"{point} was not reached"
+            time.sleep(0.05)
+        return client
+
+    def repair(self) -> None:
+        repaired = self.run()
+        assert repaired.returncode == 0, repaired.stderr
+        if self.behind():
+            # What was sealed before the kill was published by the re-run; the next run reads what came after it.
+            again = self.run()
+            assert again.returncode == 0, again.stderr
+        self.check()
 
     def behind(self) -> bool:
         read = sum(c.sealed.facts.records for c in self.runtime.checkpoints("sweep"))
@@ -106,10 +131,19 @@ def test_a_killed_client_is_repaired_by_a_plain_re_run(line: Line, point: str) -
     line.send()
     crashed = line.run(crash_at=point)
     assert crashed.returncode == -signal.SIGKILL, f"{point} was not reached: {crashed.stderr}"
-    repaired = line.run()
-    assert repaired.returncode == 0, repaired.stderr
-    if line.behind():
-        # What was sealed before the kill was published by the re-run; the next run reads what came after it.
-        again = line.run()
-        assert again.returncode == 0, again.stderr
-    line.check()
+    line.repair()
+
+
+@pytest.mark.parametrize("point", SERVER_POINTS)
+def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_stack: Settings, point: str) -> None:
+    print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED} pytest tests/faults/test_sweep.py -k 'server and {point}'")
+    line.send()
+    client = line.stopped_at(point)
+    server = recorded_service(spark_stack.home, "spark")
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    control.up(spark_stack, only=("spark",))
+    os.kill(client.pid, signal.SIGCONT)
+    client.communicate(timeout=180)
+    assert client.returncode in (0, 1), "it either needed the server no more, or failed with a documented code"
+    line.repair()
