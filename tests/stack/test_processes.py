@@ -11,8 +11,8 @@ import pytest
 
 from tests.stack.homes import processes_of
 from tidemark.settings import STACK_VARIABLE, Settings, recorded_service
-from tidemark.stack import processes
-from tidemark.stack.addresses import choose_addresses, record_process
+from tidemark.stack import control, processes
+from tidemark.stack.addresses import choose_addresses, exclusive, record_process
 from tidemark.stack.control import down, status
 from tidemark.stack.processes import ProcessRecord
 
@@ -86,6 +86,31 @@ def test_another_home_s_children_are_left_alone(home: Path, home_settings: Setti
     finally:
         neighbour.kill()
         neighbour.wait()
+
+
+def test_a_followed_log_goes_on_over_a_restart(home: Path, home_settings: Settings) -> None:
+    processes.rotated_log(home, "kafka").write_text("one\n")
+    lines = control.log_lines(home_settings, "kafka", follow=True)
+    assert next(lines) == "one"
+    with processes.log_path(home, "kafka").open("a") as log:
+        log.write("two\n")
+    assert next(lines) == "two"
+    processes.rotated_log(home, "kafka").write_text("three\n")
+    assert next(lines) == "three"
+
+
+def test_whoever_waits_for_another_up_is_told(home: Path) -> None:
+    hold = (
+        "import fcntl, sys, time; lock = open(sys.argv[1], 'w'); fcntl.flock(lock, fcntl.LOCK_EX);"
+        "print('held', flush=True); time.sleep(1)"
+    )
+    command = [sys.executable, "-c", hold, str(home / "lock")]
+    told: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with exclusive(home / "lock", told.append):
+            assert told == ["waiting for another up or down on this machine"]
 
 
 def test_a_log_is_rotated_once_at_each_start(home: Path) -> None:

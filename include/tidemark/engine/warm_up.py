@@ -45,7 +45,7 @@ def warm(address: str, scratch: Path) -> None:
     try:
         for turn in range(ROUNDS):
             _checkpoint(spark, scratch / f"run-{turn}")
-            _look_up(spark, scratch / f"table-{turn}")
+        _look_up(spark, scratch / "table")
         _process(spark)
     finally:
         spark.stop()

@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +108,20 @@ def accepts(port: int, host: str = LOOPBACK) -> bool:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock file: one `up` or `down` at a time. It is free again when its holder dies."""
+def exclusive(path: Path, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock file: one `up` or `down` at a time. It is free again when its holder dies.
+
+    Args:
+        path: the lock file.
+        report: is told before a wait, which may be as long as another checkout's whole `up`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another up or down on this machine")
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 

@@ -33,6 +33,8 @@ Preparation = Callable[[Settings, Addresses], tuple[Service, ...]]
 PREPARATIONS: dict[Group, Preparation] = {"kafka": prepare_broker, "spark": prepare_spark, "airflow": prepare_airflow}
 WARMED = "spark-warmed"
 LOG_TAIL = 15
+ORPHAN_GRACE = 1.0
+"""Seconds for children whose leader was killed: there is nobody left to end in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +73,9 @@ def up(settings: Settings, only: Collection[str] = GROUPS, report: Report = lamb
     """
     groups = [group for group in GROUPS if group in _known(only)]
     with ExitStack() as locks:
-        locks.enter_context(exclusive(settings.home / "stack.lock"))
+        locks.enter_context(exclusive(settings.home / "stack.lock", report))
         # Ports are chosen and bound under a lock of all checkouts, lest two of them choose the same.
-        locks.enter_context(exclusive(port_lock()))
+        locks.enter_context(exclusive(port_lock(), report))
         started: list[ProcessRecord] = []
         try:
             _start_groups(settings, groups, report, started)
@@ -99,7 +101,7 @@ def down(settings: Settings, only: Collection[str] = GROUPS, report: Report = la
     """
     wanted = _known(only)
     immortal: list[int] = []
-    with exclusive(settings.home / "stack.lock"):
+    with exclusive(settings.home / "stack.lock", report):
         # Whoever uses a service goes before it: Airflow's tasks must not see Spark and Kafka vanish.
         for group in reversed([group for group in GROUPS if group in wanted]):
             names = {name for name, its_group in SERVICES.items() if its_group == group}
@@ -166,7 +168,7 @@ def _start(settings: Settings, service: Service, report: Report) -> ProcessRecor
     if before is not None:
         if before.is_running:
             return None
-        processes.stop(processes.family_of([before]))
+        processes.stop(processes.family_of([before]), ORPHAN_GRACE)
     report(f"{service.name}: starting")
     record = processes.start(service.name, service.argv, service.env, settings.home)
     if LISTENERS[service.group] == service.name:
