@@ -44,7 +44,7 @@ test-fast: setup ## Run the tests that need no service
 
 .PHONY: test-faults
 test-faults: setup ## Run the full cross of crash points
-	@TIDEMARK_TEST_FAULTS=full $(BIN)/python -m pytest tests/faults
+	@TIDEMARK_TEST_SWEEP=full $(BIN)/python -m pytest tests/faults
 
 .PHONY: lint
 lint: setup ## Check style and formatting
@@ -67,4 +67,4 @@ bench: setup ## Measure checkpoints by state size
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links
-	@$(BIN)/python -m pytest -q tests/docs
+	@$(BIN)/python -m pytest -q tests/test_docs.py
