@@ -8,15 +8,16 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.engine.failures import NumericOverflow, overflow, translated
 from tidemark.engine.files import bounded_columns
 from tidemark.engine.frames import dead_letters, decoded, folded
-from tidemark.engine.judging import judge
+from tidemark.engine.judging import Candidate, judge
 from tidemark.engine.overflow import overflowing_key
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.tally import EMPTY, Tally, counted
 from tidemark.engine.writing import write_rows
+from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
 from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline
-from tidemark.ports import UidCounts, WrittenRun
+from tidemark.ports import Log, UidCounts, WrittenRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +29,14 @@ class SparkCompute:
         pipeline: the declaration.
         warehouse: root of all tables, as Spark and this process both see it.
         kafka: how to reach the brokers.
+        log: answers with today's topic ids, which are compared with the plan's after the read (J9); None = not asked.
     """
 
     spark: SparkSession
     pipeline: Pipeline
     warehouse: str
     kafka: KafkaOptions
+    log: Log | None = None
 
     def read(self, plan: CheckpointPlan) -> "SparkBatch":
         """Reads exactly the plan's ranges; see `ports.Compute`."""
@@ -44,11 +47,26 @@ class SparkCompute:
         try:
             with translated():
                 tally = counted(records, plan)
+            self._refuse_recreated(plan)
         except BaseException:
             with translated():
                 records.unpersist()
             raise
         return SparkBatch(self, plan, records, tally)
+
+    def _refuse_recreated(self, plan: CheckpointPlan) -> None:
+        """Spark knows no topic ids: it reads the old range of a new topic of the same name without a complaint."""
+        if self.log is None:
+            return
+        now = self.log.topic_ids(plan.topic_ids)
+        for topic, planned in plan.topic_ids.items():
+            if now.get(topic) != planned:
+                raise DataLostError(
+                    f"data lost: topic {topic} was deleted or recreated while it was read: its id was {planned},"
+                    f" now it is {now.get(topic, 'none')}",
+                    safe="every completed checkpoint is intact; nothing was published.",
+                    next="run the pipeline again: its planner names the exact gap, and --accept-loss records it.",
+                )
 
 
 class SparkBatch:
@@ -91,7 +109,15 @@ class SparkBatch:
         gate = self._compute.pipeline.gate
         if gate is None or self._records is None:
             return Verdict()
-        return judge(gate, self._compute, self._plan, self._records, runs)
+        candidate = Candidate(
+            session=self._compute.spark,
+            warehouse=self._compute.warehouse,
+            plan=self._plan,
+            records=self._records,
+            runs=runs,
+        )
+        with translated():
+            return judge(gate, candidate)
 
     def close(self) -> None:
         """Releases what was cached."""

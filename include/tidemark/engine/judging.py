@@ -1,162 +1,152 @@
-"""The quality gate: Great Expectations on the candidate, inside the process that owns the frames (facts.md 6).
+"""The quality gate: Great Expectations on the candidate, inside the process that owns the frames (facts.md 6, Q8).
 
-An expectation that could not be evaluated is an error of the gate, never a pass: Great Expectations reports a missing
-column as `success=False` with an exception beside it. Warnings are recorded and do not fail the gate.
+An exception of Great Expectations, or of the gate's own function, is no pass and no failure of the data: the verdict
+says that the gate could not judge. Importing Great Expectations costs seconds, so it happens when a gate runs.
 """
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.engine.resolving import finished, stored
+from tidemark.engine.resolving import finished, stored, stored_files
+from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint import Expectation, Verdict
 from tidemark.model.expressions import quoted, spark
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import stored_columns
-from tidemark.pipeline import Expectations, Gate
-
-if TYPE_CHECKING:
-    from tidemark.engine.compute import SparkCompute
+from tidemark.pipeline import Gate
 
 _FRAMES = ("records", "changes", "state")
 _LONGEST_DETAIL = 500
 
 
-def judge(
-    gate: Gate,
-    compute: "SparkCompute",
-    plan: CheckpointPlan,
-    records: DataFrame,
-    runs: Mapping[str, Sequence[str]],
-) -> Verdict:
-    """Runs a pipeline's gate.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a gate judges.
 
-    Args:
-        gate: the pipeline's function.
-        compute: session and warehouse.
-        plan: what is judged.
-        records: the decoded batch.
-        runs: per uid the files of its run.
-
-    Returns:
-        The verdict; `error` says why where the gate itself failed.
+    Attributes:
+        session: the session that owns the frames.
+        warehouse: root of all tables.
+        plan: the plan.
+        records: the decoded frame, cached.
+        runs: per uid the files of the run, relative to the warehouse.
     """
+
+    session: SparkSession
+    warehouse: str
+    plan: CheckpointPlan
+    records: DataFrame
+    runs: Mapping[str, Sequence[str]]
+
+    def frame(self, kind: str, uid: str) -> DataFrame | None:
+        """A frame by its name; None where the operator's run has no rows."""
+        if kind == "records":
+            here = [f"`{c}` AS `_{c}`" for c in ("topic", "partition", "offset", "timestamp", "event_time")]
+            return self.records.where("_reason IS NULL").selectExpr("record.*", *here)
+        if not self.runs.get(uid):
+            return None
+        schema = self.plan.schemas[uid]
+        columns = [spark(quoted(name)) for name in stored_columns(schema)]
+        paths = [f"{self.warehouse}/{path}" for path in self.runs[uid]]
+        rows = stored_files(self.session, paths, schema).selectExpr(*columns)
+        if kind == "state" and self.plan.handles[uid]:
+            # The keys of the run, looked up in the plan's input handle; the key group lets files be skipped.
+            keys = ["_key_group", *(k.name for k in schema.keys)]
+            older = stored(self.session, self.warehouse, schema, self.plan.handles[uid])
+            rows = rows.unionAll(older.join(rows.select(*keys), keys, "left_semi").selectExpr(*columns))
+        return finished(self.session, rows, schema)
+
+
+def judge(gate: Gate, candidate: Candidate) -> Verdict:
+    """Runs a gate on a candidate: passed where every critical expectation holds and none could not be judged."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    outcomes: list[Expectation] = []
+    errors: list[str] = []
     try:
-        _quiet()
-        asked = dict(_asked(gate(), plan))
-    except Exception as error:  # the author's code and Great Expectations may raise anything; none of it is a pass
-        return Verdict(passed=False, error=_first_line(error))
-    found: list[Expectation] = []
-    for frame, expectations in asked.items():
-        rows = _frame(frame, compute, plan, records, runs)
-        if rows is None:
-            continue
-        try:
-            found += _judged(frame, rows, expectations)
-        except Exception as error:  # as above: an exception is not a pass
-            return Verdict(passed=False, error=f"{frame}: {_first_line(error)}", expectations=tuple(found))
-    broken = [e for e in found if e.detail.startswith("error: ")]
-    passed = all(e.success or e.severity != "critical" for e in found) and not broken
-    why = f"{broken[0].frame}: {broken[0].type}: {broken[0].detail}" if broken else None
-    return Verdict(passed=passed, error=why, expectations=tuple(found))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name, frame, expectations in _asked(gate, candidate):
+                for result in _validated(frame, expectations):
+                    outcomes.append(_outcome(name, result))
+                    errors += [f"{name}: {_type(result)}: {why}" for why in _exceptions(result.exception_info)]
+    except TidemarkError:
+        raise
+    except Exception as error:  # noqa: BLE001  (whatever breaks a gate, the verdict carries it)
+        errors.append(f"{type(error).__name__}: {error}")
+    failed = any(not e.success and e.severity == "critical" for e in outcomes)
+    why = "; ".join(errors)[:1000] or None
+    return Verdict(passed=not failed and why is None, error=why, expectations=tuple(outcomes))
 
 
-def _asked(answer: Mapping[str, Any], plan: CheckpointPlan) -> Iterator[tuple[str, Expectations]]:
-    for name, what in answer.items():
-        if name not in _FRAMES:
-            raise ValueError(f"the gate names the frame {name!r}; frames are {', '.join(_FRAMES)}")
-        if name == "records":
-            yield name, what
-            continue
-        for uid, expectations in what.items():
-            if uid not in plan.schemas:
-                raise ValueError(f"the gate names the operator {uid!r}; there are {', '.join(plan.schemas)}")
-            yield f"{name}.{uid}", expectations
+def _asked(gate: Gate, candidate: Candidate) -> Iterator[tuple[str, DataFrame, Sequence[Any]]]:
+    """(name, frame, expectations) of what the gate's function returned.
+
+    Raises:
+        ValueError: a frame or a uid that does not exist.
+    """
+    for kind, wanted in gate().items():
+        if kind not in _FRAMES:
+            raise ValueError(f"no frame {kind!r}; there are {', '.join(_FRAMES)}")
+        by_uid = wanted if isinstance(wanted, Mapping) else {"": wanted}
+        if (kind == "records") != (list(by_uid) == [""]) or set(by_uid) - {"", *candidate.plan.schemas}:
+            raise ValueError(f"{kind}: give a list for records, and a mapping by uid for changes and state")
+        for uid, expectations in by_uid.items():
+            frame = candidate.frame(kind, uid) if expectations else None
+            if frame is not None:
+                yield (f"{kind}.{uid}" if uid else kind), frame, list(expectations)
 
 
-def _frame(
-    name: str,
-    compute: "SparkCompute",
-    plan: CheckpointPlan,
-    records: DataFrame,
-    runs: Mapping[str, Sequence[str]],
-) -> DataFrame | None:
-    kind, _, uid = name.partition(".")
-    if kind == "records":
-        here = [f"`{c}` AS `_{c}`" for c in ("topic", "partition", "offset", "timestamp", "event_time")]
-        return records.where("_reason IS NULL").selectExpr("record.*", *here)
-    if not runs.get(uid):
-        return None
-    schema, session = plan.schemas[uid], compute.spark
-    columns = [spark(quoted(c)) for c in stored_columns(schema)]
-    run = session.read.parquet(*(f"{compute.warehouse}/{path}" for path in runs[uid])).selectExpr(*columns)
-    if kind == "state" and plan.handles[uid]:
-        old = stored(session, compute.warehouse, schema, plan.handles[uid])
-        run = run.unionAll(old.join(run, [k.name for k in schema.keys], "left_semi").selectExpr(*columns))
-    return finished(session, run, schema)
-
-
-def _judged(frame: str, rows: DataFrame, expectations: Expectations) -> list[Expectation]:
+def _validated(frame: DataFrame, expectations: Sequence[Any]) -> Sequence[Any]:
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    asset = context.data_sources.add_spark("candidate").add_dataframe_asset(frame)
-    batch = asset.add_batch_definition_whole_dataframe("whole")
-    suite = context.suites.add(gx.ExpectationSuite(name=frame))
-    for expectation in expectations:
-        suite.add_expectation(expectation)
-    definition = gx.ValidationDefinition(name=frame, data=batch, suite=suite)
-    result = context.validation_definitions.add(definition).run(
-        batch_parameters={"dataframe": rows}, result_format={"result_format": "BASIC", "partial_unexpected_count": 3}
-    )
-    return [_recorded(frame, r) for r in result.results]
+    # Without persist=False it would cache the frame and never let go of it; the records are cached already.
+    asset = context.data_sources.add_spark("candidate", persist=False).add_dataframe_asset("frame")
+    batch = asset.add_batch_definition_whole_dataframe("whole").get_batch(batch_parameters={"dataframe": frame})
+    suite = gx.ExpectationSuite(name="gate", expectations=list(expectations))
+    results: Sequence[Any] = batch.validate(suite, result_format="SUMMARY").results
+    return results
 
 
-def _recorded(frame: str, result: Any) -> Expectation:  # noqa: ANN401  (Great Expectations' own result)
-    config = result.expectation_config
-    about = {k: v for k, v in config.kwargs.items() if k not in ("batch_id", "column") and v is not None}
-    asked = ", ".join(
-        [*([str(config.kwargs["column"])] if "column" in config.kwargs else []), *map(_pair, about.items())]
-    )
+def _outcome(frame: str, result: Any) -> Expectation:
+    severity = getattr(result.expectation_config, "severity", None) or "critical"
     return Expectation(
         frame=frame,
-        type=str(config.type),
+        type=_type(result),
         success=bool(result.success),
-        severity=str(getattr(config.severity, "value", config.severity) or "critical"),
-        detail=f"{_trouble(result) or _seen(result)} ({asked})"[:_LONGEST_DETAIL],
+        severity=str(getattr(severity, "value", severity)),
+        detail=_detail(result),
     )
 
 
-def _trouble(result: Any) -> str:  # noqa: ANN401
-    info = result.exception_info or {}
-    infos = [info] if "raised_exception" in info else [i for i in info.values() if isinstance(i, dict)]
-    raised = [i for i in infos if i.get("raised_exception")]
-    return f"error: {str(raised[0].get('exception_message')).splitlines()[0]}" if raised else ""
+def _type(result: Any) -> str:
+    return str(result.expectation_config.type)
 
 
-def _seen(result: Any) -> str:  # noqa: ANN401
-    seen = result.result or {}
-    if "unexpected_count" in seen:
-        return f"{seen['unexpected_count']} of {seen.get('element_count')} rows"
-    return (
-        f"observed {seen['observed_value']}" if "observed_value" in seen else ("held" if result.success else "failed")
-    )
+def _detail(result: Any) -> str:
+    """Counts and what was asked; never the values themselves, which may be personal data."""
+    asked = result.expectation_config.kwargs
+    about = ", ".join(f"{name}={value}" for name, value in asked.items() if name != "batch_id" and value is not None)
+    found = result.result or {}
+    if "unexpected_count" in found:
+        seen = f"{found['unexpected_count']} of {found.get('element_count', '?')} unexpected"
+    else:
+        seen = f"observed {found['observed_value']}" if "observed_value" in found else "no counts"
+    return f"{seen} ({about})"[:_LONGEST_DETAIL] if about else seen
 
 
-def _pair(pair: tuple[str, object]) -> str:
-    return f"{pair[0]}={pair[1]}"
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:_LONGEST_DETAIL]
-
-
-def _quiet() -> None:
-    # The variable is read when the library is imported; its logs would drown ours.
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+def _exceptions(info: Any) -> list[str]:
+    """Messages in Great Expectations' exception_info, which is one record or one per metric."""
+    if not isinstance(info, Mapping):
+        return []
+    if "raised_exception" in info:
+        return [str(info.get("exception_message"))[:300]] if info["raised_exception"] else []
+    return [message for inner in info.values() for message in _exceptions(inner)][:1]

@@ -6,7 +6,13 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.model.expressions import quoted, spark
-from tidemark.model.resolving import empty_columns, merged_sql, resolving_sql, run_columns, stored_columns
+from tidemark.model.resolving import (
+    empty_columns,
+    merged_sql,
+    resolving_sql,
+    run_columns,
+    stored_columns,
+)
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 
