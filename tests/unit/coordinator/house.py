@@ -1,0 +1,142 @@
+"""A pipeline with everything it needs, in memory: what the coordinator's tests work in."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.adapters.memory import (
+    ManualClock,
+    MemoryCompute,
+    MemoryLog,
+    MemoryStore,
+    MemoryTables,
+    SequentialIds,
+)
+from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.attempts import OwnedAttempt
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.failures import FailureReport
+from tidemark.coordinator.states import NothingOpen, OpenPlan
+from tidemark.engine.job import CheckpointJob
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.plan import CheckpointPlan
+from tidemark.ports import PlanRequest
+
+P0, P1 = TopicPartition("payments", 0), TopicPartition("payments", 1)
+ASK = PlanRequest(origin="test")
+
+
+@dataclass(frozen=True)
+class Payment:
+    """One record."""
+
+    account: str | None
+    amount: int
+
+
+class Account(state.Keyed):
+    """What is remembered."""
+
+    payments: int = state.count()
+    total: int | None = state.sum("amount")
+
+
+class Wider(state.Keyed):
+    """The same with another field, and one that changed."""
+
+    payments: int = state.count()
+    total: int | None = state.max("amount")
+    least: int | None = state.min("amount")
+
+
+PIPELINE = Pipeline(
+    name="bank",
+    source=KafkaSource("payments", Payment),
+    operators=[Fold("accounts", key_by="account", state=Account)],
+    max_dead_letters=1.0,
+)
+
+
+def sourced(**changes) -> Pipeline:
+    """The pipeline with another source."""
+    return replace(PIPELINE, source=replace(PIPELINE.source, **changes))
+
+
+def at(ms: int) -> datetime:
+    """A datetime from milliseconds."""
+    return datetime.fromtimestamp(ms / 1000, tz=UTC)
+
+
+@dataclass
+class House:
+    """Store, log, tables, clock, and the verbs over them."""
+
+    pipeline: Pipeline = PIPELINE
+    store: MemoryStore = field(default_factory=MemoryStore)
+    log: MemoryLog = field(default_factory=MemoryLog)
+    tables: MemoryTables = field(default_factory=MemoryTables)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(1_000_000))
+    ids: SequentialIds = field(default_factory=SequentialIds)
+    reports: list[FailureReport] = field(default_factory=list)
+    fail: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.log.create("payments", 2)
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        return CheckpointCoordinator(
+            store=self.store,
+            log=self.log,
+            clock=self.clock,
+            write_ids=self.ids,
+            files_exist=self.tables.files_exist,
+        )
+
+    def send(self, count: int, tp: TopicPartition = P0, account: str = "a", timestamp_ms: int = 0) -> None:
+        """Appends payments of 1."""
+        for _ in range(count):
+            self.log.append(tp, f'{{"account":"{account}","amount":1}}'.encode(), timestamp_ms=timestamp_ms)
+
+    def execute(self, attempt: OwnedAttempt) -> Sealed:
+        if self.fail is not None:
+            raise self.fail
+        job = CheckpointJob(
+            compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables),
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=self.ids,
+            crash=lambda step, moment: None,
+            max_dead_letters=self.pipeline.max_dead_letters,
+        )
+        return job.execute(attempt)
+
+    @property
+    def advance(self) -> Advance:
+        return Advance(
+            coordinator=self.coordinator,
+            pipeline=self.pipeline,
+            execute=self.execute,
+            on_failure=self.reports.append,
+        )
+
+    def complete(self, request: PlanRequest = ASK) -> Checkpoint:
+        """One checkpoint."""
+        return self.advance.once(request).checkpoints[0]
+
+    def plan(self, request: PlanRequest = ASK) -> CheckpointPlan:
+        """An open plan."""
+        found = self.coordinator.trigger(self.pipeline, request)
+        assert isinstance(found, OpenPlan), found
+        return found.plan
+
+    def free(self) -> NothingOpen:
+        """The free slot."""
+        found = self.coordinator.open_plan()
+        assert isinstance(found, NothingOpen), found
+        return found
+
+    def ranges(self, plan: CheckpointPlan) -> dict[TopicPartition, tuple[int, int]]:
+        """Planned ranges as pairs."""
+        return {tp: (r.start, r.end) for tp, r in plan.ranges.items()}
