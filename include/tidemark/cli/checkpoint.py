@@ -80,7 +80,7 @@ def abort(
     runtime = open_runtime()
     pending = runtime.pending(pipeline)
     if pending is None:
-        show_fields({"aborted": None}, as_json=as_json)
+        _show_abort(None, None, None, as_json=as_json)
         note(f"{pipeline} has no checkpoint in progress.")
         return
     if checkpoint is not None and parse_id(checkpoint) != pending.id:
@@ -89,6 +89,7 @@ def abort(
             next=f"tidemark checkpoint abort {pipeline} {pending.name} --execute",
         )
     if not execute:
+        _show_abort(None, pending.name, None, as_json=as_json)
         note(f"would abort {pending.name}: ranges {pending.ranges.span} offsets; completed checkpoints stay.")
         note(f"Next: tidemark checkpoint abort {pipeline} {pending.name} --execute")
         return
@@ -99,7 +100,11 @@ def abort(
             safe="nothing was aborted.",
             next=f"tidemark run {pipeline}    (publishes it).",
         )
-    show_fields({"aborted": pending.name, "reason": reason.value}, as_json=as_json)
+    _show_abort(pending.name, None, reason.value, as_json=as_json)
+
+
+def _show_abort(done: str | None, would: str | None, reason: str | None, *, as_json: bool) -> None:
+    show_fields({"aborted": done, "would_abort": would, "reason": reason}, as_json=as_json)
 
 
 def parse_id(text: str) -> int:

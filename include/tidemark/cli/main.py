@@ -9,7 +9,8 @@ import structlog
 import typer
 
 from tidemark.cli import checkpoint, run, stack_commands, state, topic
-from tidemark.cli.output import complain
+from tidemark.cli.help_texts import keep_examples
+from tidemark.cli.output import complain, note
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -21,6 +22,10 @@ app = typer.Typer(
 )
 for module in (run, checkpoint, state, topic, stack_commands):
     module.register(app)
+keep_examples(app)
+
+
+_INTERRUPTED = 130
 
 
 def entry() -> None:
@@ -35,9 +40,12 @@ def entry() -> None:
     except TidemarkError as error:
         complain(error)
         sys.exit(error.code)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\nSafe: every completed checkpoint is intact.\nNext: run the command again.\n")
-        sys.exit(130)
+    except (KeyboardInterrupt, SystemExit) as ended:
+        # Typer turns an interruption into an exit before it reaches us.
+        if isinstance(ended, SystemExit) and ended.code != _INTERRUPTED:
+            raise
+        note("interrupted\nSafe: every completed checkpoint is intact.\nNext: run the command again.")
+        sys.exit(_INTERRUPTED)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

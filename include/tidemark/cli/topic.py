@@ -56,14 +56,16 @@ def load(
     A second load finds the topic full and says so; one that was interrupted is completed.
 
     Examples:
-        tidemark topic load flights
-
-        tidemark topic load flights --replace --execute
+      tidemark topic load flights
+      tidemark topic load flights --replace --execute
     """
     settings = load_settings()
     console = Console(stderr=True)
-    if replace and not _may_replace(dataset.value, settings.kafka_address, execute=execute, yes=yes):
+    if replace and not execute:
+        _show_dry_run(dataset.value, settings.kafka_address, as_json=as_json)
         return
+    if replace and not yes:
+        typer.confirm(f"Delete topic {dataset.value} on Kafka at {settings.kafka_address}?", abort=True, err=True)
     began = time.monotonic()
     with _only_one(settings.home / "locks" / f"load-{dataset.value}.lock", dataset.value):
         done = _load(settings.kafka_address, dataset.value, replace=replace, console=console)
@@ -84,14 +86,13 @@ def _load(bootstrap: str, topic: str, *, replace: bool, console: Console) -> "Lo
         return loader.load(records, progress)
 
 
-def _may_replace(topic: str, bootstrap: str, *, execute: bool, yes: bool) -> bool:
-    if not execute:
-        note(
-            f"would delete topic {topic} on Kafka at {bootstrap} with all its records, and load it again; "
-            "pipelines that have read it must start over. Nothing was changed: add --execute."
-        )
-        return False
-    return yes or typer.confirm(f"Delete topic {topic} on Kafka at {bootstrap}?", abort=True, err=True)
+def _show_dry_run(topic: str, bootstrap: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic, "outcome": "would_replace"})
+    note(
+        f"would delete topic {topic} on Kafka at {bootstrap} with all its records, and load it again; "
+        "pipelines that have read it must start over. Nothing was changed: add --execute."
+    )
 
 
 def _report(done: "Load", topic: str, seconds: float, *, as_json: bool) -> None:

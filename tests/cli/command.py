@@ -1,0 +1,174 @@
+"""The command `tidemark`, in this process or in one of its own, over a warehouse and pipelines of a test's own."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import Any
+from unittest import mock
+
+import structlog
+
+from tidemark.settings import Settings, load_settings
+from tidemark.wiring import Runtime, open_runtime
+
+TIMEOUT = 180
+"""Seconds that one command may take on a machine under load."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401
+        """All of stdout, which must be one JSON value and nothing else."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        """The three lines of the error, without progress and logs before them."""
+        told = self.err.splitlines()
+        return told[-3:]
+
+    def failed(self, code: int, *words: str) -> "Answer":
+        """Checks the exit code, the form of the message, and that nothing was printed as a result."""
+        assert self.code == code, f"exit {self.code}, not {code}\n{self.out}\n{self.err}"
+        assert self.lines[1].startswith("Safe: "), self.err
+        assert self.lines[2].startswith("Next: "), self.err
+        assert "Traceback" not in self.err
+        assert self.out == ""
+        for word in words:
+            assert word in self.err
+        return self
+
+    def ok(self) -> "Answer":
+        """Checks that it succeeded."""
+        assert self.code == 0, f"exit {self.code}\n{self.out}\n{self.err}"
+        return self
+
+
+@dataclass
+class Command:
+    """The command line over one warehouse.
+
+    Attributes:
+        home: folder of its own.
+        broker: bootstrap servers.
+        spark: address of Spark.
+        warehouse: elsewhere than in `home`.
+    """
+
+    home: Path
+    broker: str
+    spark: str
+    warehouse: Path = field(default=Path())
+
+    def __post_init__(self) -> None:
+        if self.warehouse == Path():
+            self.warehouse = self.home / "warehouse"
+        # The folder's name is part of its modules' names, which live as long as this process.
+        self.pipelines = self.home / f"p{abs(hash(str(self.home)))}"
+        self.pipelines.mkdir(parents=True, exist_ok=True)
+
+    def declare(self, source: Path | str, *, file: str = "line.py", **words: str) -> None:
+        """Writes a pipeline file, `$words` replaced; what was imported from it before is forgotten."""
+        text = source.read_text() if isinstance(source, Path) else source
+        (self.pipelines / file).write_text(Template(text).safe_substitute(words))
+        sys.modules.pop(f"{self.pipelines.name}.{file.removesuffix('.py')}", None)
+        # Two writes within a second would otherwise be one to the bytecode cache.
+        for cached in self.pipelines.glob("__pycache__/*"):
+            cached.unlink()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The variables that a command runs with; `more` wins, and None takes one away."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
+        return kept | {
+            "TIDEMARK_HOME": str(self.home),
+            "TIDEMARK_WAREHOUSE": str(self.warehouse),
+            "TIDEMARK_PIPELINES": str(self.pipelines),
+            "TIDEMARK_KAFKA_BOOTSTRAP": self.broker,
+            "TIDEMARK_SPARK": self.spark,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        } | more  # fmt: skip
+
+    def __call__(self, *arguments: str, **more: str) -> Answer:
+        """Runs a command in this process, through the entry point of the console script."""
+        out, err = io.StringIO(), io.StringIO()
+        with _environment(self.environment(**more)), _argv(arguments), redirect_stdout(out), redirect_stderr(err):
+            code = _entered()
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    def process(self, *arguments: str, **more: str) -> Answer:
+        """Runs a command in a process of its own."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tidemark.cli.main", *arguments],
+            env=self.environment(**more), capture_output=True, text=True, timeout=TIMEOUT, check=False,
+        )  # fmt: skip
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def started(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
+        """Starts a command in a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "tidemark.cli.main", *arguments],
+            env=self.environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that a command finds."""
+        with _environment(self.environment()):
+            return load_settings()
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime over them."""
+        return open_runtime(self.settings)
+
+    def objects(self, pipeline: str) -> dict[str, bytes]:
+        """Every file of a pipeline below the warehouse, locks left out: what a refused command may not change."""
+        root = self.warehouse / pipeline
+        files = (p for p in root.rglob("*") if p.is_file() and "locks" not in p.parts)
+        return {str(p.relative_to(root)): p.read_bytes() for p in files}
+
+    def abort_records(self, pipeline: str) -> list[dict[str, Any]]:
+        """Bodies of the abort records, oldest first."""
+        found = sorted((self.warehouse / pipeline / "plans").rglob("*.abort.json"), key=lambda p: p.stat().st_mtime)
+        return [json.loads(path.read_text())["body"] for path in found]
+
+
+def _entered() -> int:
+    from tidemark.cli.main import entry
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        entry()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    finally:
+        structlog.reset_defaults()
+        signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    with mock.patch.dict(os.environ, variables, clear=True):
+        yield
+
+
+@contextmanager
+def _argv(arguments: tuple[str, ...]) -> Iterator[None]:
+    with mock.patch.object(sys, "argv", ["tidemark", *arguments]):
+        yield

@@ -1,0 +1,155 @@
+"""Help, usage errors and settings: what a person sees before anything is connected."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from tests.cli.command import Command
+from tidemark.cli.main import app
+
+ESCAPE = "\x1b"
+
+
+def _commands(within: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Every command with its examples, read from the docstring."""
+    for command in within.registered_commands:
+        text = command.callback.__doc__ or ""
+        examples = [line.strip() for line in text.partition("Examples:")[2].splitlines() if line.strip()]
+        name = command.name or command.callback.__name__.replace("_", "-")
+        yield (*path, name), examples
+    for group in within.registered_groups:
+        yield from _commands(group.typer_instance, (*path, group.name))
+
+
+COMMANDS = dict(_commands(app))
+
+
+@pytest.fixture(scope="module")
+def tidemark(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    return Command(tmp_path_factory.mktemp("help"), "127.0.0.1:1", "sc://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_shows_the_examples_line_by_line(tidemark: Command, path: tuple[str, ...]) -> None:
+    assert COMMANDS[path], f"tidemark {' '.join(path)} has no example"
+    told = [line.strip() for line in tidemark(*path, "--help").ok().out.splitlines()]
+    assert "Examples:" in told
+    for example in COMMANDS[path]:
+        assert example in told
+        assert example.split()[: len(path) + 1] == ["tidemark", *path]
+
+
+def test_the_verbs_of_the_contract_exist() -> None:
+    wanted = {"run", "compact", "up", "down", "status", "logs", "doctor"}
+    wanted |= {f"checkpoint {v}" for v in ("list", "show", "abort")} | {"state show", "state export", "topic load"}
+    assert wanted <= {" ".join(path) for path in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("walk",),
+        ("run",),
+        ("run", "flights", "--max-records", "0"),
+        ("run", "flights", "--max-records", "many"),
+        ("run", "flights", "--no-such-option"),
+        ("checkpoint", "list", "flights", "--limit", "0"),
+        ("topic", "load", "trains"),
+        ("state", "export", "flights", "aircraft"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_sense_exits_2(tidemark: Command, arguments: tuple[str, ...]) -> None:
+    answer = tidemark(*arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "Usage:" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("run", "flights", "--until", "tomorrow"), "not a time"),
+        (("checkpoint", "show", "flights", "newest"), "not a checkpoint id"),
+        (("state", "export", "flights", "aircraft", "--to", "x.xlsx"), ".parquet or .csv"),
+        (("run", "../flights"), "../flights"),
+        (("run", "a`b"), "a`b"),
+        (("checkpoint", "list", "a/../../etc"), "a/../../etc"),
+        (("state", "show", "..", "aircraft"), ".."),
+        (("run", "x" * 64), "x" * 64),
+        (("run", ""), "''"),
+        (("run", "fl\u0456ghts"), "fl\u0456ghts"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, tuple) else None,
+)
+def test_what_does_not_fit_exits_2_with_three_lines(tidemark: Command, arguments: tuple[str, ...], word: str) -> None:
+    tidemark(*arguments).failed(2, word)
+    assert not tidemark.warehouse.exists()
+
+
+def test_an_unknown_pipeline_exits_3_and_says_which_there_are(tidemark: Command) -> None:
+    for verb in (("run",), ("checkpoint", "list"), ("checkpoint", "abort"), ("compact",)):
+        tidemark(*verb, "flihgts").failed(3, "flihgts", "none")
+    assert not tidemark.warehouse.exists()
+
+
+def test_an_unknown_setting_is_refused_by_name_and_its_value_is_not_shown(tidemark: Command) -> None:
+    answer = tidemark("checkpoint", "list", "flights", TIDEMARK_WAREHOSE="s3cret-place")
+    answer.failed(2, "TIDEMARK_WAREHOSE", "TIDEMARK_WAREHOUSE")
+    assert "s3cret" not in answer.err
+
+
+def test_a_setting_that_does_not_fit_is_named_and_its_value_is_not_shown(tidemark: Command) -> None:
+    answer = tidemark("checkpoint", "list", "flights", TIDEMARK_SPARK="http://user:s3cret@spark")
+    answer.failed(2, "TIDEMARK_SPARK", "sc://")
+    assert "s3cret" not in answer.err
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}], ids=["pipe", "NO_COLOR"])
+def test_a_pipe_gets_plain_text(tidemark: Command, variables: dict[str, str]) -> None:
+    for arguments in (("--help",), ("run", "--help"), ("run",), ("run", "nobody"), ("doctor",)):
+        answer = tidemark(*arguments, FORCE_COLOR="", **variables)
+        assert ESCAPE not in answer.out + answer.err
+
+
+def test_a_terminal_with_no_color_gets_no_colours(tidemark: Command) -> None:
+    mine, its = pty.openpty()
+    command = [sys.executable, "-m", "tidemark.cli.main", "status"]
+    environment = tidemark.environment(NO_COLOR="1", TERM="xterm-256color")
+    with subprocess.Popen(command, env=environment, stdout=its, stderr=its) as running:
+        os.close(its)
+        told = b"".join(iter(lambda: _read(mine), b""))
+    assert running.returncode == 0
+    assert b"\x1b[3" not in told
+    assert b"state" in told
+
+
+def test_an_interruption_exits_130_and_says_what_is_safe(tidemark: Command) -> None:
+    waiting = "import time\nprint('waiting', flush=True)\ntime.sleep(60)\n"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        tidemark.declare(waiting, file="waits.py")
+        running = tidemark.started("run", "flights")
+        assert running.stdout is not None
+        assert running.stdout.readline() == "waiting\n"
+        os.kill(running.pid, number)
+        out, err = running.communicate(timeout=30)
+        assert (running.returncode, out) == (130, "")
+        assert err.splitlines()[-3:] == [
+            "interrupted",
+            "Safe: every completed checkpoint is intact.",
+            "Next: run the command again.",
+        ]
+    (tidemark.pipelines / "waits.py").unlink()
+
+
+def _read(handle: int) -> bytes:
+    try:
+        return os.read(handle, 4096)
+    except OSError:  # the other end of a terminal was closed
+        return b""
