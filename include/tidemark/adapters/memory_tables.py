@@ -61,6 +61,8 @@ class MemoryTables:
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Whether every file of a handle is on the disk."""
+        if any(s.version >= len(self.tables.get(s.path, ())) for s in handle):
+            return False
         return all(f"{s.path}/{f.path}" in self.files for s in handle for f in self.live_files(s))
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:

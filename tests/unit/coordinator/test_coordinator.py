@@ -1,0 +1,226 @@
+"""The verbs together: what a run finds, finishes and makes; timelines; damage that is named."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.coordinator.house import ASK, P0, House, at
+from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
+from tidemark.adapters.memory import Fault, FaultyStore
+from tidemark.coordinator.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
+from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
+from tidemark.model import keys
+from tidemark.model.records import Closing, Genesis, IdRecord
+
+
+def test_an_open_plan_is_adopted_word_for_word() -> None:
+    house = House()
+    house.send(1)
+    plan = house.plan()
+    house.send(5)
+    found = house.coordinator.trigger(house.pipeline, replace(ASK, max_records=1))
+    assert found == OpenPlan(plan=plan, attempt=0, adopted=True)
+
+
+def test_a_sealed_plan_that_was_left_behind_is_published() -> None:
+    house = House()
+    plan = house.plan()
+    done = sealed(house, plan)
+    assert house.coordinator.open_plan() == SealedPlan(plan=plan, sealed=done)
+    found = house.coordinator.trigger(house.pipeline, ASK)
+    assert isinstance(found, Completed)
+    assert found.checkpoint.plan == plan
+
+
+def test_a_planner_that_loses_the_slot_takes_the_plan_of_the_winner() -> None:
+    house, other = House(), House()
+    other.store, other.log = house.store, house.log
+    house.send(2)
+    crashed = []
+
+    def faster(step: str, moment: str) -> None:
+        if (step, moment) == ("plan", "before") and not crashed:
+            crashed.append(other.plan())
+
+    slow = replace(house.coordinator, crash=faster)
+    found = slow.trigger(house.pipeline, ASK)
+    assert found == OpenPlan(plan=crashed[0], adopted=True)
+    assert found.plan.id == 2  # id 1 was taken by the loser: a gap
+    assert house.complete().id == 2
+
+
+def test_runs_go_on_until_the_interval_is_covered() -> None:
+    house = House()
+    house.send(5, timestamp_ms=10)
+    request = replace(ASK, max_records=2, interval_start=at(0), interval_end=at(50), until_interval_end=True)
+    done = house.advance.until_covered(request)
+    assert [c.plan.covers for c in done.checkpoints] == [False, False, True]
+    assert done.ended == Covered(checkpoint=done.checkpoints[-1])
+    assert str(done.ended) == "covered by chk-3"
+    again = house.advance.until_covered(request)
+    assert (again.checkpoints, str(again.ended)) == ((), "covered by chk-3")
+
+
+def test_a_run_finishes_the_open_plan_first_even_when_its_interval_is_covered() -> None:
+    house = House()
+    covered = house.complete(replace(ASK, interval_end=at(50)))
+    plan = house.plan()
+    done = house.advance.until_covered(replace(ASK, interval_end=at(50)))
+    assert [c.plan for c in done.checkpoints] == [plan]
+    assert done.ended == Covered(checkpoint=covered)
+
+
+def test_the_first_checkpoint_that_covered_an_interval_is_named() -> None:
+    house = House()
+    for end in (10, 20, 30):
+        house.complete(replace(ASK, interval_end=at(end)))
+    assert [house.coordinator.covered_by(at(end)).id for end in (5, 10, 15, 30)] == [1, 1, 2, 3]
+    assert house.coordinator.covered_by(at(31)) is None
+
+
+def test_an_older_interval_does_not_uncover_a_newer_one() -> None:
+    house = House()
+    house.complete(replace(ASK, interval_end=at(50)))
+    assert house.complete().covered_until_ms == 50
+    assert House().complete().covered_until_ms is None
+
+
+def test_an_idle_range_still_completes_a_checkpoint() -> None:
+    house = House()
+    house.send(2)
+    first = house.complete()
+    second = house.complete()
+    assert second.handles == first.handles
+    assert second.ack("accounts").commits == ()
+
+
+def test_checkpoints_are_found_by_id_and_listed_newest_first() -> None:
+    house = House()
+    made = [house.complete() for _ in range(3)]
+    c = house.coordinator
+    assert list(c.checkpoints()) == made[::-1]
+    assert c.timelines.all() == made
+    assert c.checkpoint(2) == made[1]
+    assert c.plan_of(2) == made[1].plan
+    with pytest.raises(NotFoundError, match="chk-9"):
+        c.checkpoint(9)
+    with pytest.raises(NotFoundError, match="chk-9"):
+        c.plan_of(9)
+
+
+def test_an_aborted_plan_is_a_plan_and_no_checkpoint() -> None:
+    house = House()
+    plan = house.plan()
+    house.coordinator.abort(plan, DECLINED)
+    house.complete()
+    assert house.coordinator.plan_of(1) == plan
+    with pytest.raises(NotFoundError):
+        house.coordinator.checkpoint(1)
+
+
+def _restore(house: House, checkpoint_id: int, name: str) -> None:
+    found, head = house.coordinator.checkpoint(checkpoint_id), house.coordinator.head()
+    put = house.coordinator.objects.put
+    put(
+        keys.slot_key(name, 1),
+        Genesis(
+            timeline=name,
+            sequence=1,
+            parent=found.id,
+            parent_timeline=found.plan.slot.timeline,
+            ranges=found.plan.ranges,
+            topic_ids=found.plan.topic_ids,
+            handles=found.handles,
+            dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
+            schemas=found.plan.schemas,
+            logical_time_ms=found.plan.logical_time_ms,
+            watermark_ms=found.sealed.facts.watermark_ms,
+            covered_until_ms=found.covered_until_ms,
+            why="restore",
+            write_id=house.ids(),
+        ),
+    )
+    put(
+        keys.slot_key(head.timeline, head.sequence + 1),
+        Closing(
+            timeline=head.timeline, sequence=head.sequence + 1, successor=name, why="restore", write_id=house.ids()
+        ),
+    )
+
+
+def test_the_live_timeline_is_found_by_following_closings() -> None:
+    house = House()
+    house.send(2)
+    made = [house.complete(), house.complete()]
+    _restore(house, 1, "t2")
+    assert house.coordinator.head().timeline == "t2"
+    assert list(house.coordinator.checkpoints("t1")) == made[::-1]
+    assert list(house.coordinator.checkpoints()) == [made[0]]
+    house.send(1)
+    restored = house.complete()
+    assert (restored.id, str(restored.plan.slot), restored.plan.parent) == (3, "t2/2.1", 1)
+    assert restored.plan.tables == {"accounts": "bank/state/accounts/t2-1"}
+    assert restored.plan.ranges[P0].start == 2
+    assert list(house.coordinator.checkpoints()) == [restored, made[0]]
+    with pytest.raises(ConflictError, match="timeline t1 was closed in favour of t2"):
+        house.coordinator.trigger(house.pipeline, ASK, "t1")
+
+
+def test_closings_that_go_round_in_a_circle_are_named() -> None:
+    house = House()
+    for name, successor in (("t1", "t2"), ("t2", "t1")):
+        closing = Closing(timeline=name, sequence=1, successor=successor, why="x", write_id="w")
+        house.coordinator.objects.put(keys.slot_key(name, 1), closing)
+    with pytest.raises(CorruptObjectError, match="t1 → t2 → t1"):
+        house.coordinator.head()
+
+
+def test_a_timeline_without_a_genesis_does_not_exist() -> None:
+    with pytest.raises(NotFoundError, match="no timeline 't7'"):
+        House().coordinator.head("t7")
+
+
+def test_a_stale_listing_costs_reads_and_nothing_else() -> None:
+    house = House()
+    house.store = FaultyStore(house.store, lambda operation, key: Fault.STALE if operation == "list" else None)
+    for n in range(1, 4):
+        house.send(1)
+        assert house.complete().id == n
+    assert house.coordinator.head().sequence == 3
+
+
+def test_ids_ascend_over_gaps() -> None:
+    house = House()
+    house.complete()
+    for n in (2, 3):
+        house.coordinator.objects.put(keys.id_key(n), IdRecord(id=n, slot=house.free().slot, write_id=str(n)))
+    assert house.complete().id == 4
+    assert isinstance(house.coordinator.open_plan(), NothingOpen)
+
+
+def test_a_flipped_byte_is_named_with_its_key() -> None:
+    house = House()
+    house.complete()
+    key = keys.slot_key("t1", 1)
+    raw = bytearray(house.store.objects[key])
+    raw[len(raw) // 2] ^= 1
+    house.store.objects[key] = bytes(raw)
+    with pytest.raises(CorruptObjectError, match=f"object damaged: {key}"):
+        house.coordinator.head()
+
+
+def test_an_object_under_the_wrong_key_is_damage() -> None:
+    house = House()
+    house.complete()
+    house.store.objects[keys.slot_key("t1", 2)] = house.store.objects[keys.slot_key("t1", 1)]
+    with pytest.raises(CorruptObjectError, match="belongs under timelines/t1/000000000001.json"):
+        house.coordinator.head()
+
+
+def test_an_abort_from_outside_makes_the_run_plan_anew() -> None:
+    house = House()
+    plan = house.plan()
+    begun(house, plan)
+    house.coordinator.abort(plan, DECLINED)
+    assert house.free().aborted[0].id == 1
+    assert house.complete().id == 2

@@ -1,0 +1,262 @@
+"""The failure manager: one test per reason, what counts, what aborts, and the restart strategies."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.coordinator.house import ASK, PIPELINE, House
+from tidemark.coordinator.failures import classify, failure_of
+from tidemark.coordinator.restart import ENDLESS, ExponentialDelay, FailureRate, FixedDelay, NoRestart, Retries
+from tidemark.coordinator.states import Aborted, Completed, OpenPlan, Refused, SealedPlan, Void
+from tidemark.errors import (
+    BrokerError,
+    CheckpointExpiredError,
+    ConflictError,
+    CorruptObjectError,
+    DataLostError,
+    DeadLettersExceededError,
+    DeclarationError,
+    EngineError,
+    FencedError,
+    GateFailedError,
+    StateOverflowError,
+    StoreError,
+)
+from tidemark.model import keys
+from tidemark.model.checkpoint import Verdict
+from tidemark.model.failure import FailureReason
+from tidemark.model.records import Closing, Failure, StopRecord
+
+R = FailureReason
+ERRORS = [
+    (GateFailedError("gate failed", next="x").with_verdict(Verdict(passed=False)), R.EXPECTATION_FAILED),
+    (GateFailedError("no verdict", next="x"), R.EXPECTATION_FAILED),
+    (GateFailedError("gate crashed", next="x").with_verdict(Verdict(passed=False, error="boom")), R.GATE_ERROR),
+    (DeadLettersExceededError("too many", next="x"), R.DEAD_LETTERS_EXCEEDED),
+    (CheckpointExpiredError("late", next="x"), R.EXPIRED),
+    (DataLostError("gone", next="x"), R.OFFSET_LOST),
+    (StateOverflowError("too big", next="x"), R.STATE_OVERFLOW),
+    (CorruptObjectError("damaged", next="x"), R.INPUT_LOST),
+    (BrokerError("down", next="x"), R.BROKER_ERROR),
+    (StoreError("full", next="x"), R.STORE_ERROR),
+    (ConflictError("twice", next="x"), R.STORE_ERROR),
+    (EngineError("spark", next="x"), R.ENGINE_ERROR),
+    (FencedError("revoked", next="x"), R.SUBSUMED),
+    (DeclarationError("bad", next="x"), R.TASK_FAILURE),
+    (ValueError("a defect"), R.TASK_FAILURE),
+    (KeyboardInterrupt(), R.TASK_FAILURE),
+]
+
+
+@pytest.mark.parametrize(("error", "reason"), ERRORS, ids=lambda v: getattr(v, "name", None) or type(v).__name__)
+def test_every_error_has_its_reason(error: BaseException, reason: FailureReason) -> None:
+    assert classify(error) is reason
+    assert failure_of(error).reason is reason
+
+
+def test_a_store_error_of_the_publication_is_its_own_reason() -> None:
+    assert classify(StoreError("full", next="x"), publishing=True) is R.PUBLISH_FAILED
+    assert classify(EngineError("spark", next="x"), publishing=True) is R.ENGINE_ERROR
+
+
+def test_a_failure_keeps_the_words_and_the_verdict() -> None:
+    verdict = Verdict(passed=False, error="boom")
+    made = failure_of(GateFailedError("gate crashed", next="mend it.").with_verdict(verdict))
+    assert made == Failure(reason=R.GATE_ERROR, message="gate crashed", next="mend it.", verdict=verdict)
+    foreign = failure_of(ValueError("x" * 9000))
+    assert foreign.message.startswith("ValueError: xxx")
+    assert len(foreign.message) == 4000
+
+
+def test_min_pause_refuses_and_says_how_long() -> None:
+    house = House(replace(PIPELINE, min_pause=timedelta(seconds=60)))
+    house.complete()
+    house.clock.advance(20_000)
+    found = house.coordinator.trigger(house.pipeline, ASK)
+    assert isinstance(found, Refused)
+    assert (found.reason, found.wait_ms) == (R.MIN_PAUSE, 40_000)
+    house.clock.advance(40_000)
+    assert isinstance(house.coordinator.trigger(house.pipeline, ASK), OpenPlan)
+
+
+def test_a_stop_record_refuses_until_a_later_one_resumes() -> None:
+    house = House()
+    put = house.coordinator.objects.put
+    put(keys.stop_key(1), StopRecord(stopped=True, why="maintenance", at_ms=1, write_id="a"))
+    found = house.advance.once(ASK)
+    assert found.checkpoints == ()
+    assert isinstance(found.ended, Refused)
+    assert (found.ended.reason, found.ended.message) == (R.STOPPED, "the pipeline is stopped: maintenance")
+    put(keys.stop_key(2), StopRecord(stopped=False, why="done", at_ms=2, write_id="b"))
+    assert house.complete().id == 1
+
+
+def test_declined_is_what_an_operator_aborts_with() -> None:
+    house = House()
+    plan = house.plan()
+    done = house.coordinator.abort(plan, Failure(reason=R.DECLINED, message="no", next="x"))
+    assert isinstance(done, Aborted)
+    assert done.record.failure.reason is R.DECLINED
+
+
+def test_code_changed_aborts_the_open_plan_and_plans_anew() -> None:
+    house = House()
+    plan = house.plan()
+    house.pipeline = replace(PIPELINE, max_dead_letters=0.5)
+    again = house.plan()
+    assert (again.id, again.slot.k) == (2, 2)
+    assert house.coordinator.state(plan).record.failure.reason is R.CODE_CHANGED
+
+
+def test_a_timeline_that_ended_subsumes_the_plan() -> None:
+    house = House()
+    plan = house.plan()
+    house.coordinator.begin(plan)
+    house.coordinator.objects.put(
+        keys.slot_key("t1", 1), Closing(timeline="t1", sequence=1, successor="t2", why="restore", write_id="w")
+    )
+    report = house.coordinator.record_failure(house.pipeline, plan, FencedError("revoked", next="x"))
+    assert isinstance(report.state, Void)
+    assert (report.failure.reason, report.in_a_row, report.retry) == (R.SUBSUMED, 0, False)
+
+
+def test_every_reason_is_shown_by_a_test_above() -> None:
+    shown = {reason for _, reason in ERRORS}
+    elsewhere = {R.PUBLISH_FAILED, R.MIN_PAUSE, R.STOPPED, R.DECLINED, R.CODE_CHANGED}
+    assert shown | elsewhere == set(FailureReason)
+
+
+def test_a_final_failure_aborts_the_plan_and_raises_its_own_error() -> None:
+    house = House()
+    house.fail = DataLostError("gone", next="x")
+    with pytest.raises(DataLostError):
+        house.advance.once(ASK)
+    report = house.reports[0]
+    assert isinstance(report.state, Aborted)
+    assert (report.retry, report.in_a_row, report.exceeded) == (False, 1, True)
+
+
+def test_another_failure_leaves_the_plan_for_the_next_attempt() -> None:
+    house = House()
+    house.fail = EngineError("spark", next="x")
+    with pytest.raises(EngineError):
+        house.advance.once(ASK)
+    assert isinstance(house.reports[0].state, OpenPlan)
+    assert house.reports[0].retry
+    house.fail = None
+    done = house.complete()
+    assert (done.id, done.sealed.attempt) == (1, 2)
+
+
+def test_failures_in_a_row_count_once_per_id_and_a_success_resets_them() -> None:
+    house = House(replace(PIPELINE, tolerable_failed_checkpoints=2))
+
+    def failed(error: Exception) -> tuple[int, bool]:
+        house.fail = error
+        with pytest.raises(type(error)):
+            house.advance.once(ASK)
+        return house.reports[-1].in_a_row, house.reports[-1].exceeded
+
+    assert failed(EngineError("spark", next="x")) == (1, False)
+    assert failed(EngineError("again", next="x")) == (1, False)  # the same id
+    assert failed(DataLostError("gone", next="x")) == (1, False)  # still: now it is aborted
+    assert failed(DataLostError("gone", next="x")) == (2, False)
+    assert failed(DataLostError("gone", next="x")) == (3, True)
+    house.fail = None
+    house.complete()
+    assert failed(DataLostError("gone", next="x")) == (1, False)
+
+
+def test_reasons_that_do_not_count_do_not_count() -> None:
+    house = House()
+    house.coordinator.abort(house.plan(), Failure(reason=R.DECLINED, message="no", next="x"))
+    report = house.coordinator.record_failure(house.pipeline, house.plan(), FencedError("revoked", next="x"))
+    assert (report.in_a_row, report.exceeded) == (0, False)
+
+
+def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
+    house = House()
+    refused = [keys.slot_key("t1", 1)]
+    store = house.store
+
+    class Full:
+        get, list = staticmethod(store.get), staticmethod(store.list)
+
+        @staticmethod
+        def put_if_absent(key: str, body: bytes) -> object:
+            if key in refused:
+                raise StoreError("disk full", next="x")
+            return store.put_if_absent(key, body)
+
+    house.store = Full()
+    with pytest.raises(StoreError):
+        house.advance.once(ASK)
+    report = house.reports[0]
+    assert isinstance(report.state, SealedPlan)
+    assert (report.failure.reason, report.retry) == (R.PUBLISH_FAILED, True)
+    refused.clear()
+    assert house.complete().sealed.attempt == 1
+
+
+def test_an_error_whose_record_fails_says_so_and_stays_itself() -> None:
+    house = House()
+    house.fail = EngineError("spark", next="x")
+    store = house.store
+
+    class Dying:
+        put_if_absent, list = staticmethod(store.put_if_absent), staticmethod(store.list)
+        calls = 0
+
+        def get(self, key: str) -> bytes | None:
+            raise_it = key.startswith("plans/") and b"revoked" in (store.get(key) or b"")
+            if raise_it:
+                self.calls += 1
+            if self.calls > 0 and raise_it:
+                raise StoreError("disk gone", next="x")
+            return store.get(key)
+
+    house.store = Dying()
+    with pytest.raises(EngineError) as caught:
+        house.advance.once(ASK)
+    assert caught.value.__notes__ == ["the failure itself could not be recorded: disk gone"]
+    assert house.reports == []
+
+
+def test_a_completed_plan_counts_no_failure() -> None:
+    house = House()
+    done = house.complete()
+    report = house.coordinator.record_failure(house.pipeline, done.plan, EngineError("late", next="x"))
+    assert isinstance(report.state, Completed)
+    assert (report.in_a_row, report.retry) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "wanted"),
+    [
+        (NoRestart(), Retries(retries=0, delay_s=0, multiplier=1, max_delay_s=0)),
+        (FixedDelay(), Retries(retries=1, delay_s=1, multiplier=1, max_delay_s=1)),
+        (
+            FixedDelay(attempts=3, delay=timedelta(seconds=5)),
+            Retries(retries=3, delay_s=5, multiplier=1, max_delay_s=5),
+        ),
+        (ExponentialDelay(), Retries(retries=ENDLESS, delay_s=1, multiplier=2, max_delay_s=300)),
+        (FailureRate(failures=4), Retries(retries=4, delay_s=1, multiplier=1, max_delay_s=1)),
+    ],
+)
+def test_the_four_restart_strategies_are_plain_retries(strategy: object, wanted: Retries) -> None:
+    assert strategy.retries() == wanted
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FixedDelay(attempts=0),
+        lambda: FailureRate(delay=timedelta(seconds=-1)),
+        lambda: ExponentialDelay(multiplier=0.5),
+        lambda: ExponentialDelay(longest=timedelta(0)),
+    ],
+)
+def test_senseless_strategies_are_refused(make) -> None:
+    with pytest.raises(DeclarationError):
+        make()
