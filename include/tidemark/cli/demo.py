@@ -62,7 +62,7 @@ def demonstrate(settings: Settings) -> None:
     before = _completed(runtime)
     _head("twelve DAG runs")
     login = _login(settings)
-    checkpoint_year(AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password))
+    checkpoint_year(settings, AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password))
     checkpoints = _completed(runtime)
     added = len(checkpoints) - len(before)
     note(f"{added} checkpoints were added" if added else "nothing was added: every month is covered already")
@@ -74,15 +74,16 @@ def demonstrate(settings: Settings) -> None:
     sys.stdout.write(f"login    {ADMIN} / {login.airflow_admin_password}\n")
 
 
-def checkpoint_year(api: AirflowApi) -> None:
+def checkpoint_year(settings: Settings, api: AirflowApi) -> None:
     """Has Airflow run the twelve months as a native backfill; leaves months alone that have succeeded.
 
     Raises:
         TidemarkError: a DAG run failed; the message has the end of its log.
     """
     first, last = _month(1), _month(MONTHS)
-    backfill = Backfill(api=api, dag=PIPELINE, first=first, last=last, runs=MONTHS)
-    backfill.unpause(PIPELINE, COMPACTION)
+    backfill = Backfill(api=api, dag=PIPELINE, first=first, last=last, runs=MONTHS, dead=lambda: _dead(settings))
+    backfill.pause(COMPACTION, False)
+    backfill.pause(PIPELINE, False)
     if sum(run["state"] == "success" for run in backfill.dag_runs()) == MONTHS:
         note(f"all {MONTHS} DAG runs have succeeded before")
         return
@@ -181,6 +182,11 @@ def _row(checkpoint: Checkpoint) -> dict[str, object]:
         "full": human_bytes(sum(ack.handle.bytes for ack in sealed.acks)),
         "seconds": f"{sum(sealed.timings_ms.values()) / 1000:.1f}",
     }
+
+
+def _dead(settings: Settings) -> str | None:
+    """A service of the stack that has ended."""
+    return next((service.name for service in control.status(settings) if service.state == "stale"), None)
 
 
 def _month(number: int) -> datetime:

@@ -33,6 +33,7 @@ class Backfill:
         first: logical date of the first run.
         last: of the last one, inclusive.
         runs: how many runs that makes.
+        dead: names what the runs need and has ended; asked while waiting.
         said: what was said of each run, so that nothing is said twice.
     """
 
@@ -41,29 +42,60 @@ class Backfill:
     first: datetime
     last: datetime
     runs: int
+    dead: Callable[[], str | None] = lambda: None
     said: set[tuple[str, str]] = field(default_factory=set)
 
-    def unpause(self, *dags: str) -> None:
-        """Waits until Airflow has parsed the DAGs, and unpauses them.
+    def pause(self, dag: str, paused: bool) -> None:
+        """Pauses or unpauses a DAG, as soon as Airflow has parsed it.
 
         Raises:
-            TidemarkError: Airflow has not found one; the message has its import errors.
+            TidemarkError: Airflow has not found it; the message has the import errors.
         """
         deadline = time.monotonic() + PARSED_WITHIN
-        for dag in dags:
-            while not self._unpaused(dag):
-                if time.monotonic() > deadline:
-                    raise self._not_parsed(dag)
-                time.sleep(POLL)
+        while not self._is_set(dag, paused):
+            if time.monotonic() > deadline:
+                raise self._not_parsed(dag)
+            time.sleep(POLL)
 
     def start(self) -> int:
         """Creates the backfill, or finds the one that is active.
 
-        Runs that succeeded are left alone, failed ones are repeated, one run at a time.
+        Runs that succeeded are left alone, failed ones are repeated, one run at a time. The DAG is paused meanwhile:
+        where SQLite refuses part of the request, Airflow deletes the runs that it has made, and a scheduler that holds
+        one of them dies of it (3.3.2).
 
         Returns:
             Its id.
         """
+        self.pause(self.dag, True)
+        try:
+            return self._created()
+        finally:
+            self.pause(self.dag, False)
+
+    def _refuse_failed(self, runs: list[Json], backfill: int) -> None:
+        for run in runs:
+            if run["state"] == "failed":
+                self._cancel(backfill)
+                raise self._failure(run)
+
+    def _refuse_endless(self, deadline: float, backfill: int) -> None:
+        dead = self.dead()
+        if dead:
+            raise TidemarkError(
+                f"{dead} has ended while DAG runs were waiting for it",
+                safe="completed checkpoints are intact; the backfill goes on when it is back.",
+                next=f"tidemark logs {dead}; then make demo again.",
+            )
+        if time.monotonic() > deadline:
+            self._cancel(backfill)
+            raise TidemarkError(
+                f"the backfill did not end within {FINISHED_WITHIN:.0f} s",
+                safe="completed checkpoints are intact; the backfill is cancelled.",
+                next="tidemark logs airflow-scheduler; then make demo again, which goes on.",
+            )
+
+    def _created(self) -> int:
         deadline = time.monotonic() + ACTIVE_WITHIN
         while True:
             active = self._active()
@@ -88,20 +120,12 @@ class Backfill:
             while True:
                 runs = self.dag_runs()
                 self._tell(runs, say)
-                advance(sum(run["state"] == "success" for run in runs))
-                failed = [run for run in runs if run["state"] == "failed"]
-                if failed:
-                    self._cancel(backfill)
-                    raise self._failure(failed[0])
-                if len(runs) >= self.runs and all(run["state"] == "success" for run in runs):
+                succeeded = sum(run["state"] == "success" for run in runs)
+                advance(succeeded)
+                if succeeded == self.runs:
                     return runs
-                if time.monotonic() > deadline:
-                    self._cancel(backfill)
-                    raise TidemarkError(
-                        f"the backfill did not end within {FINISHED_WITHIN:.0f} s",
-                        safe="completed checkpoints are intact; the backfill is cancelled.",
-                        next="tidemark logs airflow-scheduler; then make demo again, which goes on.",
-                    )
+                self._refuse_failed(runs, backfill)
+                self._refuse_endless(deadline, backfill)
                 time.sleep(POLL)
 
     def dag_runs(self) -> list[Json]:
@@ -114,9 +138,9 @@ class Backfill:
         runs: list[Json] = found["dag_runs"]
         return runs
 
-    def _unpaused(self, dag: str) -> bool:
+    def _is_set(self, dag: str, paused: bool) -> bool:
         try:
-            self.api.patch(f"dags/{dag}", {"is_paused": False})
+            self.api.patch(f"dags/{dag}", {"is_paused": paused})
         except AirflowError as error:
             if error.status != NOT_FOUND:
                 raise
