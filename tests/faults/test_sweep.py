@@ -1,6 +1,6 @@
 """SIGKILL at every step boundary, each followed by a plain re-run: the oracle's state, one manifest per slot (I10).
 
-One growing timeline serves all points: records are sent, a run is killed at the point, a plain run follows, and the
+One growing timeline serves all points of a mode: records are sent, a run is killed at the point, a plain run follows, and the
 whole state is compared with plain Python over everything that was ever sent.
 """
 
@@ -21,6 +21,7 @@ from tidemark.settings import Settings, load_settings, recorded_service
 from tidemark.stack import control
 from tidemark.wiring import Runtime
 
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240501"))
 PARTITIONS = 2
 STEPS = (
@@ -29,6 +30,9 @@ STEPS = (
     + ["gate", "fsync", "seal", "publish"]
 )
 POINTS = [f"{step}:{moment}" for step in STEPS for moment in ("before", "after")]
+MODES = ("next", "first", "retry", "restart") if os.environ.get("TIDEMARK_TEST_SWEEP") == "full" else ("next",)
+"""`next`: one kill in a checkpoint that follows others. `first`: in the first checkpoint of all. `retry`: the next
+attempt is killed at the same point too. `restart`: the Spark server is killed and started again after the client."""
 SERVER_POINTS = [
     "read:after",
     "fold.accounts:after",
@@ -109,29 +113,68 @@ def _without_change(rows: dict[str, dict[str, object]], key: str) -> dict[str, d
     return {k: {n: v for n, v in row.items() if n not in (key, "_changed")} for k, row in rows.items()}
 
 
+class Lines:
+    """Makes lines, each with a topic and a warehouse of its own, on one broker and one Spark server."""
+
+    def __init__(self, topics: Topics, broker: str, spark: str, factory: pytest.TempPathFactory) -> None:
+        self._topics, self._broker, self._spark, self._factory = topics, broker, spark, factory
+
+    def make(self) -> Line:
+        topic = self._topics.make(partitions=PARTITIONS)
+        os.environ["SWEEP_TOPIC"] = topic
+        settings = load_settings(
+            home=str(self._factory.mktemp("sweep")),
+            pipelines=str(Path(__file__).parent / "pipelines"),
+            kafka_bootstrap=self._broker,
+            spark=self._spark,
+        )
+        made = Line(self._topics, settings, topic)
+        made.send()
+        return made
+
+
 @pytest.fixture(scope="module")
-def line(topics: Topics, spark_server: str, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
-    topic = topics.make(partitions=PARTITIONS)
-    os.environ["SWEEP_TOPIC"] = topic
-    home = tmp_path_factory.mktemp("sweep")
-    pipelines = str(Path(__file__).parent / "pipelines")
-    settings = load_settings(home=home, pipelines=pipelines, kafka_bootstrap=broker, spark=spark_server)
-    made = Line(topics, settings, topic)
-    made.send()
+def lines(topics: Topics, spark_server: str, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lines]:
+    yield Lines(topics, broker, spark_server, tmp_path_factory)
+    os.environ.pop("SWEEP_TOPIC", None)
+
+
+@pytest.fixture(scope="module")
+def line(lines: Lines) -> Line:
+    made = lines.make()
     first = made.run()
     assert first.returncode == 0, first.stderr
     made.check()
-    yield made
-    del os.environ["SWEEP_TOPIC"]
+    return made
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_client_is_repaired_by_a_plain_re_run(line: Line, point: str) -> None:
-    print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED} pytest tests/faults/test_sweep.py -k '{point}'")
-    line.send()
+def test_a_killed_client_is_repaired_by_a_plain_re_run(
+    request: pytest.FixtureRequest, lines: Lines, point: str, mode: str
+) -> None:
+    print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED} pytest tests/faults/test_sweep.py -k 'client and {point}'")
+    if mode == "first":
+        line = lines.make()
+    else:
+        line = request.getfixturevalue("line")
+        line.send()
     crashed = line.run(crash_at=point)
     assert crashed.returncode == -signal.SIGKILL, f"{point} was not reached: {crashed.stderr}"
+    if mode == "retry":
+        # A sealed plan is published by the second run, which then never comes to the point again.
+        line.run(crash_at=point)
+    if mode == "restart":
+        restart(request.getfixturevalue("spark_stack"))
     line.repair()
+
+
+def restart(stack: Settings) -> None:
+    """Kills the Spark server and starts it again at the same address."""
+    server = recorded_service(stack.home, "spark")
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    control.up(stack, only=("spark",))
 
 
 @pytest.mark.parametrize("point", SERVER_POINTS)
@@ -141,10 +184,7 @@ def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_s
         pytest.skip("TIDEMARK_TEST_SPARK names a server that is not ours to kill")
     line.send()
     client = line.stopped_at(point)
-    server = recorded_service(spark_stack.home, "spark")
-    assert server is not None
-    os.kill(server.pid, signal.SIGKILL)
-    control.up(spark_stack, only=("spark",))
+    restart(spark_stack)
     os.kill(client.pid, signal.SIGCONT)
     client.communicate(timeout=180)
     assert client.returncode in (0, 1), "it either needed the server no more, or failed with a documented code"

@@ -8,7 +8,6 @@ alike. The time runs from the call that plans (Kafka's offsets) to the published
 import json
 import os
 import platform
-import statistics
 import sys
 import tempfile
 import time
@@ -42,7 +41,7 @@ def main() -> int:
         control.up(settings, only=("kafka", "spark"))
         try:
             runtime = open_runtime(settings)
-            rows = [row for row in _measured(runtime, settings)]
+            rows = list(_measured(runtime, settings))
             checked = {size: _check(runtime, size) for size in SIZES}
         finally:
             control.down(settings)
@@ -102,13 +101,8 @@ def _check(runtime: Runtime, size: int) -> int:
 
 def _create(bootstrap: str, topic: str) -> None:
     config = {"retention.ms": "-1"}
-    made = AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 4, 1, config=config)])
-    made[topic].result(30)
-
-
-def median(values: list[float]) -> float:
-    """Median of a list that is not empty."""
-    return statistics.median(values)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 4, 1, config=config)])[topic].result(30)
 
 
 if __name__ == "__main__":
