@@ -1,6 +1,6 @@
 """SIGKILL at every step boundary, each followed by a plain re-run: the oracle's state, one manifest per slot (I10).
 
-One growing timeline serves all points of a mode: records are sent, a run is killed at the point, a plain run follows, and the
+One growing timeline serves all points of a mode: records are sent, a run is killed at the point, a plain run follows,
 whole state is compared with plain Python over everything that was ever sent.
 """
 
