@@ -3,9 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import Lock
 
 from tidemark.errors import StoreError
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
+
+_PUTTING = Lock()
+"""One for all instances, because several may share their objects."""
 
 
 class Fault(Enum):
@@ -29,8 +33,11 @@ class MemoryStore:
 
     def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
         """See `ports.CheckpointStore`."""
-        # One call of a dict, so that threads race for the key and not for the look before it.
-        return PutOutcome.WON if self.objects.setdefault(key, body) is body else PutOutcome.LOST
+        with _PUTTING:
+            if key in self.objects:
+                return PutOutcome.LOST
+            self.objects[key] = body
+            return PutOutcome.WON
 
     def get(self, key: str) -> bytes | None:
         """See `ports.CheckpointStore`."""

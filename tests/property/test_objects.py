@@ -1,0 +1,159 @@
+"""Every object goes round the codec unchanged, and no flipped byte of any object goes unnoticed."""
+
+import json
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.property.oracle import PIPELINE, Reading
+from tests.unit.coordinator.house import House
+from tests.unit.coordinator.test_attempts import DECLINED
+from tidemark.coordinator.objects import KINDS, decoded, encoded
+from tidemark.errors import CorruptObjectError
+from tidemark.model import canonical, codec, keys
+from tidemark.model.checkpoint import Commit, Expectation, Verdict
+from tidemark.model.failure import FailureReason
+from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.records import (
+    Closing,
+    CompactionRecord,
+    Failure,
+    Genesis,
+    JobRecord,
+    StopRecord,
+)
+from tidemark.model.segments import Segment, StateHandle
+
+
+@cache
+def written() -> dict[str, tuple[str, bytes]]:
+    """One object of every kind: kind → (key, bytes)."""
+    house = House()
+    house.send(3)
+    house.coordinator.abort(house.plan(), DECLINED)
+    house.complete()
+    put = house.coordinator.objects.put
+    handle = StateHandle((Segment(after=0, through=2, path="a/b/runs", version=1, rows=1, bytes=2, files=1),))
+    put(
+        keys.slot_key("t1", 2),
+        Closing(timeline="t1", sequence=2, successor="t2", why="ünïcode \u2028", write_id="w"),
+    )
+    put(
+        keys.slot_key("t2", 1),
+        Genesis(
+            timeline="t2",
+            sequence=1,
+            parent=2,
+            parent_timeline="t1",
+            ranges=OffsetRanges({TopicPartition("a-b", 3): OffsetRange(1, 2)}),
+            topic_ids={"a-b": "id"},
+            handles={"u": handle},
+            dead_letters={"u": StateHandle()},
+            schemas=PIPELINE.schemas(),
+            logical_time_ms=1,
+            watermark_ms=None,
+            covered_until_ms=None,
+            why="restore",
+            write_id="w",
+        ),
+    )
+    commit = Commit(path="a/b/base", version=0, write_id="w", sha256="0" * 64)
+    put(
+        keys.compaction_key("u", "j"),
+        CompactionRecord(
+            uid="u",
+            job="j",
+            checkpoint=2,
+            timeline="t1",
+            input=handle,
+            output=handle,
+            commits=(commit,),
+            write_id="w",
+        ),
+    )
+    put(
+        keys.job_key("j"),
+        JobRecord(job="j", kind="compaction", uid="u", checkpoint=2, opened_at_ms=1, write_id="w"),
+    )
+    put(keys.stop_key(1), StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))
+    return {json.loads(raw)["kind"]: (key, raw) for key, raw in house.store.objects.items()}
+
+
+def test_every_kind_is_written_and_reads_back_to_the_same_bytes() -> None:
+    assert set(written()) == set(KINDS.values())
+    for kind, (key, raw) in written().items():
+        assert encoded(decoded(kind, key, raw)) == raw
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.sampled_from(sorted(KINDS.values())), st.integers(0), st.integers(1, 255))
+def test_a_flipped_byte_of_any_object_is_noticed_and_named(kind: str, place: int, mask: int) -> None:
+    key, raw = written()[kind]
+    damaged = bytearray(raw)
+    damaged[place % len(raw)] ^= mask
+    with pytest.raises(CorruptObjectError, match="object damaged") as caught:
+        decoded(kind, key, bytes(damaged))
+    assert key in caught.value.what
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(KINDS.values())), st.integers(0))
+def test_a_truncated_object_is_noticed_and_named(kind: str, length: int) -> None:
+    key, raw = written()[kind]
+    with pytest.raises(CorruptObjectError, match="object damaged") as caught:
+        decoded(kind, key, raw[: length % len(raw)])
+    assert key in caught.value.what
+
+
+def test_another_format_version_is_named() -> None:
+    raw = json.loads(written()["stop"][1])
+    del raw["checksum"]
+    raw["format"] = 99
+    raw["checksum"] = canonical.checksum(raw)
+    body = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    with pytest.raises(CorruptObjectError, match="its format is 99, this release reads 1"):
+        canonical.decode("stop", "stops/1.json", body)
+
+
+def test_an_object_of_another_kind_is_named() -> None:
+    with pytest.raises(CorruptObjectError, match="it is a stop, not a job"):
+        canonical.decode("job", "jobs/j.json", written()["stop"][1])
+
+
+texts = st.text(max_size=8)
+expectations = st.builds(Expectation, frame=texts, type=texts, success=st.booleans(), severity=texts, detail=texts)
+failures = st.builds(
+    Failure,
+    reason=st.sampled_from(FailureReason),
+    message=texts,
+    next=texts,
+    verdict=st.none()
+    | st.builds(Verdict, passed=st.booleans(), error=st.none() | texts, expectations=st.lists(expectations).map(tuple)),
+)
+
+
+@given(failures)
+def test_values_go_round_the_codec(value: Failure) -> None:
+    raw = json.loads(json.dumps(codec.to_json(value)))
+    assert codec.from_json(Failure, raw, "here") == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"stopped": 1, "why": "x", "at_ms": 1, "write_id": "w"},
+        {"stopped": True, "why": "x", "at_ms": True, "write_id": "w"},
+        {"stopped": True, "why": None, "at_ms": 1, "write_id": "w"},
+        {"stopped": True, "why": "x", "at_ms": 1, "write_id": "w", "more": 1},
+    ],
+)
+def test_a_body_of_another_shape_is_damage(body: dict) -> None:
+    with pytest.raises(CorruptObjectError, match=r"stops/1\.json"):
+        codec.from_json(StopRecord, body, "stops/1.json")
+
+
+def test_the_record_type_is_part_of_no_object() -> None:
+    assert all(Reading.__name__.encode() not in raw for _, raw in written().values())
