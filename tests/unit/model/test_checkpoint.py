@@ -1,0 +1,105 @@
+"""From pending to completed: a snapshot is global, or it is none (E5); plans name everything."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.coordinator.house import House
+from tidemark.errors import UsageError
+from tidemark.model.checkpoint import Ack, Acknowledgement, BatchFacts, Checkpoint, PendingCheckpoint, Verdict
+from tidemark.model.failure import FailureReason
+from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.segments import StateHandle
+
+FACTS = BatchFacts(records=0, watermark_ms=None, bytes=0)
+
+
+def ack(uid: str, **changes: int) -> Ack:
+    counts = {"read": 0, "applied": 0, "dead_lettered": 0} | changes
+    return Ack(
+        uid=uid,
+        handle=StateHandle(),
+        dead_letters=StateHandle(),
+        commits=(),
+        keys=0,
+        run_bytes=0,
+        timings_ms={},
+        **counts,
+    )
+
+
+def plan_of(*uids: str) -> CheckpointPlan:
+    plan = House().plan()
+    schema = plan.schemas["accounts"]
+    return replace(
+        plan,
+        handles=dict.fromkeys(uids, StateHandle()),
+        dead_letters=dict.fromkeys(uids, StateHandle()),
+        tables={uid: uid for uid in uids},
+        schemas={uid: replace(schema, uid=uid) for uid in uids},
+    )
+
+
+def test_a_checkpoint_waits_for_every_operator() -> None:
+    pending = PendingCheckpoint(plan_of("b", "a"))
+    assert pending.acknowledge(ack("b")) is Acknowledgement.SUCCESS
+    assert pending.missing == ["a"]
+    with pytest.raises(UsageError, match="no ack of a"):
+        pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+    assert pending.acknowledge(ack("a")) is Acknowledgement.SUCCESS
+    sealed = pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+    assert [a.uid for a in sealed.acks] == ["b", "a"]
+
+
+def test_a_second_ack_and_a_stranger_change_nothing() -> None:
+    pending = PendingCheckpoint(plan_of("a"))
+    pending.acknowledge(ack("a", read=1, applied=1))
+    assert pending.acknowledge(ack("a")) is Acknowledgement.DUPLICATE
+    assert pending.acknowledge(ack("z")) is Acknowledgement.UNKNOWN
+    sealed = pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+    assert [a.applied for a in sealed.acks] == [1]
+
+
+def test_an_ack_adds_up() -> None:
+    assert ack("a", read=3, applied=2, dead_lettered=1).read == 3
+    with pytest.raises(UsageError, match="read 3 != applied 2"):
+        ack("a", read=3, applied=2)
+
+
+def test_a_manifest_names_every_operator_in_any_order() -> None:
+    pending = PendingCheckpoint(plan_of("b", "a"))
+    for uid in ("a", "b"):
+        pending.acknowledge(ack(uid))
+    sealed = pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+    made = Checkpoint(plan=plan_of("a", "b"), sealed=sealed, covered_until_ms=None)
+    assert set(made.handles) == {"a", "b"}
+    for acks in (sealed.acks[:1], (sealed.acks[0], sealed.acks[0]), (*sealed.acks, ack("z"))):
+        with pytest.raises(UsageError, match="a manifest names every operator"):
+            Checkpoint(plan=plan_of("a", "b"), sealed=replace(sealed, acks=acks), covered_until_ms=None)
+
+
+def test_a_plan_names_every_operator_and_every_topic() -> None:
+    plan = plan_of("a", "b")
+    with pytest.raises(UsageError, match="a plan names every operator"):
+        replace(plan, tables={"a": "a"})
+    ranges = OffsetRanges({TopicPartition("other", 0): OffsetRange(0, 1)})
+    with pytest.raises(UsageError, match="no topic id for .'other'"):
+        replace(plan, ranges=ranges)
+
+
+def test_names_for_people() -> None:
+    assert plan_of("a").name == "chk-1"
+    assert str(Slot(timeline="t1", sequence=4, k=2)) == "t1/4.2"
+    with pytest.raises(UsageError, match="interval runs backwards"):
+        Interval(start_ms=2, end_ms=1)
+
+
+def test_which_reasons_count_and_which_abort() -> None:
+    uncounted = {r.name for r in FailureReason if not r.counts}
+    assert uncounted == {"MIN_PAUSE", "STOPPED", "DECLINED", "SUBSUMED", "CODE_CHANGED"}
+    retried = {r.name for r in FailureReason if not r.aborts}
+    assert retried == {
+        *("BROKER_ERROR", "STORE_ERROR", "ENGINE_ERROR", "MIN_PAUSE"),
+        *("STOPPED", "PUBLISH_FAILED", "SUBSUMED", "TASK_FAILURE"),
+    }
