@@ -65,8 +65,6 @@ def export(
     """
     if to.suffix not in (".parquet", ".csv"):
         raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
-    if to.exists():
-        raise UsageError(f"{to} exists", safe="it was left alone.", next="name another file, or remove that one.")
     runtime = open_runtime()
     at = None if checkpoint is None else parse_id(checkpoint)
     rows = runtime.export_state(pipeline, uid, to, checkpoint=at)

@@ -130,6 +130,7 @@ class Core:
                     pipeline=pipeline,
                     warehouse=str(self.settings.warehouse),
                     kafka=KafkaOptions(bootstrap=self.settings.kafka_address),
+                    log=LazyLog(self.settings),
                 ),
                 tables=self.tables,
                 clock=self.clock,

@@ -1,12 +1,13 @@
 """The verbs that read: checkpoints of a pipeline, and the resolved state of an operator."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tidemark.errors import NotFoundError, UsageError
+from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.codec import to_json
 from tidemark.model.schema import KeyColumn, OperatorSchema
@@ -86,15 +87,22 @@ class Reads(Core):
         return rows.sort_by([(k.name, "ascending") for k in schema.keys]).slice(0, limit)
 
     def export_state(self, name: str, uid: str, to: Path, *, checkpoint: int | None = None) -> int:
-        """Writes the resolved state to a Parquet or CSV file; returns the number of keys."""
+        """Writes the resolved state to a new Parquet or CSV file; returns the number of keys.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint or operator.
+            UsageError: the file exists, or its folder does not.
+            StoreError: it could not be written.
+        """
         import pyarrow.csv
         import pyarrow.parquet
 
         rows = self.state_table(name, uid, checkpoint=checkpoint)
-        if to.suffix == ".parquet":
-            pyarrow.parquet.write_table(rows, to)
-        else:
-            pyarrow.csv.write_csv(_flat(rows), to)
+        with _new_file(to) as file:
+            if to.suffix == ".parquet":
+                pyarrow.parquet.write_table(rows, file)
+            else:
+                pyarrow.csv.write_csv(_flat(rows), file)
         return int(rows.num_rows)
 
 
@@ -127,7 +135,7 @@ def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...
 def _parse(column: KeyColumn, text: str) -> object:
     try:
         if column.type.kind == "int":
-            return int(text)
+            return _int64(text)
         if column.type.kind == "bool":
             return _YES[text.lower()]
         if column.type.kind == "date":
@@ -138,6 +146,44 @@ def _parse(column: KeyColumn, text: str) -> object:
     except (ValueError, KeyError) as error:
         raise UsageError(f"not a {column.type.kind}: {text!r}", next=f"give a value of {column.name}.") from error
     return text
+
+
+def _int64(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} has more than 64 bits")
+    return number
+
+
+@contextmanager
+def _new_file(to: Path) -> Iterator[BinaryIO]:
+    """A file that did not exist, and that does not exist where writing it fails."""
+    try:
+        file = to.open("xb")
+    except FileExistsError as error:
+        raise UsageError(
+            f"{to} exists", safe="it was left alone.", next="name another file, or remove that one."
+        ) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"no folder for {to}", next=f"mkdir -p {to.parent}    (or name another file).") from error
+    except OSError as error:
+        raise _unwritable(to, error) from error
+    try:
+        with file:
+            yield file
+    except BaseException as error:
+        to.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(to, error) from error
+        raise
+
+
+def _unwritable(to: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"could not write {to}: {error.strerror or error}",
+        safe="the warehouse was only read; no part of the file was left.",
+        next="make room or mend the permissions, or name another file.",
+    )
 
 
 def _flat(rows: "pa.Table") -> "pa.Table":
