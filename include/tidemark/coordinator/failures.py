@@ -66,8 +66,8 @@ class FailureReport:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the caller shall pause the DAG and alert (D6)."""
-        return self.in_a_row > self.tolerable
+        """Whether the caller shall pause the DAG and alert (D6): never for a failure that does not count."""
+        return self.failure.reason.counts and self.in_a_row > self.tolerable
 
 
 def classify(error: BaseException, *, publishing: bool = False) -> FailureReason:

@@ -175,6 +175,13 @@ def test_reasons_that_do_not_count_do_not_count() -> None:
     assert (report.in_a_row, report.exceeded) == (0, False)
 
 
+def test_a_fenced_attempt_never_alerts_whatever_failed_before_it() -> None:
+    house = House()
+    house.coordinator.record_failure(house.pipeline, house.plan(), DataLostError("gone", next="x"))
+    report = house.coordinator.record_failure(house.pipeline, house.plan(), FencedError("revoked", next="x"))
+    assert (report.in_a_row, report.exceeded) == (1, False)
+
+
 def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
     house = House()
     refused = [keys.slot_key("t1", 1)]
