@@ -73,7 +73,7 @@ class SparkJob:
     def _submit(self, arguments: tuple[str, ...], answer: Path) -> dict[str, Any]:
         home = spark_home()
         command = [*submit_command(self._settings, home), str(self._path), *arguments, str(answer)]
-        child = subprocess.Popen(
+        with subprocess.Popen(
             command,
             env=submit_environment(self._settings, home),
             stdin=subprocess.DEVNULL,
@@ -81,14 +81,14 @@ class SparkJob:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-        )
-        self._child = child
-        try:
-            for line in child.stdout or ():
-                self._say(line.rstrip())
-            code = child.wait()
-        finally:
-            self.kill()
+        ) as child:
+            self._child = child
+            try:
+                for line in child.stdout or ():
+                    self._say(line.rstrip())
+                code = child.wait()
+            finally:
+                self.kill()
         return _answered(answer, code)
 
 
@@ -113,6 +113,8 @@ def submit_command(settings: Settings, home: Path) -> list[str]:
         settings.spark_address,
         "--driver-memory",
         settings.spark_driver_memory,
+        "--conf",
+        "spark.log.level=WARN",
         *(["--jars", ",".join(jars)] if jars else []),
     ]
 
