@@ -187,4 +187,8 @@ def _value(variant: str, of: FieldType) -> str:
     text = f"try_variant_get({variant}, '$', 'string')"
     if of.kind == "bytes":
         return f"try_to_binary({text}, 'base64')"
+    if of.kind == "timestamp":
+        # Spark's cast wants seconds where an offset follows.
+        whole = f"substr({text}, 1, 16) || ':00' || substr({text}, 17)"
+        text = f"CASE WHEN substr({text}, 17, 1) IN ('Z', '+', '-') THEN {whole} ELSE {text} END"
     return f"try_cast({text} AS {of.sql})"

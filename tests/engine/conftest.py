@@ -1,0 +1,55 @@
+"""One Spark session for all tests of the engine, and what they need around it."""
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.engine.line import Line
+from tests.kafka.topics import Topics
+from tidemark.engine.session import SparkSettings, open_session
+
+Raw = Callable[[Sequence[bytes | None]], DataFrame]
+
+
+@pytest.fixture(scope="session")
+def spark_settings(spark_server: str) -> SparkSettings:
+    """The shared Connect server."""
+    return SparkSettings(master=spark_server)
+
+
+@pytest.fixture(scope="session")
+def spark(spark_settings: SparkSettings) -> Iterator[SparkSession]:
+    """A session as every attempt has one."""
+    session = open_session(spark_settings, f"tests/{uuid.uuid4().hex}", 1)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def raw(spark: SparkSession) -> Raw:
+    """`raw(values)`: what a Kafka read would give, one record per value, offsets from 0."""
+
+    def made(values: Sequence[bytes | None]) -> DataFrame:
+        table = pa.table(
+            {
+                "offset": pa.array(range(len(values)), pa.int64()),
+                "key": pa.array([None] * len(values), pa.binary()),
+                "value": pa.array(values, pa.binary()),
+            }
+        )
+        frame = spark.createDataFrame(table)
+        return frame.selectExpr(
+            "'t' AS topic", "0 AS partition", "offset", "TIMESTAMP '2020-01-01T00:00:00Z' AS timestamp", "key", "value"
+        )
+
+    return made
+
+
+@pytest.fixture
+def line(spark: SparkSession, broker: str, topics: Topics, tmp_path: Path) -> Line:
+    """A pipeline over a fresh topic, whose checkpoints are made by the real job with plans by hand."""
+    return Line(spark, broker, topics, tmp_path)

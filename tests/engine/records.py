@@ -1,0 +1,122 @@
+"""A record with every type, operators with every kind, and plans made by hand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated
+
+from tidemark import state
+from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.segments import StateHandle
+from tidemark.model.types import Precision
+from tidemark.pipeline import Fold, KafkaSource, Pipeline
+
+LOGICAL_TIME_MS = 1_700_000_000_000
+Cents = Annotated[Decimal, Precision(12, 2)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A struct inside a record."""
+
+    city: str
+    floor: int | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One field of each type."""
+
+    device: str
+    at: datetime
+    count: int
+    group: int | None = None
+    amount: Cents | None = None
+    degrees: float | None = None
+    ok: bool | None = None
+    day: date | None = None
+    raw: bytes | None = None
+    tags: list[str] | None = None
+    place: Place | None = None
+    places: list[Place] | None = None
+    numbers: list[int | None] | None = None
+
+
+class Device(state.Keyed):
+    """Every kind, over most types."""
+
+    readings: int = state.count()
+    total: int | None = state.sum("count")
+    spent: Cents | None = state.sum("amount")
+    mean_count: float | None = state.mean("count")
+    mean_amount: float | None = state.mean("amount")
+    coldest: float | None = state.min("degrees")
+    hottest: float | None = state.max("degrees")
+    first_day: date | None = state.min("day")
+    last_tag: bytes | None = state.max("raw")
+    was_ok: bool | None = state.max("ok")
+    first_at: datetime | None = state.min("at")
+    first_amount: Cents | None = state.first("amount")
+    last_amount: Cents | None = state.latest("amount")
+    known_amount: Cents | None = state.latest("amount", ignore_nulls=True)
+    last_tags: list[str] | None = state.latest("tags")
+    last_place: Place | None = state.latest("place")
+    counts: list[int] = state.distinct("count", limit=1000)
+    cities: list[str] = state.distinct("place.city")
+
+
+class ByDay(state.Keyed):
+    """A composite key, one column of it nullable in the record."""
+
+    readings: int = state.count()
+    first_device: str | None = state.first("device")
+    total: int | None = state.sum("count")
+
+
+def pipeline(topic: str, **options: object) -> Pipeline:
+    """Two operators over a topic."""
+    return Pipeline(
+        name="readings",
+        source=KafkaSource(topic, Reading, event_time="at"),
+        operators=[
+            Fold("devices", key_by="device", state=Device),
+            Fold("days", key_by=("group", "ok"), state=ByDay),
+        ],
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def plan_of(
+    made_for: Pipeline,
+    number: int,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    handles: Mapping[str, StateHandle] | None = None,
+    dead_letters: Mapping[str, StateHandle] | None = None,
+) -> CheckpointPlan:
+    """A plan by hand, as the planner would freeze it."""
+    schemas = made_for.schemas()
+    return CheckpointPlan(
+        pipeline=made_for.name,
+        id=number,
+        slot=Slot(timeline="t1", sequence=number),
+        parent=number - 1 or None,
+        ranges=OffsetRanges({tp: OffsetRange(*bounds) for tp, bounds in ranges.items()}),
+        topic_ids={tp.topic: "id" for tp in ranges},
+        handles={uid: (handles or {}).get(uid, StateHandle()) for uid in schemas},
+        dead_letters={uid: (dead_letters or {}).get(uid, StateHandle()) for uid in schemas},
+        tables={uid: f"{made_for.name}/state/{uid}/t1-1" for uid in schemas},
+        schemas=schemas,
+        adopted={},
+        logical_time_ms=LOGICAL_TIME_MS,
+        watermark_ms=None,
+        interval=None,
+        covers=True,
+        isolation="read_committed",
+        fingerprint=made_for.fingerprint,
+        losses=(),
+        origin="test",
+        planned_at_ms=LOGICAL_TIME_MS,
+        write_id="0" * 32,
+    )

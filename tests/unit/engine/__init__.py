@@ -1,0 +1,1 @@
+"""Parts of the engine that need no Spark."""
