@@ -114,7 +114,7 @@ def refuse_incompatible(parent: Parent, schemas: Mapping[str, OperatorSchema], *
         raise ConflictError(
             f"operators are gone from the pipeline, but have state: {', '.join(removed)}",
             safe="nothing was planned; every restore point is intact.",
-            next="declare them again, or repeat with --allow-non-restored-state to leave their state behind.",
+            next="declare them again; a request with allow_non_restored_state leaves their state behind.",
         )
 
 

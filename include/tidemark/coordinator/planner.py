@@ -114,7 +114,7 @@ class Planner:
         return Refused(
             reason=FailureReason.STOPPED,
             message=f"the pipeline is stopped: {record.why}",
-            next="resume it with `tidemark stop --resume`.",
+            next="wait until the pipeline is resumed, then ask again.",
         )
 
     def _too_early(self, pipeline: Pipeline, head: Head) -> Refused | None:
