@@ -1,0 +1,89 @@
+"""The stack, up for one module: its own home, ports and project folder; every process is gone afterwards."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tidemark.cli.airflow_api import AirflowApi
+from tidemark.settings import Settings, load_settings
+from tidemark.stack.credentials import ADMIN, load_credentials
+
+ROOT = Path(__file__).resolve().parents[2]
+UP_WITHIN = 420.0
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A running stack."""
+
+    settings: Settings
+    api: AirflowApi
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project folder whose only DAGs are those of the tests; the code is the checkout's."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in (".jars", "include", "spark_jobs", "plugins", "pyproject.toml"):
+        if (ROOT / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    (folder / "dags").symlink_to(ROOT / "tests" / "e2e" / "dags")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stack(project: Path) -> Iterator[Stack]:
+    """All services, started and stopped by the command line, as a user would."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "AIRFLOW_"))}
+    env |= {
+        "TIDEMARK_ROOT": str(project),
+        "TIDEMARK_HOME": str(project / "home"),
+        "TIDEMARK_PIPELINES": str(ROOT / "tests" / "airflow" / "pipelines"),
+        # DAGs and pipelines of the tests import each other from the checkout.
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)]),
+    }
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in env.items() if name.startswith("TIDEMARK_")})
+    try:
+        _tidemark(env, "up")
+        settings = load_settings()
+        login = load_credentials(settings.home)
+        assert login is not None
+        yield Stack(settings, AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password))
+    finally:
+        ours = _processes(project)
+        _tidemark(env, "down")
+        left = [process for process in ours if _is_alive(process)]
+        for process in left:
+            process.kill()
+        os.environ.clear()
+        os.environ.update(before)
+        assert not left, f"down left {[process.info for process in left]}"
+
+
+def _tidemark(env: dict[str, str], verb: str) -> None:
+    command = [sys.executable, "-m", "tidemark.cli.main", verb]
+    answer = subprocess.run(command, env=env, capture_output=True, text=True, timeout=UP_WITHIN, check=False)
+    assert answer.returncode == 0, f"tidemark {verb}:\n{answer.stdout}\n{answer.stderr}"
+
+
+def _processes(project: Path) -> list[psutil.Process]:
+    """The processes whose environment names this home."""
+    found = []
+    for process in psutil.process_iter(["pid", "name", "cmdline"]):
+        try:
+            if process.environ().get("TIDEMARK_HOME") == str(project / "home"):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return [process for process in found if process.pid != os.getpid()]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

@@ -1,0 +1,146 @@
+"""Two days of trips through the real scheduler: manifests, asset events, compaction, refusals and pages."""
+
+import json
+import time
+import urllib.request
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Stack
+from tidemark.adapters.kafka_producer import TopicLoader
+from tidemark.cli.airflow_api import AirflowError, Json
+from tidemark.cli.demo_backfill import Backfill
+from tidemark.wiring import open_runtime
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
+DAY = datetime(2024, 3, 1, tzinfo=UTC)
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record to load."""
+
+    row: int
+    key: bytes | None
+    value: bytes
+    timestamp_ms: int
+
+
+def trip(row: int, bus: str | None, miles: int, day: int) -> Sent:
+    at = DAY + timedelta(days=day, hours=1 + row)
+    value = json.dumps({"bus": bus, "miles": miles, "ended_at": at.isoformat()}).encode()
+    return Sent(row, bus.encode() if bus else None, value, int(at.timestamp() * 1000))
+
+
+TRIPS = [trip(0, "a", 3, 0), trip(1, "b", 5, 0), trip(2, None, 9, 0), trip(3, "a", 4, 1), trip(4, "late", 1, 2)]
+
+
+def finished(stack: Stack, dag: str, run: str) -> Json:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = stack.api.get(f"dags/{dag}/dagRuns/{run}")
+        if found["state"] in ("success", "failed"):
+            return found
+        assert time.monotonic() < deadline, f"{run} is still {found['state']}"
+        time.sleep(0.5)
+
+
+def triggered(stack: Stack, run: str, conf: dict[str, Any]) -> str:
+    stack.api.patch("dags/trips", {"is_paused": False})
+    stack.api.post("dags/trips/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": conf})
+    return str(finished(stack, "trips", run)["state"])
+
+
+def page(stack: Stack, path: str) -> tuple[int, str]:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(stack.settings.airflow_address + path, timeout=30) as answer:
+        return answer.status, answer.read().decode()
+
+
+@pytest.fixture(scope="module")
+def backfilled(stack: Stack) -> Stack:
+    """Both days are checkpointed by a native backfill."""
+    TopicLoader(stack.settings.kafka_address, "trips", partitions=2).load(TRIPS)
+    backfill = Backfill(api=stack.api, dag="trips", first=DAY, last=DAY + timedelta(days=1), runs=2)
+    backfill.pause("trips_compact", False)
+    backfill.wait(backfill.start())
+    return stack
+
+
+def buses(stack: Stack, checkpoint: int) -> dict[str, tuple[int, int]]:
+    table = open_runtime(stack.settings).state_table("trips", "buses", checkpoint=checkpoint)
+    return {row["bus"]: (row["trips"], row["miles"]) for row in table.to_pylist()}
+
+
+def test_each_interval_became_one_checkpoint(backfilled: Stack) -> None:
+    first, second = reversed(open_runtime(backfilled.settings).checkpoints("trips"))
+    assert (first.id, second.id) == (1, 2)
+    assert [c.sealed.facts.records for c in (first, second)] == [3, 1]
+    assert [c.sealed.acks[0].dead_lettered for c in (first, second)] == [1, 0]
+    assert buses(backfilled, 1) == {"a": (1, 3), "b": (1, 5)}
+    assert buses(backfilled, 2) == {"a": (2, 7), "b": (1, 5)}
+
+
+def test_assets_have_events_with_facts_and_keys(backfilled: Stack) -> None:
+    events = backfilled.api.get("assets/events", source_dag_id="trips", limit=100)["asset_events"]
+    told = [(e["name"], e["partition_key"], e["extra"]["records"]) for e in events]
+    for number, records in ((1, 3), (2, 1)):
+        for name in ("trips/checkpoint", "trips/state/buses", "trips/dead_letters/buses"):
+            assert told.count((name, f"chk-{number}", records)) == 1
+
+
+def test_compaction_ran_beside_and_found_nothing_due(backfilled: Stack) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        runs = backfilled.api.get("dags/trips_compact/dagRuns", limit=100)["dag_runs"]
+        if len(runs) >= 2 and all(run["state"] == "success" for run in runs):
+            break
+        assert time.monotonic() < deadline, runs
+        time.sleep(0.5)
+    assert {run["partition_key"] for run in runs} == {"chk-1", "chk-2"}
+
+
+def test_a_covered_time_succeeds_and_says_so(backfilled: Stack) -> None:
+    assert triggered(backfilled, "covered", {"until": "2024-03-02T00:00:00Z"}) == "success"
+    assert any("covered by chk-1" in line for line in backfilled.api.log_tail("trips", "covered", "plan", 1))
+    tasks = backfilled.api.get("dags/trips/dagRuns/covered/taskInstances")["task_instances"]
+    assert {t["task_id"]: t["state"] for t in tasks}["complete"] == "skipped"
+
+
+def test_conf_is_checked_by_airflow_and_by_us(backfilled: Stack) -> None:
+    with pytest.raises(AirflowError) as refused:
+        triggered(backfilled, "too-few", {"max_records": 0})
+    assert refused.value.status == 400
+    assert triggered(backfilled, "misspelt", {"max_record": 1}) == "failed"
+    assert any("max_record" in line for line in backfilled.api.log_tail("trips", "misspelt", "plan", 1))
+
+
+def test_a_run_on_demand_takes_what_is_left(backfilled: Stack) -> None:
+    assert triggered(backfilled, "rest", {}) == "success"
+    newest = open_runtime(backfilled.settings).checkpoint("trips")
+    assert newest.plan.origin == "rest"
+    assert buses(backfilled, newest.id)["late"] == (1, 1)
+
+
+def test_nothing_failed_to_import_and_the_pages_are_there(backfilled: Stack) -> None:
+    assert backfilled.api.get("importErrors")["total_entries"] == 0
+    for path in ("/", "/dags/trips", "/dags/trips/runs/rest", "/assets"):
+        status, text = page(backfilled, path)
+        assert status == 200
+        assert "<html" in text.lower()
+    assert backfilled.api.get("dags/trips/details")["doc_md"].startswith("### Checkpoints of `trips`")
+
+
+def test_no_secret_reached_a_log(backfilled: Stack) -> None:
+    from tidemark.stack.credentials import load_credentials
+
+    login = load_credentials(backfilled.settings.home)
+    assert login is not None
+    password = login.airflow_admin_password
+    logs = [p for p in backfilled.settings.home.rglob("*.log") if p.is_file()]
+    assert logs
+    assert [p.name for p in logs if password in p.read_text(errors="replace")] == []
