@@ -68,7 +68,7 @@ def refused(table: Path, why: str) -> StoreError:
     return StoreError(
         f"table not usable: {table}: {why}",
         safe="nothing was committed; other restore points may be intact.",
-        next="tidemark verify PIPELINE names the restore points that this table breaks.",
+        next="put the table's files back from a backup of the warehouse, then run the pipeline again.",
     )
 
 
