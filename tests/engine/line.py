@@ -63,6 +63,7 @@ class Line:
         self.dead_letters: dict[str, StateHandle] = {}
         self.number = 0
         self.sent: list[Sent] = []
+        self.cuts: list[dict[int, int]] = []
 
     def send(self, bodies: Sequence[Mapping[str, object] | bytes | None]) -> None:
         """Sends bodies, spread over the partitions."""
@@ -104,6 +105,7 @@ class Line:
     def complete(self, plan: CheckpointPlan, sealed: Sealed) -> None:
         """What publishing the manifest does to the next plan."""
         self.number = plan.id
+        self.cuts.append({tp.partition: end for tp, end in plan.ranges.ends.items()})
         self.starts = {tp.partition: end for tp, end in plan.ranges.ends.items()}
         self.handles = {a.uid: a.handle for a in sealed.acks}
         self.dead_letters = {a.uid: a.dead_letters for a in sealed.acks}

@@ -1,4 +1,4 @@
-"""Strict decoding: every laxness of `from_json` has a case, and Spark and the Python twin agree on reasons and values."""
+"""Strict decoding: every laxness of `from_json` has a case; Spark and the Python twin agree on reasons and values."""
 
 import json
 import os
@@ -18,6 +18,7 @@ from tidemark.model.types import record_type
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 RECORD = record_type(Reading)
+SPLINTERS = [b"0", b"-", b".5", b"e1", b'"', b",", b"{", b"}", b"\\u", b"\xc3", b" "]
 _found: dict[str, str | None] = {}
 
 

@@ -94,7 +94,7 @@ class Compactor:
         if wanted is None:
             return None
         write_id = self.write_ids()
-        job = f"{task.schema.uid}.{task.checkpoint}.{write_id[:12]}"
+        job = f"{task.schema.uid}.{task.checkpoint}.{write_id}"
         self._step("job", lambda: self.put_job(job_key(job), self._job(task, job, write_id)))
         folder = f"{task.base}/{job}"
         run = self._step("files", lambda: self._write(task, wanted, folder))

@@ -1,0 +1,93 @@
+"""Compaction changes no answer, is adopted by the next plan only, and may be lost without harm."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.engine.line import Line
+from tests.engine.test_folding import bodies
+from tidemark.engine.resolving import resolved
+from tidemark.errors import StateOverflowError
+
+
+def grow(line: Line, checkpoints: int, seed: int = 1) -> None:
+    chance = random.Random(seed + line.number)
+    for _ in range(checkpoints):
+        line.send(list(bodies(chance, 30)))
+        line.checkpoint()
+
+
+def test_nothing_is_due_before_eight_runs(line: Line) -> None:
+    grow(line, 2)
+    assert line.compact("devices") is None
+
+
+def test_a_compaction_changes_no_answer_and_later_checkpoints_build_on_it(line: Line) -> None:
+    grow(line, 3)
+    record = line.compact("devices", runs=2)
+    assert record is not None
+    before = line.state("devices")
+    assert line.state("devices", record.output) == before
+    assert record.input == line.handles["devices"]
+    assert [s.path.rpartition("/")[2] for s in record.output] == ["base"]
+
+    grow(line, 1)
+    unadopted = line.state("devices")
+    line.adopt(record)
+    assert [s.path.rpartition("/")[2] for s in line.handles["devices"]] == ["base", "runs"]
+    assert line.state("devices") == unadopted
+
+    grow(line, 1)
+    runs = line.handles["devices"].segments[1]
+    assert (runs.after, runs.through, runs.files) == (3, 5, 2)
+    assert {f.checkpoint for f in line.tables.files_of(replace(runs, after=0))} == {4, 5}
+    assert line.state("devices", record.output) == before
+
+
+def test_operands_become_values_at_the_deepest_level_only_and_deeper_files_stay(line: Line) -> None:
+    grow(line, 2)
+    first = line.compact("days", runs=2)
+    assert first is not None
+    line.adopt(first)
+    grow(line, 2)
+    before = line.state("days")
+    second = line.compact("days", runs=2, ratio=0)
+    assert second is not None
+    line.adopt(second)
+    (base,) = line.handles["days"]
+    files = line.tables.files_of(base)
+    assert [(f.level, f.checkpoint) for f in files] == [(1, 2), (1, 4)]
+    assert (base.after, base.through, base.files) == (0, 4, 2)
+    assert line.state("days") == before
+    assert _kinds(line, "days") == {2: {"value"}, 4: {"operand"}}
+    whole = line.compact("days", runs=0, ratio=10**9)
+    assert whole is None, "without a run nothing is due"
+
+
+def test_a_compaction_whose_record_was_lost_is_replaced_by_the_next(line: Line) -> None:
+    grow(line, 2)
+    lost = line.compact("devices", runs=2)
+    again = line.compact("devices", runs=2)
+    assert lost is not None and again is not None
+    (base,) = again.output
+    assert base.version == 1 and len(line.tables.files_of(base)) == 1
+    assert line.state("devices", lost.output) == line.state("devices", again.output) == line.state("devices")
+
+
+def test_an_overflow_stops_the_compaction_and_names_the_key(line: Line) -> None:
+    for _ in range(2):
+        line.send([{"device": "huge", "at": "2020-01-01T00:00:00Z", "count": 2**62}])
+        line.checkpoint()
+    with pytest.raises(StateOverflowError, match=r"of key \(huge\)"):
+        line.compact("devices", runs=2)
+
+
+def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
+    (base,) = line.handles[uid]
+    rows = line.spark.read.format("delta").option("versionAsOf", str(base.version)).load(f"{line.root}/{base.path}")
+    found: dict[int, set[str]] = {}
+    for row in rows.selectExpr("_checkpoint", "_kind").distinct().collect():
+        found.setdefault(row["_checkpoint"], set()).add(row["_kind"])
+    assert resolved(line.spark, str(line.root), line.pipeline.schemas()[uid], line.handles[uid]).count()
+    return found

@@ -1,0 +1,129 @@
+"""Reading a plan's ranges from real Kafka: exactly those records, or a typed error, never a silent gap."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.engine.line import Line, OpenAttempt
+from tests.engine.records import plan_of
+from tests.kafka.topics import Sent
+from tidemark.adapters.kafka import KafkaLog
+from tidemark.engine.compute import SparkCompute
+from tidemark.engine.session import SparkSettings, end_session, open_session
+from tidemark.engine.source import KafkaOptions
+from tidemark.errors import BrokerError, DataLostError, EngineError
+from tidemark.model.offsets import TopicPartition
+
+BODY = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
+
+
+def test_only_the_planned_range_is_read(line: Line) -> None:
+    line.send([{**BODY, "count": n} for n in range(20)])
+    ranges = {TopicPartition(line.topic, 0): (2, 5), TopicPartition(line.topic, 1): (3, 3)}
+    batch = line.compute().read(plan_of(line.pipeline, 1, ranges))
+    assert batch.facts.records == 3
+    assert batch.facts.watermark_ms == 1577836800000
+    assert batch.counts["devices"].applied == 3
+    batch.close()
+
+
+def test_an_empty_plan_asks_neither_spark_nor_kafka(line: Line) -> None:
+    compute = SparkCompute(
+        spark=None,  # type: ignore[arg-type]  # nobody may touch it
+        pipeline=line.pipeline,
+        warehouse=str(line.root),
+        kafka=KafkaOptions(bootstrap="127.0.0.1:1"),
+    )
+    sealed_plan = plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (7, 7)})
+    batch = compute.read(sealed_plan)
+    assert (batch.facts.records, batch.facts.watermark_ms) == (0, None)
+    assert batch.counts["days"].dead_lettered == 0
+    assert batch.judge({}).passed
+    batch.close()
+
+
+def test_aborted_records_are_not_read_and_a_range_of_them_is_empty(line: Line) -> None:
+    body = json.dumps(BODY).encode()
+    line.topics.transaction(line.topic, [Sent(body)] * 3, end="abort")
+    line.topics.transaction(line.topic, [Sent(body)] * 2, end="commit")
+    aborted = plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (0, 4)})
+    both = plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (0, 7)})
+    for plan, records in ((aborted, 0), (both, 2)):
+        batch = line.compute().read(plan)
+        assert batch.facts.records == records
+        batch.close()
+
+
+def test_trimmed_offsets_are_data_loss(line: Line) -> None:
+    line.send([BODY] * 10)
+    plan = line.plan()
+    line.topics.trim(line.topic, 3)
+    with pytest.raises(DataLostError):
+        line.compute().read(plan)
+
+
+def test_a_range_beyond_the_log_is_data_loss(line: Line) -> None:
+    line.send([BODY] * 4)
+    with pytest.raises(DataLostError):
+        line.compute().read(plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (0, 50)}))
+
+
+def test_a_deleted_topic_is_data_loss(line: Line) -> None:
+    line.send([BODY] * 4)
+    plan = line.plan()
+    line.topics.delete(line.topic)
+    with pytest.raises(DataLostError):
+        line.compute().read(plan)
+
+
+def test_a_recreated_topic_is_data_loss_although_spark_reads_it(line: Line, broker: str) -> None:
+    line.send([BODY] * 4)
+    plan = line.plan()
+    compute = SparkCompute(
+        spark=line.spark, pipeline=line.pipeline, warehouse=str(line.root), kafka=line.kafka, log=KafkaLog(broker)
+    )
+    with pytest.raises(DataLostError, match="recreated"):
+        compute.read(plan)
+
+
+def test_a_broker_that_is_down_is_said_in_words(line: Line) -> None:
+    line.send([BODY] * 2)
+    compute = SparkCompute(
+        spark=line.spark,
+        pipeline=line.pipeline,
+        warehouse=str(line.root),
+        kafka=KafkaOptions(
+            bootstrap="127.0.0.1:1",
+            poll_timeout_ms=2_000,
+            client={"default.api.timeout.ms": "3000", "request.timeout.ms": "2000"},
+        ),
+    )
+    with pytest.raises((BrokerError, DataLostError)) as caught:
+        compute.read(line.plan())
+    assert caught.type is BrokerError
+
+
+def test_the_next_attempt_closes_the_session_of_the_one_before(spark_settings: SparkSettings) -> None:
+    if not spark_settings.is_connect:
+        pytest.skip("classic drivers have no sessions to close")
+    zombie = open_session(spark_settings, "readings/chk-9", 1)
+    assert zombie.range(3).count() == 3
+    end_session(spark_settings, "readings/chk-9", 1)
+    end_session(spark_settings, "readings/chk-9", 1)
+    with pytest.raises(Exception, match="SESSION_(CLOSED|CHANGED)|INVALID_HANDLE"):
+        zombie.range(3).count()
+    with pytest.raises(EngineError):
+        open_session(spark_settings, "readings/chk-9", 1)
+    successor: SparkSession = open_session(spark_settings, "readings/chk-9", 2)
+    assert successor.range(3).count() == 3
+    successor.stop()
+
+
+def test_a_failed_read_leaves_nothing_behind(line: Line) -> None:
+    line.send([BODY] * 4)
+    plan = line.plan()
+    line.topics.trim(line.topic, 2)
+    with pytest.raises(DataLostError):
+        line.execute(OpenAttempt(plan))
+    assert not line.root.exists()
