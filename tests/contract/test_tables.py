@@ -1,0 +1,189 @@
+"""The contract of `ports.StateTables`: compare-and-set, orphans out, parent files back, outcomes read back."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.contract.tables_drivers import COLUMNS, TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
+from tidemark.errors import ConflictError, FencedError, StoreError
+
+
+@pytest.fixture(params=["delta", "memory"])
+def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
+    return DeltaDriver(tmp_path) if request.param == "delta" else MemoryDriver()
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> DeltaDriver:
+    return DeltaDriver(tmp_path)
+
+
+def test_a_segment_grows_by_one_run_per_commit(driver: Driver) -> None:
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+    second = driver.tables.commit(request(driver.write(3, 1, rows=5), 3, first.segment), Fence())
+    assert (second.segment.after, second.segment.through, second.segment.rows, second.segment.files) == (0, 3, 8, 2)
+    assert second.commit.version == first.commit.version + 1
+    assert sorted(driver.live().values()) == [("0", "1"), ("0", "3")]
+    assert [f.rows for f in driver.tables.live_files(first.segment)] == [3]
+    assert [(f.level, f.checkpoint) for f in driver.tables.files_of(second.segment)] == [(0, 1), (0, 3)]
+
+
+def test_orphans_of_an_abandoned_attempt_are_removed(driver: Driver) -> None:
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+    driver.tables.commit(request(driver.write(2, 1), 2, first.segment, write_id="abandoned"), Fence())
+    ours = driver.tables.commit(request(driver.write(2, 2, rows=4), 2, first.segment), Fence())
+    assert ours.segment.rows == 7
+    assert sorted(path.partition("/")[0] for path in driver.live()) == ["1.1", "2.2"]
+
+
+def test_orphans_of_an_abandoned_first_commit_are_removed(driver: Driver) -> None:
+    driver.tables.commit(request(driver.write(1, 1), 1, write_id="abandoned"), Fence())
+    ours = driver.tables.commit(request(driver.write(1, 2), 1), Fence())
+    assert ours.segment.rows == 3
+    assert [path.partition("/")[0] for path in driver.live()] == ["1.2"]
+
+
+def test_rows_below_the_parents_range_are_removed(driver: Driver) -> None:
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+    second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
+    adopted = replace(second.segment, after=1, rows=3, files=1)
+    third = driver.tables.commit(request(driver.write(3, 1), 3, adopted), Fence())
+    assert (third.segment.after, third.segment.rows) == (1, 6)
+    assert sorted(checkpoint for _, checkpoint in driver.live().values()) == ["2", "3"]
+    assert [f.rows for f in driver.tables.live_files(second.segment)] == [3, 3], "older versions stay readable"
+
+
+def test_a_foreign_removal_is_added_back(driver: Driver) -> None:
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+    driver.foreign_removal(next(iter(driver.live())))
+    assert driver.live() == {}
+    second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
+    assert sorted(checkpoint for _, checkpoint in driver.live().values()) == ["1", "2"]
+    assert second.segment.rows == 6
+
+
+def test_a_foreign_addition_is_removed(driver: Driver) -> None:
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+    driver.foreign_addition(1)
+    second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
+    assert second.segment.files == len(driver.live()) == 2
+
+
+def test_the_fence_is_asked_after_the_version_was_read_and_a_revoked_attempt_stops(driver: Driver) -> None:
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+
+    def successor_commits_and_revokes(call: int) -> None:
+        if call == 1:
+            driver.tables.commit(request(driver.write(2, 2), 2, first.segment, write_id="successor"), Fence())
+        else:
+            raise FencedError("revoked", next="nothing.")
+
+    zombie = Fence(successor_commits_and_revokes)
+    with pytest.raises(FencedError):
+        driver.tables.commit(request(driver.write(2, 1), 2, first.segment, write_id="zombie"), zombie)
+    assert zombie.calls == 2
+    assert sorted(path.partition("/")[0] for path in driver.live()) == ["1.1", "2.2"]
+
+
+def test_a_conflict_is_tried_once_more_and_then_refused(driver: Driver) -> None:
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+    once = Fence(lambda call: driver.foreign_addition(70 + call) if call == 1 else None)
+    second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), once)
+    assert (once.calls, second.segment.files, len(driver.live())) == (2, 2, 2)
+    always = Fence(lambda call: driver.foreign_addition(80 + call))
+    with pytest.raises(ConflictError):
+        driver.tables.commit(request(driver.write(3, 1), 3, second.segment), always)
+    assert always.calls == 2
+
+
+def test_two_first_commits_conflict(delta: DeltaDriver) -> None:
+    def other_is_first(call: int) -> None:
+        if call == 1:
+            delta.tables.commit(request(delta.write(1, 2), 1, write_id="other"), Fence())
+        else:
+            raise FencedError("revoked", next="nothing.")
+
+    with pytest.raises(FencedError):
+        delta.tables.commit(request(delta.write(1, 1), 1, write_id="late"), Fence(other_is_first))
+    assert [path.partition("/")[0] for path in delta.live()] == ["1.2"]
+
+
+def test_rows_that_do_not_add_up_are_refused(driver: Driver) -> None:
+    with pytest.raises(StoreError):
+        driver.tables.commit(request(driver.write(1, 1), 1, rows=4), Fence())
+
+
+def test_a_lost_reply_is_read_back_by_write_id(delta: DeltaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deltalake import DeltaTable
+
+    first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
+    really = DeltaTable.create_write_transaction
+
+    def commits_and_loses_the_reply(self: DeltaTable, *args: object, **options: object) -> None:
+        really(self, *args, **options)  # type: ignore[arg-type]
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", commits_and_loses_the_reply)
+    second = delta.tables.commit(request(delta.write(2, 1), 2, first.segment), Fence())
+    assert second.commit.version == 1 and len(delta.live()) == 2
+
+
+def test_a_commit_that_never_happened_is_no_success(delta: DeltaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deltalake import DeltaTable
+
+    first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
+
+    def full(self: DeltaTable, *args: object, **options: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", full)
+    with pytest.raises(StoreError, match="No space left"):
+        delta.tables.commit(request(delta.write(2, 1), 2, first.segment), Fence())
+    assert len(delta.live()) == 1
+
+
+def test_another_schema_is_refused_and_not_silently_dropped(delta: DeltaDriver) -> None:
+    first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
+    wider = (*COLUMNS, ("more", "STRING"))
+    with pytest.raises(StoreError, match="schema"):
+        delta.tables.commit(request(delta.write(2, 1), 2, first.segment, schema=wider), Fence())
+
+
+def test_an_input_file_that_is_gone_stops_the_commit(delta: DeltaDriver) -> None:
+    files = delta.write(1, 1)
+    first = delta.tables.commit(request(files, 1), Fence())
+    (delta.root / TABLE / files[0].path).unlink()
+    with pytest.raises(StoreError, match="are gone"):
+        delta.tables.commit(request(delta.write(2, 1), 2, first.segment), Fence())
+
+
+def test_a_compaction_replaces_only_what_it_names(driver: Driver) -> None:
+    deep = driver.tables.commit(request(driver.write(1, 1), 1, level=2), Fence())
+    small = driver.tables.commit(request(driver.write(2, 1), 2, deep.segment, level=1), Fence())
+    (old,) = [f.path for f in driver.tables.files_of(small.segment) if f.checkpoint == 2]
+    done = driver.tables.commit(request(driver.write(4, 1), 4, small.segment, level=1, drop=(old,)), Fence())
+    assert sorted(driver.live().values()) == [("1", "4"), ("2", "1")]
+    assert (done.segment.after, done.segment.through, done.segment.files) == (0, 4, 2)
+
+
+def test_a_commit_is_durable_only_as_it_was_made(delta: DeltaDriver) -> None:
+    done = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
+    log = delta.root / TABLE / "_delta_log" / f"{0:020d}.json"
+    assert hashlib.sha256(log.read_bytes()).hexdigest() == done.commit.sha256
+    delta.tables.make_durable([done.commit], [f"{TABLE}/1.1"])
+    log.write_bytes(log.read_bytes().replace(b"tidemark_uid", b"tidemark_uiD"))
+    with pytest.raises(StoreError, match="not the one"):
+        delta.tables.make_durable([done.commit], [f"{TABLE}/1.1"])
+
+
+def test_tables_are_plain_and_keep_their_logs(delta: DeltaDriver) -> None:
+    from deltalake import DeltaTable
+
+    delta.tables.commit(request(delta.write(1, 1), 1), Fence())
+    table = DeltaTable(str(delta.root / TABLE))
+    assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
+    assert table.metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
+    assert table.history(1)[0]["write_id"] == f"{1:032x}"
+    assert table.transaction_version("p/t1/u") == 2**20
