@@ -1,0 +1,44 @@
+"""Key groups and typed keys, without Spark (the agreement with Spark is in tests/engine)."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from tests.engine.records import pipeline
+from tidemark.adapters.delta_types import parsed
+from tidemark.errors import UsageError
+from tidemark.model.key_groups import key_group, key_text, typed_key
+from tidemark.model.types import FieldType
+
+
+def test_a_key_group_never_changes() -> None:
+    assert key_group(["N14228"], 128) == 110
+    assert key_group(["EWR", "IAH"], 128) == key_group(["EWR", "IAH"], 128) != key_group(["EWRI", "AH"], 128)
+
+
+def test_string_forms_do_not_depend_on_a_language() -> None:
+    assert [
+        key_text(v) for v in (True, -5, "\u00e9", date(2020, 2, 29), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    ] == [
+        "true",
+        "-5",
+        "\u00e9",
+        "2020-02-29",
+        "1000000",
+    ]
+
+
+def test_texts_become_keys_or_a_usage_error() -> None:
+    days = pipeline("t").schemas()["days"]
+    assert typed_key(days, ["7", "true"]) == (7, True)
+    for texts in (["7"], ["x", "true"], ["7", "perhaps"]):
+        with pytest.raises(UsageError):
+            typed_key(days, texts)
+
+
+def test_every_stored_type_has_a_delta_type() -> None:
+    inner = FieldType("struct", fields=(("a", FieldType("decimal", digits=12, scale=2)), ("b", FieldType("date"))))
+    found = parsed(FieldType("list", element=inner).sql)
+    assert found["elementType"]["fields"][0]["type"] == "decimal(12,2)"
+    with pytest.raises(ValueError, match="not a type of ours"):
+        parsed("MAP<STRING, STRING>")
