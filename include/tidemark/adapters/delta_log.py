@@ -106,7 +106,9 @@ class DeltaTables:
     def _planned(self, request: CommitRequest, table: DeltaTable | None) -> Actions:
         parent: list[LiveFile] = []
         if request.parent is not None:
-            parent = self.files_of(request.parent)
+            after, through = request.parent.after, request.parent.through
+            is_newest = table is not None and table.version() == request.parent.version
+            parent = files_in(table, after, through) if table and is_newest else self.files_of(request.parent)
             absent = [f.path for f in parent if not (self._path(request) / f.path).is_file()]
             if absent:
                 raise refused(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
