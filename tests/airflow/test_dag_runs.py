@@ -228,7 +228,6 @@ def test_lost_offsets_stop_the_run_until_the_loss_is_accepted(world: World, dag_
     assert re.search(r"1", str(gap.lost))
 
 
-@pytest.mark.xfail(strict=True, reason="wiring: fold stops at the adopted plan's interval, not at its own request's")
 def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: World, dag_run: DagRun) -> None:
     world.drive("a", 1)
     world.drive("a", 1, day=1)
@@ -237,6 +236,19 @@ def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: Wor
     assert dag_run(day=2).state == "success"
     assert [c.sealed.facts.records for c in world.checkpoints()] == [1, 1]
     assert world.buses() == {"a": (2, 2)}
+
+
+def test_what_an_earlier_run_left_sealed_is_published_and_told_by_the_next(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 1)
+    runtime, died = world.open_runtime(), PlanRequest(origin="died")
+    slot = runtime.plan("trips", died).slot
+    assert slot is not None
+    runtime.fold("trips", slot, died)
+    world.drive("a", 1, day=1)
+    run = dag_run(day=2)
+    assert run.state == "success"
+    told = {e.partition_key for e in events(run) if e.asset.uri == "x-tidemark://trips/checkpoint"}
+    assert told == {"chk-1", "chk-2"}
 
 
 def test_a_fold_that_takes_too_long_expires_and_is_not_tried_again(

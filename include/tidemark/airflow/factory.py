@@ -123,7 +123,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
         **retry_arguments(restart_strategy(chosen.restart)),
     }
     chain(
-        PlanOperator(task_id=PLAN, doc_md=PlanOperator.__doc__, **shared),
+        PlanOperator(task_id=PLAN, doc_md=PlanOperator.__doc__, checkpoint=assets.checkpoint, **shared),
         FoldOperator(
             task_id=FOLD,
             doc_md=FoldOperator.__doc__,

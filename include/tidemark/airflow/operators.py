@@ -3,7 +3,7 @@
 Tasks pass ids only (`t1/3.1`, `chk-3`); everything else lives in the store, so any task may be killed or repeated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,6 +43,14 @@ def typed_failures() -> Iterator[None]:
         raise as_airflow(error) from error
 
 
+def announce(context: Context, assets: Sequence[Asset], facts: Mapping[str, object], names: Sequence[str]) -> None:
+    """Tells assets of completed checkpoints: the facts of the newest, and a partition key for each."""
+    for asset in assets:
+        event = context["outlet_events"][asset]
+        event.extra = cast("dict[str, JsonValue]", dict(facts))
+        event.add_partitions(list(names))
+
+
 class PipelineOperator(BaseOperator):
     """A task of one pipeline.
 
@@ -68,9 +76,18 @@ class PipelineOperator(BaseOperator):
 
 
 class PlanOperator(PipelineOperator):
-    """Freezes what the next checkpoint will read, or finds that the interval is covered already."""
+    """Freezes what the next checkpoint will read, or finds that the interval is covered already.
+
+    Args:
+        checkpoint: the asset of completed checkpoints: what an earlier run left sealed is published and told here.
+        **kwargs: as PipelineOperator takes them.
+    """
 
     ui_color = "#e8f0fe"
+
+    def __init__(self, *, checkpoint: Asset, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.checkpoint = checkpoint
 
     def execute(self, context: Context) -> Ids:
         """Returns `{"slot", "checkpoint"}`, or `{"covered_by"}`.
@@ -79,8 +96,14 @@ class PlanOperator(PipelineOperator):
             AirflowFailException: no retry can help.
             TidemarkError: anything else; the task is retried.
         """
+        opened = runtime()
         with typed_failures():
-            planned = runtime().plan(self.pipeline, self.request(context))
+            planned = opened.plan(self.pipeline, self.request(context))
+        if planned.published:
+            left = opened.checkpoint(self.pipeline, planned.published[-1])
+            self.outlets = [self.checkpoint]
+            announce(context, self.outlets, opened.facts(left), [f"chk-{n}" for n in planned.published])
+            self.log.info("published what an earlier run had sealed: %s", left.plan.name)
         if planned.covered_by is not None:
             self.log.info("nothing to do: covered by chk-%d", planned.covered_by)
             return {"covered_by": f"chk-{planned.covered_by}"}
@@ -177,13 +200,10 @@ class CompleteOperator(PipelineOperator):
         opened = runtime()
         with typed_failures():
             checkpoint = opened.complete(self.pipeline, folded["slot"])
-        facts = cast("dict[str, JsonValue]", opened.facts(checkpoint))
         names = [*folded.get("completed", ()), checkpoint.plan.name]
         # Not declared as outlets: in the graph it is fold that writes them.
         self.outlets = [self.checkpoint, *self.changed]
-        for asset in self.outlets:
-            event = context["outlet_events"][asset]
-            event.extra = facts
-            event.add_partitions(names)
+        facts = opened.facts(checkpoint)
+        announce(context, self.outlets, facts, names)
         self.log.info("completed %s: %s", ", ".join(names), facts)
         return {"checkpoint": checkpoint.plan.name, "completed": names}

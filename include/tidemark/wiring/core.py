@@ -1,18 +1,20 @@
 """What every verb needs: the parts, joined. Each heavy library is imported by the property that needs it."""
 
 import os
+import socket
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import structlog
 
 from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.discovery import find_pipeline
-from tidemark.errors import BrokerError
+from tidemark.errors import BrokerError, EngineError
 from tidemark.faults import CrashAt, no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.names import checked_name
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from tidemark.engine.session import SparkSettings
 
 _log = structlog.get_logger("tidemark")
+
+
+_CONNECT_PORT = 15002
+_CONNECT_TIMEOUT = 10.0
 
 
 class SystemClock:
@@ -96,6 +102,8 @@ class Core:
         """A Spark session of its own for one attempt of `owner`; the one before is interrupted and released."""
         from tidemark.engine.session import end_session, open_session
 
+        if self.spark.is_connect:
+            _refuse_silent(self.spark.master)
         end_session(self.spark, owner, attempt - 1)
         session = open_session(self.spark, owner, attempt)
         try:
@@ -165,3 +173,20 @@ class Core:
             for segment in handle
             for file in self.tables.live_files(segment)
         )
+
+
+def _refuse_silent(address: str) -> None:
+    """Raises where nobody listens: the Connect client would try again for ten minutes before it said so.
+
+    Raises:
+        EngineError: naming the address.
+    """
+    at = urlsplit(address)
+    try:
+        socket.create_connection((at.hostname or "localhost", at.port or _CONNECT_PORT), _CONNECT_TIMEOUT).close()
+    except OSError as error:
+        raise EngineError(
+            f"Spark does not answer at {at.hostname}:{at.port or _CONNECT_PORT}: {error.strerror or error}",
+            safe="every completed checkpoint is intact; nothing was published.",
+            next="tidemark up --only spark    (or correct TIDEMARK_SPARK), then run the pipeline again.",
+        ) from error

@@ -33,12 +33,16 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What `plan` came to. `slot` and `id` are None where `covered_by` names the checkpoint that covers it already."""
+    """What `plan` came to. `slot` and `id` are None where `covered_by` names the checkpoint that covers it already.
+
+    `published` are ids that an earlier run had sealed and this call published; nobody has announced them yet.
+    """
 
     slot: str | None = None
     id: int | None = None
     covered_by: int | None = None
     adopted: bool = False
+    published: tuple[int, ...] = ()
 
     @property
     def name(self) -> str | None:
@@ -93,13 +97,15 @@ class Steps(Core):
         """
         coordinator, pipeline = self.coordinator(name), self.pipeline(name)
         with self.holding(name, coordinator.timelines.live()):
-            found: object = coordinator.trigger(pipeline, request)
+            published: list[int] = []
+            found = coordinator.trigger(pipeline, request)
             while isinstance(found, Completed):
+                published.append(found.checkpoint.id)
                 found = coordinator.trigger(pipeline, request)
+        done = tuple(published)
         if isinstance(found, OpenPlan):
-            return Planned(slot=str(found.plan.slot), id=found.plan.id, adopted=found.adopted)
-        assert isinstance(found, Covered | Refused)  # noqa: S101  (for the type checker)
-        return Planned(covered_by=covered_or_refused(name, found))
+            return Planned(slot=str(found.plan.slot), id=found.plan.id, adopted=found.adopted, published=done)
+        return Planned(covered_by=covered_or_refused(name, found), published=done)
 
     def fold(self, name: str, slot: str, request: PlanRequest) -> Folded:
         """Executes a plan up to its seal; goes on with further ones until the request's interval is covered.
@@ -115,7 +121,7 @@ class Steps(Core):
         with self.holding(name, plan.slot.timeline):
             while True:
                 self._seal(coordinator, pipeline, plan)
-                if plan.covers or request.interval_end is None:
+                if covers(plan, request):
                     return Folded(slot=str(plan.slot), id=plan.id, completed=tuple(completed))
                 self.report_offsets(pipeline, completed_or_raise(name, coordinator.complete(plan)))
                 completed.append(plan.id)
@@ -186,6 +192,14 @@ class Steps(Core):
         except Exception as error:
             report_failure(coordinator.record_failure(pipeline, plan, error))
             raise
+
+
+def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
+    """Whether completing a plan is all that a request wants; an adopted plan may be for an earlier interval."""
+    if request.interval_end is None:
+        return True
+    wanted = round(request.interval_end.timestamp() * 1000)
+    return plan.covers and plan.interval is not None and plan.interval.end_ms >= wanted
 
 
 def both(first: CrashPoints, second: CrashPoints) -> CrashPoints:
