@@ -131,7 +131,9 @@ class Core:
         from tidemark.engine.job import CheckpointJob
         from tidemark.engine.source import KafkaOptions
 
-        with self.session(f"{pipeline.name}/{owned.plan.name}", owned.number) as spark:
+        # The write id, because a server may outlive a warehouse, or serve several: a closed session never opens again.
+        owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
+        with self.session(owner, owned.number) as spark:
             job = CheckpointJob(
                 compute=SparkCompute(
                     spark=spark,
