@@ -5,7 +5,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ import structlog
 
 from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.discovery import find_pipeline
-from tidemark.errors import BrokerError, EngineError
+from tidemark.errors import BrokerError, CheckpointExpiredError, EngineError
 from tidemark.faults import CrashAt, no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.names import checked_name
@@ -133,7 +133,7 @@ class Core:
 
         # The write id, because a server may outlive a warehouse, or serve several: a closed session never opens again.
         owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
-        with self.session(owner, owned.number) as spark:
+        with _fenced_first(owned), self.session(owner, owned.number) as spark:
             job = CheckpointJob(
                 compute=SparkCompute(
                     spark=spark,
@@ -175,6 +175,21 @@ class Core:
             for segment in handle
             for file in self.tables.live_files(segment)
         )
+
+
+@contextmanager
+def _fenced_first(owned: "OwnedAttempt") -> Iterator[None]:
+    """A later attempt releases this one's session: Spark complains of that first, but what happened is the fence.
+
+    Raises:
+        FencedError: Spark failed, and the attempt was revoked.
+    """
+    try:
+        yield
+    except EngineError:
+        with suppress(CheckpointExpiredError):
+            owned.check()
+        raise
 
 
 def _refuse_silent(address: str) -> None:
