@@ -7,6 +7,8 @@ import pytest
 
 from tests.bad_input.conftest import Line, MakeLine
 
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
 
 @pytest.fixture(scope="module")
 def line(make_line: MakeLine) -> Line:

@@ -10,6 +10,8 @@ import pytest
 from tests.bad_input.conftest import SEED, Line, MakeLine
 from tests.cli.command import Answer
 
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
 MOUNT, UMOUNT = "/bin/mount", "/bin/umount"
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a tmpfs")
 

@@ -14,6 +14,8 @@ from tests.bad_input.judge import SOME_TIME, judge
 from tests.cli.command import Command
 from tests.kafka.topics import Sent, Topics
 
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
 BIG = 5_000_000
 GOOD = {"who": "ann", "kind": "k", "amount": 1, "at": SOME_TIME.isoformat()}
 FAR = datetime.now(UTC) + timedelta(days=400)

@@ -12,6 +12,8 @@ import pytest
 from tests.bad_input.conftest import Line, MakeLine
 from tests.cli.command import TIMEOUT
 
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
 PHASES = ["attempt:after", "runs.shops:before", "runs.shops:after", "gate:after", "seal:before"]
 """Where the sleeper stops. Between its read of a table's version and its commit there is no crash point; the
 compare-and-set in that gap is shown by the contract and simulation tests."""

@@ -15,6 +15,8 @@ from tests.cli.conftest import Line
 from tests.cli.sales import START
 from tidemark.ports import PlanRequest
 
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
 UNTIL = START + timedelta(hours=12)
 FACTS = {
     "id", "pipeline", "timeline", "sequence", "attempt", "parent", "interval_start", "interval_end", "logical_time",
