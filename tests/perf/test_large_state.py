@@ -1,0 +1,44 @@
+"""Eight million keys through a Spark server with a driver heap of 2 GB: what is large is never on the heap at once."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from tests.kafka.topics import Topics
+from tests.perf import generator
+from tidemark.ports import PlanRequest
+from tidemark.settings import load_settings
+from tidemark.wiring import open_runtime
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+KEYS, UPDATES, SEED = 8_000_000, 20_000, 7
+
+
+@pytest.mark.timeout(900)
+def test_a_checkpoint_of_eight_million_keys_fits_a_heap_of_two_gigabytes(
+    topics: Topics, broker: str, spark_server: str, tmp_path: Path
+) -> None:
+    print(f"seed {SEED}")
+    settings = load_settings(
+        home=str(tmp_path), pipelines=str(Path(__file__).parent), kafka_bootstrap=broker, spark=spark_server
+    )
+    assert settings.spark_driver_memory == "2g", "the shared server was started with the default heap"
+    runtime, name = open_runtime(settings), f"bench-{KEYS}"
+    topics.make(name, partitions=4)
+    batches = (generator.first(KEYS), generator.uniform(KEYS, UPDATES, SEED))
+    for batch, records in zip(batches, (KEYS, UPDATES), strict=True):
+        generator.produce(broker, name, batch)
+        made = runtime.run_once(name, PlanRequest(origin="test")).checkpoint
+        assert made is not None
+        assert made.sealed.facts.records == records
+    state = runtime.state_table(name, "totals")
+    counts, sums = generator.expected(iter(batches), KEYS)
+    assert state.num_rows == KEYS
+    assert pc.sum(state["updates"]).as_py() == counts.sum() == KEYS + UPDATES
+    assert pc.sum(state["amount"]).as_py() == sums.sum()
+    touched = np.unique(batches[1].keys)[:200].tolist()
+    for number in touched[::20]:
+        (row,) = runtime.state_table(name, "totals", key=[generator.key_text(number)]).to_pylist()
+        assert (row["updates"], row["amount"], row["_changed"]) == (counts[number], sums[number], 2)
