@@ -123,6 +123,8 @@ class Command:
         return subprocess.Popen(
             [sys.executable, "-m", "tidemark.cli.main", *arguments],
             env=self.environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # A script's background job is started with SIGINT ignored, and its children would inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
 
     @property

@@ -173,8 +173,11 @@ def restart(stack: Settings) -> None:
     """Kills the Spark server and starts it again at the same address."""
     server = recorded_service(stack.home, "spark")
     assert server is not None
-    os.kill(server.pid, signal.SIGKILL)
+    process, address = psutil.Process(server.pid), stack.spark_address
+    process.kill()
+    process.wait(60)
     control.up(stack, only=("spark",))
+    assert stack.spark_address == address, "a recorded port is kept while it is free"
 
 
 @pytest.mark.parametrize("point", SERVER_POINTS)
@@ -184,8 +187,12 @@ def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_s
         pytest.skip("TIDEMARK_TEST_SPARK names a server that is not ours to kill")
     line.send()
     client = line.stopped_at(point)
-    restart(spark_stack)
-    os.kill(client.pid, signal.SIGCONT)
-    client.communicate(timeout=180)
-    assert client.returncode in (0, 1), "it either needed the server no more, or failed with a documented code"
+    try:
+        restart(spark_stack)
+        os.kill(client.pid, signal.SIGCONT)
+        _, err = client.communicate(timeout=180)
+    finally:
+        client.kill()
+        client.communicate()
+    assert client.returncode in (0, 1), f"it needs the server no more, or fails with a documented code: {err}"
     line.repair()

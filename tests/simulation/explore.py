@@ -3,7 +3,8 @@
 import argparse
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from tests.simulation import planted
 from tests.simulation.actors import populate
@@ -14,7 +15,8 @@ from tidemark.coordinator.advance import Advance
 from tidemark.ports import PlanRequest
 
 
-def _remember_what_is_encoded() -> None:
+@contextmanager
+def _remembering_what_is_encoded() -> Iterator[None]:
     """Spares decoding what this very process has encoded; that the codec goes round is shown elsewhere."""
     known: dict[tuple[str, bytes], object] = {}
     encode, decode = objects.encoded, objects.decoded
@@ -30,14 +32,19 @@ def _remember_what_is_encoded() -> None:
         return known.get((kind, raw)) or decode(kind, key, raw)
 
     objects.encoded, objects.decoded = encoded, decoded
-
-
-_remember_what_is_encoded()
+    try:
+        yield
+    finally:
+        objects.encoded, objects.decoded = encode, decode
 
 
 def explore(seed: int) -> tuple[World, list[str]]:
     """One schedule: the actors, then a plain re-run without faults (I10), then the checker."""
-    world = World(seed)
+    with _remembering_what_is_encoded():
+        return _explored(World(seed))
+
+
+def _explored(world: World) -> tuple[World, list[str]]:
     populate(world)
     try:
         world.scheduler.go(world.between)

@@ -1,6 +1,7 @@
 """The protocol holds over tens of thousands of schedules, and the simulation finds what is planted.
 
-`TIDEMARK_SCHEDULES` sets how many, `TIDEMARK_SEED` where they begin; a failure prints its seed and how to repeat it.
+`TIDEMARK_TEST_SCHEDULES` sets how many, `TIDEMARK_TEST_SEED` where they begin; a failure prints its seed
+and how to repeat it.
 """
 
 import os
@@ -11,8 +12,8 @@ from tests.simulation.explore import explore, first_violation, repro
 from tests.simulation.planted import BUGS
 from tests.simulation.scheduler import Scheduler
 
-SCHEDULES = int(os.environ.get("TIDEMARK_SCHEDULES", "20000"))
-SEED = int(os.environ.get("TIDEMARK_SEED", "0"))
+SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "20000"))
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "0"))
 CHUNKS = 8
 MOST_TO_FIND = 6000
 """Schedules within which every planted bug must be found."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tidemark.errors import DeadLettersExceededError, GateFailedError
+from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint import Ack, Commit, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
@@ -73,8 +73,10 @@ class CheckpointJob:
                 pending.acknowledge(ack)
             verdict = self._step("gate", attempt, lambda: batch.judge(_paths(attempt, runs)))
             refuse_failed(plan, verdict)
-        finally:
-            batch.close()
+        except BaseException as error:
+            _close_after(error, batch)
+            raise
+        batch.close()
         return self._seal(attempt, pending, batch, verdict)
 
     def _operator(self, attempt: Attempt, batch: Batch, uid: str) -> tuple[Ack, WrittenRun]:
@@ -148,6 +150,14 @@ class CheckpointJob:
         self._timings[name] = self.clock.now_ms() - started
         self.crash(name, "after")
         return done
+
+
+def _close_after(error: BaseException, batch: Batch) -> None:
+    # What went wrong first is what is told: a server that is gone cannot release anything either.
+    try:
+        batch.close()
+    except TidemarkError as second:
+        error.add_note(f"then the batch could not be released: {second.what}")
 
 
 def refuse_failed(plan: CheckpointPlan, verdict: Verdict) -> None:

@@ -8,13 +8,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from tidemark.engine.failures import translated
 
 _USER = "tidemark"
+_TRIES, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 100, 5_000
+"""How a Connect client tries again: for about half a minute in all."""
 _DELTA = "spark.databricks.delta"
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
@@ -109,8 +113,17 @@ def end_session(settings: SparkSettings, owner: str, attempt: int) -> None:
 def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
     base = settings.master if "/;" in settings.master else f"{settings.master.rstrip('/')}/"
     url = f"{base};session_id={session_id(owner, attempt)};user_id={_USER}"
-    session: SparkSession = SparkSession.builder.remote(url).create()
-    return session
+    session: Any = SparkSession.builder.remote(url).create()
+    # The default waits for ten minutes for a server that is gone; a checkpoint is repaired by its next attempt (I9).
+    patience = DefaultPolicy(
+        max_retries=_TRIES,
+        backoff_multiplier=2.0,
+        initial_backoff=_FIRST_PAUSE_MS,
+        max_backoff=_LONGEST_PAUSE_MS,
+    )
+    session.client.set_retry_policies([patience])
+    made: SparkSession = session
+    return made
 
 
 def _classic(settings: SparkSettings, owner: str) -> SparkSession:
