@@ -52,7 +52,7 @@ def main() -> int:
 
 def _measured(runtime: Runtime, settings: Settings) -> Iterator[dict[str, Any]]:
     for size in SIZES:
-        _create(settings.kafka_address, f"bench-{size}")
+        create_topic(settings.kafka_address, f"bench-{size}")
         generator.produce(settings.kafka_address, f"bench-{size}", generator.first(size))
         yield _checkpoint(runtime, size, -1)
     for n in range(ROUNDS):
@@ -99,7 +99,8 @@ def _check(runtime: Runtime, size: int) -> int:
     return table.num_rows
 
 
-def _create(bootstrap: str, topic: str) -> None:
+def create_topic(bootstrap: str, topic: str) -> None:
+    """Makes a topic of four partitions that keeps its records."""
     config = {"retention.ms": "-1"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 4, 1, config=config)])[topic].result(30)

@@ -1,0 +1,62 @@
+"""What a bounded Kafka read waits for: `PYTHONPATH=include python -m tests.perf.read_wait` prints a Markdown table.
+
+The range of the newest of a few checkpoints is counted by Spark again and again, one consumer option changed at a
+time.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from tests.perf import generator
+from tests.perf.bench import create_topic
+from tidemark.engine.session import open_session
+from tidemark.engine.source import KafkaOptions, read_ranges
+from tidemark.ports import PlanRequest
+from tidemark.settings import load_settings
+from tidemark.stack import control
+from tidemark.wiring import open_runtime
+
+NAME, KEYS, UPDATES, ROUNDS, COUNTS = "bench-20000", 20_000, 20_000, 3, 9
+KAFKA_DEFAULT = {"fetch.max.wait.ms": "500"}
+TRIALS: dict[str, dict[str, str]] = {
+    "Kafka's defaults": KAFKA_DEFAULT,
+    "`max.poll.records=10000`": {**KAFKA_DEFAULT, "max.poll.records": "10000"},
+    "`max.partition.fetch.bytes` of 8 MiB": {**KAFKA_DEFAULT, "max.partition.fetch.bytes": "8388608"},
+    "`fetch.max.wait.ms=20`": {"fetch.max.wait.ms": "20"},
+}
+
+
+def main() -> int:
+    """Measures in a stack of its own."""
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
+        settings = load_settings(home=home, pipelines=str(Path(__file__).parent))
+        control.up(settings, only=("kafka", "spark"))
+        try:
+            runtime = open_runtime(settings)
+            create_topic(settings.kafka_address, NAME)
+            for seed in range(ROUNDS):
+                generator.produce(settings.kafka_address, NAME, generator.uniform(KEYS, UPDATES, seed))
+                made = runtime.run_once(NAME, PlanRequest(origin="bench")).checkpoint
+            assert made is not None
+            session = open_session(runtime.spark, uuid.uuid4().hex, 1)
+            sys.stdout.write("| tried | a count of the range, s |\n|---|---:|\n")
+            for label, client in TRIALS.items():
+                options = KafkaOptions(bootstrap=settings.kafka_address, client=client)
+                seconds = []
+                for _ in range(COUNTS):
+                    started = time.perf_counter()
+                    assert read_ranges(session, made.plan, options).count() == UPDATES
+                    seconds.append(time.perf_counter() - started)
+                sys.stdout.write(f"| {label} | {statistics.median(seconds[1:]):.2f} |\n")
+            session.stop()
+        finally:
+            control.down(settings)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
