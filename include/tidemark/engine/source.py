@@ -27,8 +27,8 @@ class KafkaOptions:
 
 
 _CLIENT: Mapping[str, str] = {"fetch.max.wait.ms": "20"}
-"""What differs from Kafka's defaults. Reading a bounded range, the consumer often waits for a fetch that nothing answers:
-500 ms per task by default, a second for four partitions on two cores (`tests/perf/read_wait.py` measures it)."""
+"""What differs from Kafka's defaults. In a bounded read the consumer often waits for a fetch that nothing answers:
+500 ms by default, a second for four partitions on two cores (`tests/perf/read_wait.py` measures it)."""
 
 
 def read_ranges(spark: SparkSession, plan: CheckpointPlan, options: KafkaOptions) -> DataFrame:
