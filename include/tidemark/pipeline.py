@@ -1,5 +1,6 @@
 """What an author writes: a pipeline is a frozen value, and importing one needs neither Spark nor Airflow."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,9 +20,21 @@ Start = Literal["earliest", "latest", "committed"] | datetime | Mapping[TopicPar
 
 @dataclass(frozen=True)
 class TopicPattern:
-    """Every topic whose whole name matches a regular expression (J5)."""
+    """Every topic whose whole name matches a regular expression of Python's `re` (J5)."""
 
     regex: str
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.regex)
+        except (re.error, OverflowError, RecursionError, TypeError) as error:
+            raise DeclarationError(
+                f"not a regular expression: {self.regex!r} ({error})", next="correct the TopicPattern."
+            ) from error
+        if not self.regex:
+            raise DeclarationError(
+                "an empty TopicPattern matches no topic", next="name the topics, or match them all: '.*'."
+            )
 
 
 @dataclass(frozen=True)

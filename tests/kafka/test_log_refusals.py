@@ -4,18 +4,12 @@ import pytest
 
 from tidemark.adapters.kafka import KafkaLog
 from tidemark.errors import UsageError
-from tidemark.pipeline import TopicPattern
 
 
 @pytest.fixture
 def log() -> KafkaLog:
     """A log whose broker does not exist."""
     return KafkaLog("127.0.0.1:1", timeout=1)
-
-
-def test_a_pattern_that_is_no_regular_expression_is_refused(log: KafkaLog) -> None:
-    with pytest.raises(UsageError, match="not a regular expression"):
-        log.partitions(TopicPattern("("), "read_committed")
 
 
 def test_an_unknown_isolation_level_is_refused(log: KafkaLog) -> None:

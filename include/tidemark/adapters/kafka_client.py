@@ -186,12 +186,7 @@ class Question:
 
     def matching(self, pattern: TopicPattern) -> list[str]:
         """Names of all topics that a pattern matches as a whole."""
-        try:
-            expression = re.compile(pattern.regex)
-        except re.error as error:
-            raise UsageError(
-                f"not a regular expression: {pattern.regex!r} ({error})", next="correct the TopicPattern."
-            ) from error
+        expression = re.compile(pattern.regex)
         try:
             there = self.admin.list_topics(timeout=self.left()).topics
         except KafkaException as error:
