@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -12,12 +11,12 @@ from pyarrow import fs
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_reading import files_in, open_table, refused
-from tidemark.errors import StateOverflowError
-from tidemark.model.expressions import DUCKDB_MACROS, overflow_in
+from tidemark.adapters.duckdb_session import opened, told
 from tidemark.model.key_groups import key_group
 from tidemark.model.resolving import empty_columns, resolving_sql
 from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import StateHandle
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.ports import LiveFile
 
 
 def read_state(
@@ -35,40 +34,49 @@ def read_state(
         StoreError: a version or a file of the handle is gone.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
-    shape = arrow_schema(empty_columns(schema))
-    paths = _paths(warehouse, handle)
-    if not paths:
-        return shape.empty_table()
-    rows = ds.dataset(paths, format="parquet", filesystem=fs.LocalFileSystem())
-    found: Any = rows if key is None else rows.to_table(filter=_of_key(schema, key))
-    connection = duckdb.connect()
-    try:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(DUCKDB_MACROS)
-        connection.register("rows", found)
-        return connection.sql(resolving_sql(schema, "rows")).to_arrow_table().cast(shape)
-    except duckdb.Error as error:
-        what = overflow_in(str(error))
-        if what is None:
-            raise refused(Path(warehouse), f"state of {schema.uid} is not readable ({error})") from error
-        raise StateOverflowError(
-            f"state overflow: {what}",
-            safe="every completed checkpoint is intact.",
-            next="widen the field's type or its limit and replay, or look at the key in an older checkpoint.",
-        ) from error
-    finally:
-        connection.close()
+    rows = stored_rows(warehouse, handle)
+    if rows is None:
+        return arrow_schema(empty_columns(schema)).empty_table()
+    return resolve(schema, rows if key is None else rows.to_table(filter=_of_key(schema, key)))
 
 
-def _paths(warehouse: str, handle: StateHandle) -> list[str]:
-    paths = []
+def stored_rows(warehouse: str, handle: StateHandle) -> ds.Dataset | None:
+    """The rows of a handle's files as they are stored, nothing read yet; None where it has no files.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    paths = [str(Path(warehouse, segment.path, f.path)) for segment, f in files_of(warehouse, handle)]
+    return ds.dataset(paths, format="parquet", filesystem=fs.LocalFileSystem()) if paths else None
+
+
+def resolve(schema: OperatorSchema, rows: Any) -> pa.Table:
+    """One row per live key of stored rows: an Arrow table or dataset that holds all rows of each of its keys.
+
+    Raises:
+        StoreError: the rows cannot be read.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    with opened() as connection, told(f"state of {schema.uid} is not readable"):
+        connection.register("rows", rows)
+        resolved = connection.sql(resolving_sql(schema, "rows")).to_arrow_table()
+        return resolved.cast(arrow_schema(empty_columns(schema)))
+
+
+def files_of(warehouse: str, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
+    """The files of a handle with the segments that name them, oldest segment first.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    found = []
     for segment in handle:
         table = Path(warehouse, segment.path)
         for f in files_in(open_table(table, segment.version), segment.after, segment.through):
             if not (table / f.path).is_file():
                 raise refused(table, f"file {f.path} of version {segment.version} is gone")
-            paths.append(str(table / f.path))
-    return paths
+            found.append((segment, f))
+    return found
 
 
 def _of_key(schema: OperatorSchema, key: Sequence[object]) -> Any:

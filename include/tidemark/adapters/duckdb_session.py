@@ -1,0 +1,73 @@
+"""DuckDB over Arrow: a connection of its own that opens no file and no network address, and tells errors in our words.
+
+What a query may see is what was registered. Only spilled intermediates of a large query touch the disk, in a folder
+that goes with the connection.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from tidemark.errors import StateOverflowError, StoreError
+from tidemark.model.expressions import DUCKDB_MACROS, overflow_in
+
+_CLOSED = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    # Without this a table that is not found is looked up among the variables of this program.
+    "python_enable_replacements": "false",
+}
+
+
+@contextmanager
+def opened() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection in memory, in UTC, that knows our macros."""
+    with TemporaryDirectory(prefix="tidemark-duckdb-") as spill:
+        connection = duckdb.connect(config={**_CLOSED, "temp_directory": spill})
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(DUCKDB_MACROS)
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Tells DuckDB's errors in our words.
+
+    Args:
+        what: what could not be done; DuckDB's message follows in parentheses.
+
+    Raises:
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+        StoreError: anything else that DuckDB complains of.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        refuse_overflow(error)
+        raise StoreError(
+            f"{what} ({error})",
+            safe="nothing was written; other restore points may be intact.",
+            next="put the table's files back from a backup of the warehouse, or read an older checkpoint.",
+        ) from error
+
+
+def refuse_overflow(error: duckdb.Error) -> None:
+    """Raises if DuckDB says that merged state does not fit.
+
+    Raises:
+        StateOverflowError: naming the key.
+    """
+    what = overflow_in(str(error))
+    if what is not None:
+        raise StateOverflowError(
+            f"state overflow: {what}",
+            safe="every completed checkpoint is intact.",
+            next="widen the field's type or its limit and replay, or look at the key in an older checkpoint.",
+        ) from error
