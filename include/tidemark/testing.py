@@ -41,7 +41,8 @@ class Crash:
 
     Attributes:
         step: crash point: `ids plan attempt read fold.<uid> runs.<uid> dead_letters.<uid> sinks.<uid> gate fsync
-            seal publish`.
+            seal publish`; inside `runs` and `sinks`, between the table's version and the commit, `commit.runs.<uid>`
+            and `commit.sinks.<uid>`.
         moment: `before` or `after`.
     """
 

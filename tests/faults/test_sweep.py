@@ -27,8 +27,10 @@ PARTITIONS = 2
 STEPS = (
     ["ids", "plan", "attempt", "read"]
     + [f"{step}.{uid}" for uid in ("accounts", "shops") for step in ("fold", "runs", "dead_letters", "sinks")]
+    + [f"commit.{step}.{uid}" for uid in ("accounts", "shops") for step in ("runs", "sinks")]
     + ["gate", "fsync", "seal", "publish"]
 )
+"""`commit.*` lies inside `runs` and `sinks`: the table's version is read, the fence is next, then the commit."""
 POINTS = [f"{step}:{moment}" for step in STEPS for moment in ("before", "after")]
 MODES = ("next", "first", "retry", "restart") if os.environ.get("TIDEMARK_TEST_SWEEP") == "full" else ("next",)
 """`next`: one kill in a checkpoint that follows others. `first`: in the first checkpoint of all. `retry`: the next

@@ -45,7 +45,8 @@ def _assert_chain(checkpoints: tuple[Checkpoint, ...]) -> None:
 @pytest.mark.parametrize(
     "step",
     ["ids", "plan", "attempt", "read", "fold.sensors", "runs.sensors", "fold.rooms", "runs.rooms"]
-    + ["dead_letters.rooms", "sinks.rooms", "gate", "fsync", "seal", "publish"],
+    + ["dead_letters.rooms", "sinks.rooms", "commit.runs.rooms", "commit.sinks.rooms"]
+    + ["gate", "fsync", "seal", "publish"],
 )
 def test_a_crash_at_every_step_in_first_attempt_and_retry_is_repaired(step: str, moment: str) -> None:
     crash = CRASH.at(step, moment)

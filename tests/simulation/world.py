@@ -21,7 +21,7 @@ from tidemark.adapters.memory import (
 )
 from tidemark.coordinator.attempts import OwnedAttempt
 from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.engine.job import CheckpointJob
+from tidemark.engine.job import CheckpointJob, CommitGap
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.keys import outcome_key
 from tidemark.model.offsets import TopicPartition
@@ -179,9 +179,10 @@ class World:
 
     def is_revoked(self, fence: Fence) -> bool:
         """Whether an attempt is revoked at this very moment; looks past the store, so that nobody goes on."""
-        if not isinstance(fence, OwnedAttempt):
+        if not isinstance(fence, CommitGap):
             return False
-        raw = self.objects.get(outcome_key(fence.plan.slot, fence.number))
+        attempt = fence.attempt
+        raw = self.objects.get(outcome_key(attempt.plan.slot, attempt.number))
         return raw is not None and b'"kind":"revoked"' in raw
 
     def between(self) -> None:

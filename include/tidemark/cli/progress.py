@@ -27,7 +27,9 @@ class Steps:
             self._status.stop()
 
     def __call__(self, step: str, moment: str) -> None:
-        """Shows a step's start and end; `moment` is `before` or `after`."""
+        """Shows a step's start and end; `moment` is `before` or `after`. The gap inside a commit is no step."""
+        if step.startswith("commit."):
+            return
         if moment == "before":
             self._started[step] = time.monotonic()
             if self._status is not None:

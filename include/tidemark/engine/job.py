@@ -109,7 +109,10 @@ class CheckpointJob:
     def _commit(self, attempt: Attempt, uid: str, run: WrittenRun) -> Committed:
         plan = attempt.plan
         target = _Target(uid, runs_table(plan, uid), plan.handles[uid], run_columns(plan.schemas[uid]))
-        return self.tables.commit(_request(attempt, target, run, self.write_ids()), attempt)
+        return self.tables.commit(_request(attempt, target, run, self.write_ids()), self._gap(attempt, f"runs.{uid}"))
+
+    def _gap(self, attempt: Attempt, step: str) -> "CommitGap":
+        return CommitGap(attempt=attempt, crash=self.crash, step=f"commit.{step}")
 
     def _dead_letters(self, attempt: Attempt, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
         plan, parent = attempt.plan, attempt.plan.dead_letters[uid]
@@ -118,7 +121,8 @@ class CheckpointJob:
         table = dead_letters_table(plan, uid)
         run = self._step(f"dead_letters.{uid}", attempt, lambda: batch.write_dead_letters(uid, _folder(attempt, table)))
         request = _request(attempt, _Target(uid, table, parent, DEAD_LETTER_COLUMNS), run, self.write_ids())
-        done = self._step(f"sinks.{uid}", attempt, lambda: self.tables.commit(request, attempt))
+        gap = self._gap(attempt, f"sinks.{uid}")
+        done = self._step(f"sinks.{uid}", attempt, lambda: self.tables.commit(request, gap))
         return _extended(parent, done), (done.commit,)
 
     def _seal(self, attempt: Attempt, pending: PendingCheckpoint, batch: Batch, verdict: Verdict) -> Sealed:
@@ -150,6 +154,35 @@ class CheckpointJob:
         self._timings[name] = self.clock.now_ms() - started
         self.crash(name, "after")
         return done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitGap:
+    """The attempt's fence inside a commit, with crash points (port `Fence`).
+
+    A commit asks it once it has read the table's version. So `before` lies behind the version and ahead of the fence,
+    and `after` lies behind the fence and ahead of the commit: whoever sleeps there wakes with everything checked, and
+    only the compare-and-set on the version stops it.
+
+    Attributes:
+        attempt: whose fence it is.
+        crash: told of the two points.
+        step: `commit.runs.<uid>` or `commit.sinks.<uid>`.
+    """
+
+    attempt: Attempt
+    crash: CrashPoints
+    step: str
+
+    def check(self) -> None:
+        """Reads the attempt's outcome key.
+
+        Raises:
+            FencedError: it was revoked.
+        """
+        self.crash(self.step, "before")
+        self.attempt.check()
+        self.crash(self.step, "after")
 
 
 def _close_after(error: BaseException, batch: Batch) -> None:
