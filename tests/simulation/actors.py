@@ -10,7 +10,7 @@ from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
-from tidemark.model.records import Closing, CompactionRecord, Failure, Genesis
+from tidemark.model.records import CompactionRecord, Failure
 from tidemark.model.segments import StateHandle
 from tidemark.model.writes import CommitRequest
 from tidemark.ports import PlanRequest, PutOutcome
@@ -121,36 +121,12 @@ def _compactor(world: World) -> Callable[[], object]:
 
 def _restorer(world: World) -> Callable[[], object]:
     def act() -> None:
-        objects, head = world.coordinator.objects, world.coordinator.head()
+        head = world.coordinator.head()
         if not isinstance(head.entry, Checkpoint):
             return
-        name = f"t{world.ids()[-6:]}"
         chosen = world.rng.choice(list(world.coordinator.checkpoints(head.timeline)))
-        if objects.put(keys.slot_key(name, 1), _genesis(world, name, chosen)) is PutOutcome.LOST:
-            return
-        closing = Closing(
-            timeline=head.timeline, sequence=head.sequence + 1, successor=name, why="restore", write_id=world.ids()
-        )
-        outcome = objects.put(keys.slot_key(head.timeline, head.sequence + 1), closing)
-        world.scheduler.trace.append(f"  restore {'won' if outcome is PutOutcome.WON else 'lost'}")
+        outcome = world.restored(chosen, f"t{world.ids()[-6:]}", head)
+        if outcome is not None:
+            world.scheduler.trace.append(f"  restore {'won' if outcome is PutOutcome.WON else 'lost'}")
 
     return act
-
-
-def _genesis(world: World, name: str, found: Checkpoint) -> Genesis:
-    return Genesis(
-        timeline=name,
-        sequence=1,
-        parent=found.id,
-        parent_timeline=found.plan.slot.timeline,
-        ranges=found.plan.ranges,
-        topic_ids=found.plan.topic_ids,
-        handles=found.handles,
-        dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
-        schemas=found.plan.schemas,
-        logical_time_ms=found.plan.logical_time_ms,
-        watermark_ms=found.sealed.facts.watermark_ms,
-        covered_until_ms=found.covered_until_ms,
-        why="restore",
-        write_id=world.ids(),
-    )

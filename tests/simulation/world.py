@@ -1,27 +1,26 @@
 """The world that actors share: a store and tables whose operations interleave and fail, a log that grows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from random import Random
 
 import greenlet
 
+from tests.in_memory import START_MS, InMemory, Payment, payment
 from tests.simulation.scheduler import Scheduler
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.adapters.memory import (
     Fault,
     FaultyStore,
     ManualClock,
-    MemoryCompute,
     MemoryLog,
     MemoryStore,
     MemoryTables,
     SequentialIds,
 )
 from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.engine.job import CheckpointJob, CommitGap
+from tidemark.engine.job import CommitGap
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.keys import outcome_key
 from tidemark.model.offsets import TopicPartition
@@ -29,14 +28,6 @@ from tidemark.model.writes import CommitRequest, Committed, WrittenRun
 from tidemark.ports import Fence, PutOutcome, UncertainPut
 
 PARTITIONS = (TopicPartition("topic", 0), TopicPartition("topic", 1))
-
-
-@dataclass(frozen=True)
-class Payment:
-    """One record."""
-
-    account: str | None
-    amount: int
 
 
 class Account(state.Keyed):
@@ -139,7 +130,7 @@ class SimTables(MemoryTables):
         return done
 
 
-class World:
+class World(InMemory):
     """One schedule's universe, made from a seed."""
 
     def __init__(self, seed: int) -> None:
@@ -148,7 +139,7 @@ class World:
         self.objects: dict[str, bytes] = {}
         self.faulty = self.rng.random() < 0.6
         self.log = MemoryLog()
-        self.clock = ManualClock(1_000_000)
+        self.clock = ManualClock(START_MS)
         self.ids = SequentialIds()
         self.store = SimStore(self)
         self.tables = SimTables(self)
@@ -157,22 +148,12 @@ class World:
         self.log.create("topic", len(PARTITIONS))
         self.produce(self.rng.randrange(1, 6))
 
-    @property
-    def coordinator(self) -> CheckpointCoordinator:
-        return CheckpointCoordinator(
-            store=self.store,
-            log=self.log,
-            clock=self.clock,
-            write_ids=self.ids,
-            files_exist=self.tables.files_exist,
-        )
-
     def produce(self, count: int) -> None:
         rng = self.rng
         for _ in range(count):
             tp = PARTITIONS[rng.randrange(2)]
             key, amount = rng.choice(("a", "b", "c", None)), rng.randrange(1 << 40)
-            value = b"{" if rng.random() < 0.1 else _json(key, amount)
+            value = b"{" if rng.random() < 0.1 else payment(key, amount)
             self.log.append(tp, value, timestamp_ms=self.clock.now_ms())
             if rng.random() < 0.1:
                 self.log.skip(tp)
@@ -197,16 +178,4 @@ class World:
 
     def execute(self, attempt: OwnedAttempt) -> Sealed:
         self.owners.append((attempt.plan.id, attempt.number))
-        job = CheckpointJob(
-            compute=MemoryCompute(pipeline=PIPELINE, log=self.log, tables=self.tables),
-            tables=self.tables,
-            clock=self.clock,
-            write_ids=self.ids,
-            crash=lambda step, moment: None,
-            max_dead_letters=1.0,
-        )
-        return job.execute(attempt)
-
-
-def _json(key: str | None, amount: int) -> bytes:
-    return (f'{{"account":"{key}","amount":{amount}}}' if key else f'{{"amount":{amount}}}').encode()
+        return self.executed(PIPELINE, attempt)

@@ -3,21 +3,13 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from tests.in_memory import START_MS, InMemory, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory import (
-    ManualClock,
-    MemoryCompute,
-    MemoryLog,
-    MemoryStore,
-    MemoryTables,
-    SequentialIds,
-)
+from tidemark.adapters.memory import ManualClock, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.coordinator.advance import Advance
 from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.coordinator.failures import FailureReport
 from tidemark.coordinator.states import NothingOpen, OpenPlan
-from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
@@ -25,14 +17,6 @@ from tidemark.ports import PlanRequest
 
 P0, P1 = TopicPartition("payments", 0), TopicPartition("payments", 1)
 ASK = PlanRequest(origin="test")
-
-
-@dataclass(frozen=True)
-class Payment:
-    """One record."""
-
-    account: str | None
-    amount: int
 
 
 class Account(state.Keyed):
@@ -69,14 +53,14 @@ def at(ms: int) -> datetime:
 
 
 @dataclass
-class House:
+class House(InMemory):
     """Store, log, tables, clock, and the verbs over them."""
 
     pipeline: Pipeline = PIPELINE
     store: MemoryStore = field(default_factory=MemoryStore)
     log: MemoryLog = field(default_factory=MemoryLog)
     tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(1_000_000))
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
     ids: SequentialIds = field(default_factory=SequentialIds)
     reports: list[FailureReport] = field(default_factory=list)
     fail: Exception | None = None
@@ -84,33 +68,15 @@ class House:
     def __post_init__(self) -> None:
         self.log.create("payments", 2)
 
-    @property
-    def coordinator(self) -> CheckpointCoordinator:
-        return CheckpointCoordinator(
-            store=self.store,
-            log=self.log,
-            clock=self.clock,
-            write_ids=self.ids,
-            files_exist=self.tables.files_exist,
-        )
-
     def send(self, count: int, tp: TopicPartition = P0, account: str = "a", timestamp_ms: int = 0) -> None:
         """Appends payments of 1."""
         for _ in range(count):
-            self.log.append(tp, f'{{"account":"{account}","amount":1}}'.encode(), timestamp_ms=timestamp_ms)
+            self.log.append(tp, payment(account, 1), timestamp_ms=timestamp_ms)
 
     def execute(self, attempt: OwnedAttempt) -> Sealed:
         if self.fail is not None:
             raise self.fail
-        job = CheckpointJob(
-            compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables),
-            tables=self.tables,
-            clock=self.clock,
-            write_ids=self.ids,
-            crash=lambda step, moment: None,
-            max_dead_letters=self.pipeline.max_dead_letters,
-        )
-        return job.execute(attempt)
+        return self.executed(self.pipeline, attempt)
 
     @property
     def advance(self) -> Advance:

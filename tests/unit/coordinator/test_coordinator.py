@@ -10,7 +10,7 @@ from tidemark.adapters.memory import Fault, FaultyStore
 from tidemark.coordinator.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
 from tidemark.model import keys
-from tidemark.model.records import Closing, Genesis, IdRecord
+from tidemark.model.records import Closing, IdRecord
 
 
 def test_an_open_plan_is_adopted_word_for_word() -> None:
@@ -118,41 +118,11 @@ def test_an_aborted_plan_is_a_plan_and_no_checkpoint() -> None:
         house.coordinator.checkpoint(1)
 
 
-def _restore(house: House, checkpoint_id: int, name: str) -> None:
-    found, head = house.coordinator.checkpoint(checkpoint_id), house.coordinator.head()
-    put = house.coordinator.objects.put
-    put(
-        keys.slot_key(name, 1),
-        Genesis(
-            timeline=name,
-            sequence=1,
-            parent=found.id,
-            parent_timeline=found.plan.slot.timeline,
-            ranges=found.plan.ranges,
-            topic_ids=found.plan.topic_ids,
-            handles=found.handles,
-            dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
-            schemas=found.plan.schemas,
-            logical_time_ms=found.plan.logical_time_ms,
-            watermark_ms=found.sealed.facts.watermark_ms,
-            covered_until_ms=found.covered_until_ms,
-            why="restore",
-            write_id=house.ids(),
-        ),
-    )
-    put(
-        keys.slot_key(head.timeline, head.sequence + 1),
-        Closing(
-            timeline=head.timeline, sequence=head.sequence + 1, successor=name, why="restore", write_id=house.ids()
-        ),
-    )
-
-
 def test_the_live_timeline_is_found_by_following_closings() -> None:
     house = House()
     house.send(2)
     made = [house.complete(), house.complete()]
-    _restore(house, 1, "t2")
+    house.restored(made[0], "t2", house.coordinator.head())
     assert house.coordinator.head().timeline == "t2"
     assert list(house.coordinator.checkpoints("t1")) == made[::-1]
     assert list(house.coordinator.checkpoints()) == [made[0]]
