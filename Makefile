@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
-PYTHON ?= python3
+# What .venv was made with, so that only a PYTHON that is given makes it anew.
+PYTHON ?= $(or $(wildcard .venv/bin/python),python3)
 BIN := .venv/bin
 export PYTHONPATH := include$(if $(PYTHONPATH),:$(PYTHONPATH))
 

@@ -1,5 +1,6 @@
 """Set-up: what needs no network is tried here; the rest is what every test run has just been through."""
 
+import os
 import subprocess
 import sys
 import time
@@ -66,3 +67,25 @@ def _fake_java(folder: Path, printed: str) -> Path:
     launcher.write_text(f"#!/bin/sh\necho '{printed}' >&2\n")
     launcher.chmod(0o755)
     return launcher
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "used"),
+    [
+        (False, [], "python3"),
+        (True, [], ".venv/bin/python"),
+        (True, ["PYTHON=python3.13"], "python3.13"),
+    ],
+)
+def test_a_setup_keeps_the_python_that_the_environment_was_made_with(
+    tmp_path: Path, made: bool, given: list[str], used: str
+) -> None:
+    python = tmp_path / ".venv/bin/python"
+    if made:
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+    told = subprocess.run(
+        ["make", "-n", "--no-print-directory", "-f", str(ROOT / "Makefile"), "setup", *given],
+        cwd=tmp_path, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout.split()[0] == used

@@ -175,7 +175,8 @@ def _use_supported_python() -> None:
         return
     for minor in (13, 12, 11):
         other = shutil.which(f"python3.{minor}")
-        if other:
+        # A version manager may have put a name there that only says that the version is not chosen.
+        if other and _succeeds([other, "-c", ""]):
             os.execv(other, [other, *sys.argv])  # noqa: S606
     version = ".".join(map(str, sys.version_info[:2]))
     print(f"setup: Python 3.11, 3.12 or 3.13 is needed, this is {version}", file=sys.stderr)
