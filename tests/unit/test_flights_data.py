@@ -42,7 +42,7 @@ def test_every_record_agrees_with_the_data_set_as_pandas_reads_it(records: list[
 
     frame = pandas.read_csv(find_flights(), keep_default_na=False, na_values=["NA"])
     scheduled = pandas.to_datetime(frame["time_hour"]) + pandas.to_timedelta(frame["minute"], unit="min")
-    millis = (scheduled - pandas.Timestamp("1970-01-01", tz="UTC")) // pandas.Timedelta(milliseconds=1)
+    millis = (scheduled - pandas.Timestamp("1970-01-01", tz="UTC")) // pandas.Timedelta(1, "ms")
     order = millis.sort_values(kind="stable").index
     assert [r.row for r in records] == order.tolist()
     assert [r.timestamp_ms for r in records] == millis[order].tolist()

@@ -85,7 +85,7 @@ def read_data_set(path: Path) -> "pd.DataFrame":
     wanted = flights[["tailnum", "carrier", "origin", "dest", "distance", "arr_delay", "air_time"]]
     # A missing number is NULL for DuckDB, where a NaN would be the greatest of all.
     wanted = wanted.astype({"arr_delay": "Float64", "air_time": "Float64"})
-    return wanted.assign(scheduled=since // pd.Timedelta(microseconds=1), place=place, number=range(len(flights)))
+    return wanted.assign(scheduled=since // pd.Timedelta(1, "us"), place=place, number=range(len(flights)))
 
 
 def differences(expected: Rows, found: Rows, limit: int = 10) -> list[str]:
