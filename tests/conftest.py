@@ -10,6 +10,17 @@ if TYPE_CHECKING:
     from tests.kafka.topics import Sent, Topics
     from tidemark.settings import Settings
 
+SERVICES = {"broker": "kafka", "spark_server": "spark", "spark_stack": "spark"}
+"""Fixtures that start a service, and the mark of whoever asks for them."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests by the services that their fixtures start: a forgotten mark would start them in `make test-fast`."""
+    for item in items:
+        for name in SERVICES.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(SERVICES[name])
+
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
