@@ -164,7 +164,8 @@ def test_the_table_of_settings_is_the_one_in_the_code() -> None:
 
 
 def test_every_kind_of_state_is_explained() -> None:
-    told = " ".join(row[0] for row in _rows("docs/how-to/write-a-pipeline.md", "kind"))
+    page = "docs/how-to/write-a-pipeline.md"
+    told = " ".join(row[0] for heading in ("kind", "kind of a Process") for row in _rows(page, heading))
     kinds = [n for n in tidemark.state.__all__ if n.islower()]
     assert [k for k in kinds if f"{k}(" not in told] == []
 

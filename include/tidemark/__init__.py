@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark import state, testing
     from tidemark.errors import TidemarkError
-    from tidemark.pipeline import Fold, KafkaSource, Pipeline, TopicPattern
+    from tidemark.operators import DeltaSink, Fold, KafkaSink, Process
+    from tidemark.pipeline import Pipeline
     from tidemark.reading import read_state
+    from tidemark.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
 
 __all__ = [
+    "Broadcast",
+    "DeltaSink",
+    "DeltaTable",
     "Fold",
+    "KafkaSink",
     "KafkaSource",
     "Pipeline",
+    "Process",
     "TidemarkError",
     "TopicPattern",
     "read_state",
@@ -24,11 +31,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Fold": "tidemark.pipeline",
-    "KafkaSource": "tidemark.pipeline",
+    "Broadcast": "tidemark.sources",
+    "DeltaSink": "tidemark.operators",
+    "DeltaTable": "tidemark.sources",
+    "Fold": "tidemark.operators",
+    "KafkaSink": "tidemark.operators",
+    "KafkaSource": "tidemark.sources",
     "Pipeline": "tidemark.pipeline",
+    "Process": "tidemark.operators",
     "TidemarkError": "tidemark.errors",
-    "TopicPattern": "tidemark.pipeline",
+    "TopicPattern": "tidemark.sources",
     "read_state": "tidemark.reading",
 }
 

@@ -1,134 +1,37 @@
 """What an author writes: a pipeline is a frozen value, and importing one needs neither Spark nor Airflow."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Literal
+from datetime import timedelta
+from types import CodeType
+from typing import Any
 
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.canonical import checksum
 from tidemark.model.names import checked_name
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.schema import OperatorSchema, bind_field, bind_key, type_to_json
-from tidemark.model.types import FieldType, record_type
-from tidemark.state import Keyed
+from tidemark.model.schema import OperatorSchema, type_to_json
+from tidemark.model.types import FieldType
+from tidemark.operators import DeltaSink, Fold, KafkaSink, Operator, Process
+from tidemark.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
 
-Start = Literal["earliest", "latest", "committed"] | datetime | Mapping[TopicPartition, int]
-"""Where a pipeline's first checkpoint starts (J6); a datetime is the first record at or after it, else the end."""
+__all__ = [
+    "Broadcast",
+    "DeltaSink",
+    "DeltaTable",
+    "Expectations",
+    "Fold",
+    "Gate",
+    "KafkaSink",
+    "KafkaSource",
+    "Operator",
+    "Pipeline",
+    "Process",
+    "Start",
+    "TopicPattern",
+]
 
-
-@dataclass(frozen=True)
-class TopicPattern:
-    """Every topic whose whole name matches a regular expression of Python's `re` (J5)."""
-
-    regex: str
-
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.regex)
-        except (re.error, OverflowError, RecursionError, TypeError) as error:
-            raise DeclarationError(
-                f"not a regular expression: {self.regex!r} ({error})", next="correct the TopicPattern."
-            ) from error
-        if not self.regex:
-            raise DeclarationError(
-                "an empty TopicPattern matches no topic", next="name the topics, or match them all: '.*'."
-            )
-
-
-@dataclass(frozen=True)
-class KafkaSource:
-    """A bounded read of Kafka topics.
-
-    Attributes:
-        topics: one topic, several, a `TopicPattern`, or an explicit set of `TopicPartition`s (J5).
-        record: dataclass that the JSON value is decoded to.
-        event_time: the datetime field of the record that is its event time; None = the Kafka timestamp.
-        start: where the first checkpoint starts; later ones start where their parent ended (I6).
-        isolation: Kafka's isolation level; stored in every manifest (J11).
-        group: consumer group whose offsets are set after completion, for lag monitoring only (J10), and read
-            once by `start="committed"`.
-    """
-
-    topics: str | Sequence[str] | TopicPattern | frozenset[TopicPartition]
-    record: type
-    event_time: str | None = None
-    start: Start = "earliest"
-    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    group: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.topics, TopicPattern):
-            names: Sequence[str] = ()
-        elif isinstance(self.topics, str):
-            names = (self.topics,)
-        elif isinstance(self.topics, frozenset):
-            names = sorted({tp.topic for tp in self.topics})
-        else:
-            names = tuple(self.topics)
-            object.__setattr__(self, "topics", names)
-        for name in names:
-            checked_name("topic", name)
-        if not names and not isinstance(self.topics, TopicPattern):
-            raise DeclarationError("a source without topics", next="name at least one topic.")
-        if self.event_time is not None:
-            found = self.schema.at(self.event_time)
-            if found is None or found.kind != "timestamp" or found.nullable:
-                raise DeclarationError(
-                    f"event_time={self.event_time!r} is not a datetime field of {self.record.__name__}",
-                    next="name a field declared `datetime` (not optional), or leave event_time out.",
-                )
-
-    @property
-    def schema(self) -> FieldType:
-        """The struct that a value is decoded to."""
-        return record_type(self.record)
-
-
-@dataclass(frozen=True)
-class Fold:
-    """An operator that folds the records of a key into accumulators (Flink's ReducingState, AggregatingState).
-
-    Attributes:
-        uid: names the state; mandatory and unique (C6). State is found by pipeline name + uid, never by position.
-        key_by: record field, or several, that make the key; a record in which one is null is a dead letter.
-        state: the `state.Keyed` class.
-    """
-
-    uid: str
-    key_by: str | Sequence[str] = field(kw_only=True)
-    state: type[Keyed] = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        checked_name("uid", self.uid)
-        if not (isinstance(self.state, type) and issubclass(self.state, Keyed) and self.state is not Keyed):
-            raise DeclarationError(f"{self.uid}: {self.state!r} is no state class", next="derive it from state.Keyed.")
-        keys = (self.key_by,) if isinstance(self.key_by, str) else tuple(self.key_by)
-        if not keys or len(set(keys)) != len(keys):
-            raise DeclarationError(
-                f"{self.uid}: key_by={self.key_by!r}", next="name one record field or several different ones."
-            )
-        object.__setattr__(self, "key_by", keys)
-
-    def bind(self, record: FieldType) -> OperatorSchema:
-        """The stored schema over a record type.
-
-        Raises:
-            DeclarationError: a key or a field does not fit the record, or two columns have one name.
-        """
-        keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
-        fields = tuple(bind_field(self.uid, d, record) for d in self.state.descriptors)
-        columns = [k.name for k in keys] + [name for f in fields for name, _ in f.accumulators]
-        lowered = [c.lower() for c in columns]
-        twice = sorted({c for c in lowered if lowered.count(c) > 1})
-        if twice:
-            raise DeclarationError(
-                f"{self.uid}: two columns are called {', '.join(twice)}", next="rename the state field."
-            )
-        return OperatorSchema(self.uid, keys, fields)
-
-
+ONLY = "records"
+"""The name of the source of a pipeline that has one."""
 Expectations = Sequence[Any]
 """Great Expectations expectations; typed loosely because importing them costs seconds."""
 Gate = Callable[[], Mapping[str, Expectations | Mapping[str, Expectations]]]
@@ -137,12 +40,14 @@ Gate = Callable[[], Mapping[str, Expectations | Mapping[str, Expectations]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """One source, several operators, one checkpoint over all of them.
+    """One source or several, operators, one checkpoint over all of them.
 
     Attributes:
         name: finds the state; a pipeline continues from its newest checkpoint by name (I5 of flink.md).
-        source: what is read.
+        source: what is read, where there is one source; it is called `records`.
+        sources: what is read, by name, where there are several; one barrier cuts them all.
         operators: what is remembered; uids are unique.
+        broadcast: small tables that every `Process` may look into.
         gate: quality gate, judged on the candidate before anything is published (Q8).
         max_dead_letters: greatest share of a checkpoint's records, per uid, that may be dead letters.
         max_future: a record whose event time is later than logical time + this is a dead letter.
@@ -152,8 +57,10 @@ class Pipeline:
     """
 
     name: str
-    source: KafkaSource
-    operators: Sequence[Fold]
+    source: KafkaSource | None = None
+    sources: Mapping[str, KafkaSource] = field(default_factory=dict)
+    operators: Sequence[Operator]
+    broadcast: Sequence[Broadcast] = ()
     gate: Gate | None = None
     max_dead_letters: float = 0.05
     max_future: timedelta = timedelta(days=1)
@@ -164,24 +71,78 @@ class Pipeline:
     def __post_init__(self) -> None:
         checked_name("pipeline", self.name)
         object.__setattr__(self, "operators", tuple(self.operators))
-        uids = [o.uid.lower() for o in self.operators]
-        twice = sorted({u for u in uids if uids.count(u) > 1})
-        if twice:
-            raise DeclarationError(
-                f"{self.name}: two operators have the uid {', '.join(twice)}", next="give each its own uid."
-            )
-        if not uids:
-            raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold.")
+        object.__setattr__(self, "broadcast", tuple(self.broadcast))
+        # `dataclasses.replace(pipeline, source=...)` hands over what `sources` was made of before.
+        if self.source is not None and set(self.sources) <= {ONLY}:
+            object.__setattr__(self, "sources", {ONLY: self.source})
+        elif (self.source is None) == (not self.sources):
+            raise DeclarationError(f"{self.name}: no source, or two ways", next="give source=..., or sources={...}.")
+        self._check_names()
         if not 0 <= self.max_dead_letters <= 1:
             raise DeclarationError(f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1.")
         self.schemas()
 
-    def schemas(self) -> dict[str, OperatorSchema]:
-        """The stored schema of every operator, by uid, in declaration order."""
-        record = self.source.schema
-        return {o.uid: o.bind(record) for o in self.operators}
+    @property
+    def only_source(self) -> KafkaSource:
+        """The source, where there is one.
 
-    def operator(self, uid: str) -> Fold:
+        Raises:
+            DeclarationError: there are several.
+        """
+        if len(self.sources) != 1:
+            raise DeclarationError(f"{self.name} has several sources", next=f"name one of {', '.join(self.sources)}.")
+        return next(iter(self.sources.values()))
+
+    def schemas(self) -> dict[str, OperatorSchema]:
+        """The stored schema of every operator, by uid, in declaration order; broadcast states first."""
+        found = {b.uid: b.bind() for b in self.broadcast}
+        return found | {o.uid: o.bind(self.record_of(o)) for o in self.operators}
+
+    def record_of(self, operator: Operator) -> FieldType:
+        """The struct of the records that an operator gets.
+
+        Raises:
+            DeclarationError: its input is no source and no operator that emits.
+        """
+        name = self.input_of(operator)
+        if name in self.sources:
+            return self.sources[name].schema
+        upstream = next((o for o in self.operators if o.uid == name), None)
+        emitted = upstream.emitted if isinstance(upstream, Process) else None
+        if emitted is None:
+            known = [*self.sources, *(o.uid for o in self.operators if isinstance(o, Process) and o.emits is not None)]
+            raise DeclarationError(
+                f"{operator.uid}: no input {name!r}", next=f"name a source or a Process that emits: {', '.join(known)}."
+            )
+        return emitted
+
+    def input_of(self, operator: Operator) -> str:
+        """The name of the source, or the uid of the `Process`, whose records an operator gets."""
+        if operator.input is None and len(self.sources) > 1:
+            raise DeclarationError(
+                f"{operator.uid}: which input?", next=f"give input=, one of {', '.join(self.sources)}."
+            )
+        return next(iter(self.sources)) if operator.input is None else operator.input
+
+    def in_order(self) -> tuple[Operator, ...]:
+        """The operators, each behind the one whose emitted records it gets.
+
+        Raises:
+            DeclarationError: operators feed each other in a ring.
+        """
+        waiting, done = list(self.operators), list[Operator]()
+        while waiting:
+            ready = [o for o in waiting if not any(w.uid == o.input for w in waiting)]
+            if not ready:
+                raise DeclarationError(
+                    f"{self.name}: operators in a ring: {', '.join(o.uid for o in waiting)}",
+                    next="let one of them read a source.",
+                )
+            done += ready
+            waiting = [o for o in waiting if o not in ready]
+        return tuple(done)
+
+    def operator(self, uid: str) -> Operator:
         """The operator with a uid.
 
         Raises:
@@ -197,18 +158,78 @@ class Pipeline:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over what decides results: record type, event time, schemas, dead-letter and lateness rules.
+        """sha256 over what decides results: record types, schemas, functions, dead-letter and lateness rules.
 
         A plan that was made by another fingerprint is aborted with CODE_CHANGED, never finished by this code.
         """
         return checksum(
             {
-                "record": type_to_json(self.source.schema),
-                "event_time": self.source.event_time,
-                "isolation": self.source.isolation,
-                "operators": [s.to_json() for s in self.schemas().values()],
+                "sources": {name: _of_source(s) for name, s in self.sources.items()},
+                "schemas": [s.to_json() for s in self.schemas().values()],
+                "operators": [_of_operator(o) for o in self.operators],
                 "max_dead_letters": repr(self.max_dead_letters),
                 "max_future_us": self.max_future // timedelta(microseconds=1),
                 "gate": None if self.gate is None else f"{self.gate.__module__}.{self.gate.__qualname__}",
             }
         )
+
+    def _check_names(self) -> None:
+        if not self.operators:
+            raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold or Process.")
+        uids = [o.uid for o in (*self.broadcast, *self.operators)]
+        sinks = [o.sink.name for o in self.operators if isinstance(o, Process) and o.sink is not None]
+        for what, names in (("operators have the uid", uids), ("sinks have the name", sinks)):
+            lowered = [n.lower() for n in names]
+            twice = sorted({n for n in lowered if lowered.count(n) > 1})
+            if twice:
+                raise DeclarationError(f"{self.name}: two {what} {', '.join(twice)}", next="give each its own.")
+        both = sorted(set(self.sources) & set(uids))
+        if both:
+            raise DeclarationError(f"{self.name}: {', '.join(both)} is a source and a uid", next="rename one of them.")
+        for name in self.sources:
+            checked_name("source", name)
+        if len({s.isolation for s in self.sources.values()}) > 1:
+            raise DeclarationError(
+                f"{self.name}: sources with different isolation", next="read all of them with one isolation level."
+            )
+        self.in_order()
+
+
+def _of_source(source: KafkaSource) -> dict[str, Any]:
+    return {
+        "record": type_to_json(source.schema),
+        "event_time": source.event_time,
+        "isolation": source.isolation,
+    }
+
+
+def _of_operator(operator: Operator) -> dict[str, Any]:
+    found: dict[str, Any] = {"uid": operator.uid, "input": operator.input}
+    if isinstance(operator, Process):
+        emitted = operator.emitted
+        found |= {
+            "function": code_text(operator.function),
+            "emits": None if emitted is None else type_to_json(emitted),
+            "order": operator.order,
+            "on_error": operator.on_error,
+            "max_state_bytes": operator.max_state_bytes,
+        }
+    return found
+
+
+def code_text(function: object) -> str:
+    """What a function does, as text: its name, constants and byte code, those of inner functions included."""
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{name} {_code(code)}" if isinstance(code, CodeType) else name
+
+
+def _code(code: CodeType) -> str:
+    return f"{code.co_code.hex()} {[_constant(c) for c in code.co_consts]} {code.co_names}"
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, frozenset):
+        # The order of a set of texts is another one in each process.
+        return f"frozenset({sorted(map(repr, value))})"
+    return _code(value) if isinstance(value, CodeType) else repr(value)

@@ -49,7 +49,7 @@ def read_state(
     else:
         found = runtime.checkpoint(pipeline, None if checkpoint is None else _number(checkpoint))
     schema = schema_of(found, uid)
-    return resolved(spark, str(runtime.settings.warehouse), schema, found.handles[uid])
+    return resolved(spark, str(runtime.settings.warehouse), schema, found.handles[uid], found.now)
 
 
 def _as_of(runtime: Runtime, pipeline: str, when: datetime) -> Checkpoint:

@@ -1,36 +1,50 @@
-"""What is remembered per key: declare a class, one field per accumulator.
+"""What is remembered per key: declare a class, one field per piece of state.
 
     class Aircraft(state.Keyed):
         flights: int = state.count()
         distance: int = state.sum("distance")
-        last_airport: str | None = state.latest("destination")
+        last_airport: str | None = state.latest("destination", ttl=timedelta(days=30))
 
-The field kinds are Flink's ReducingState and AggregatingState (A5, A6): each is an associative pair (partial over
-the records of one batch, merge of two partials), so that a checkpoint writes merge operands without reading old
-state, and compaction may regroup them.
+The kinds with a record field (`count sum min max first latest mean distinct list`) are for a `Fold`: Flink's
+ReducingState and AggregatingState (A5, A6). Each is an associative pair (partial over the records of one batch, merge
+of two partials), so that a checkpoint writes merge operands without reading old state, and compaction may regroup
+them. The kinds without one (`value list map`) are for a `Process`: Flink's ValueState, ListState, MapState (A2-A4).
+Every kind takes `ttl=`: a timedelta, or a `state.Ttl` with all members of Flink's StateTtlConfig.
 """
 
 import inspect
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, dataclass_transform, get_type_hints
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints, overload
 
 from tidemark.errors import DeclarationError
 from tidemark.model.names import checked_field
+from tidemark.model.ttl import Ttl, as_ttl
 from tidemark.model.types import FieldType, Precision, field_type
 
 __all__ = [
     "Keyed",
     "Precision",
     "StateDescriptor",
+    "Ttl",
     "count",
     "distinct",
     "first",
     "latest",
+    "list",
+    "map",
     "max",
     "mean",
     "min",
     "sum",
+    "value",
 ]
+
+T = TypeVar("T")
+_Ttl = timedelta | Ttl | None
+_COLLECTIONS = ("distinct", "list", "list_of_values", "map")
+_LIST: type[Any] = list
+_DICT: type[Any] = dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +52,15 @@ class StateDescriptor:
     """One declared field of keyed state (A7): a name, a kind, a type; the rows are elsewhere.
 
     Attributes:
-        kind: `count sum min max first latest mean distinct`.
-        source: dotted path of the record field that is folded; empty for `count`.
+        kind: of a fold `count sum min max first latest mean distinct list`; of a process `value list_of_values map`.
+        source: dotted path of the record field that is folded; empty for `count` and for a process.
         name: the field's name; set when the class is made.
-        type: its stored type; set when the class is made.
+        type: its type; set when the class is made.
         ignore_nulls: `first` and `latest` skip records in which the field is null.
-        limit: of `distinct`: more values than this are an error that names the key.
+        limit: of `distinct` and `list`: more values than this are an error that names the key.
+        initial: of `value`: what a key without it has.
+        ttl: how long it lives after its last access; None = for ever.
+        hint: the annotation, resolved; set when the class is made.
     """
 
     kind: str
@@ -52,71 +69,130 @@ class StateDescriptor:
     type: FieldType = FieldType("int")
     ignore_nulls: bool = False
     limit: int = 1000
+    initial: Any = None
+    ttl: Ttl | None = None
+    hint: Any = field(default=None, compare=False)
 
     @property
     def default(self) -> object:
-        """What a key without records has."""
-        return {"count": 0, "distinct": []}.get(self.kind)
+        """What a key has that has no such state; a new object each time where it can be changed."""
+        if self.kind == "map":
+            return _DICT()
+        if self.kind in _COLLECTIONS:
+            return _LIST()
+        return 0 if self.kind == "count" and self.ttl is None else self.initial
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it belongs in a `Process`."""
+        return self.kind in ("value", "list_of_values", "map")
 
 
-def count() -> int:
-    """Number of records of the key."""
-    made: int = _field("count")
-    return made
+@overload
+def count() -> int: ...
+@overload
+def count(*, ttl: timedelta | Ttl) -> int | None: ...
+def count(*, ttl: _Ttl = None) -> int | None:
+    """Number of records of the key; null where a ttl has passed."""
+    made: Any = _field("count", ttl=ttl)
+    found: int | None = made
+    return found
 
 
-def sum(source: str) -> Any:  # noqa: A001
+def sum(source: str, *, ttl: _Ttl = None) -> Any:  # noqa: A001
     """Sum of a number over the records in which it is not null; null where there is none.
 
     An integer that leaves 64 bits is a `StateOverflowError` naming the key. A floating-point sum is not exact:
     it depends on where barriers cut, so it stays out of state hashes.
     """
-    return _field("sum", source)
+    return _field("sum", source, ttl=ttl)
 
 
-def min(source: str) -> Any:  # noqa: A001
+def min(source: str, *, ttl: _Ttl = None) -> Any:  # noqa: A001
     """Least value that is not null."""
-    return _field("min", source)
+    return _field("min", source, ttl=ttl)
 
 
-def max(source: str) -> Any:  # noqa: A001
+def max(source: str, *, ttl: _Ttl = None) -> Any:  # noqa: A001
     """Greatest value that is not null."""
-    return _field("max", source)
+    return _field("max", source, ttl=ttl)
 
 
-def first(source: str, *, ignore_nulls: bool = False) -> Any:
+def first(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None) -> Any:
     """The field of the earliest record by (event time, topic, partition, offset), null included."""
-    return _field("first", source, ignore_nulls=ignore_nulls)
+    return _field("first", source, ignore_nulls=ignore_nulls, ttl=ttl)
 
 
-def latest(source: str, *, ignore_nulls: bool = False) -> Any:
+def latest(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None) -> Any:
     """The field of the latest record by (event time, topic, partition, offset), null included."""
-    return _field("latest", source, ignore_nulls=ignore_nulls)
+    return _field("latest", source, ignore_nulls=ignore_nulls, ttl=ttl)
 
 
-def mean(source: str) -> Any:
+def mean(source: str, *, ttl: _Ttl = None) -> Any:
     """Arithmetic mean of the values that are not null, as a float; exact where the values are integers or decimals."""
-    return _field("mean", source)
+    return _field("mean", source, ttl=ttl)
 
 
-def distinct(source: str, *, limit: int = 1000) -> Any:
+def distinct(source: str, *, limit: int = 1000, ttl: _Ttl = None) -> Any:
     """The distinct values that are not null, sorted.
 
     Args:
         source: the record field.
         limit: a key with more values is a `StateOverflowError` naming the key.
+        ttl: of the whole set.
     """
-    if limit < 1:
-        raise DeclarationError(f"distinct({source!r}, limit={limit})", next="give a limit of at least 1.")
-    return _field("distinct", source, limit=limit)
+    return _field("distinct", source, limit=_checked_limit("distinct", limit), ttl=ttl)
 
 
-def _field(kind: str, source: str = "", **options: Any) -> Any:
+def list(source: str = "", *, limit: int = 10_000, ttl: _Ttl = None) -> Any:  # noqa: A001
+    """A list.
+
+    In a `Fold`, with `source`: the field's values that are not null, checkpoint after checkpoint, within one in order
+    of (topic, partition, offset). In a `Process`: a list that the function changes.
+
+    Args:
+        source: the record field; empty in a `Process`.
+        limit: a key with more elements is a `StateOverflowError` naming the key (A3).
+        ttl: of each element (B8).
+    """
+    kind = "list" if source else "list_of_values"
+    return StateDescriptor(kind=kind, source=source, limit=_checked_limit("list", limit), ttl=as_ttl(ttl))
+
+
+def value(initial: T, *, ttl: _Ttl = None) -> T:
+    """One value of a `Process`, which its function reads and assigns.
+
+    Args:
+        initial: what a key without it has; None, a bool, a number, or a text.
+        ttl: after it the function gets `initial` again; the annotation must then allow None, which SQL shows.
+    """
+    made: Any = StateDescriptor(kind="value", initial=initial, ttl=as_ttl(ttl))
+    found: T = made
+    return found
+
+
+def map(*, limit: int = 100_000, ttl: _Ttl = None) -> Any:  # noqa: A001
+    """A dict of a `Process`, stored as a row per entry: only entries that changed are written.
+
+    Args:
+        limit: a key with more entries is a `StateOverflowError` naming the key.
+        ttl: of each entry (B8).
+    """
+    return StateDescriptor(kind="map", limit=_checked_limit("map", limit), ttl=as_ttl(ttl))
+
+
+def _field(kind: str, source: str = "", *, ttl: _Ttl, **options: Any) -> StateDescriptor:
     if kind != "count" and not (isinstance(source, str) and source):
         raise DeclarationError(
             f"state.{kind}({source!r})", next="name the record field to fold, as in state.sum('distance')."
         )
-    return StateDescriptor(kind=kind, source=source, **options)
+    return StateDescriptor(kind=kind, source=source, ttl=as_ttl(ttl), **options)
+
+
+def _checked_limit(kind: str, limit: int) -> int:
+    if limit < 1:
+        raise DeclarationError(f"state.{kind}(limit={limit})", next="give a limit of at least 1.")
+    return limit
 
 
 # Without field specifiers each field counts as one with a default, so that `Aircraft()` and `Aircraft(flights=3)`
@@ -143,9 +219,12 @@ class Keyed:
             if name not in known:
                 raise TypeError(f"{type(self).__name__} has no field {name!r}")
         for name, descriptor in known.items():
-            default = descriptor.default
-            fallback = list(default) if isinstance(default, list) else default
-            object.__setattr__(self, name, values.get(name, fallback))
+            object.__setattr__(self, name, values.get(name, descriptor.default))
+
+    def clear(self) -> None:
+        """Forgets everything of the key: what it has afterwards is what a key without records has."""
+        for descriptor in type(self).descriptors:
+            setattr(self, descriptor.name, descriptor.default)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -162,13 +241,25 @@ def _described(cls: type, name: str, hint: Any) -> StateDescriptor:
             next=f"write `{name}: ... = state.count()` or another kind.",
         )
     where = f"{cls.__name__}.{name}"
-    return _typed(declared, checked_field(name), field_type(hint, where), where)
+    if name == "clear":
+        raise DeclarationError(f"{where}: `clear` is a method of every state class", next="rename the field.")
+    return replace(_typed(declared, checked_field(name), field_type(hint, where), where), hint=hint)
 
 
 def _typed(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
-    wanted = {"count": "int", "mean": "float", "distinct": "list"}.get(declared.kind)
+    kinds = {"count": "int", "mean": "float", "distinct": "list", "list": "list", "list_of_values": "list"}
+    wanted = {**kinds, "map": "map"}.get(declared.kind)
+    shown = declared.kind.partition("_")[0]
     if wanted is not None and found.kind != wanted:
+        words = {"list": "list[...]", "map": "dict[..., ...]"}.get(wanted, wanted)
+        raise DeclarationError(f"{where}: state.{shown} is {wanted}, declared {found.kind}", next=f"declare {words}.")
+    if declared.kind in _COLLECTIONS:
+        return replace(declared, name=name, type=found.with_null(False))
+    if declared.ttl is not None and not found.nullable:
         raise DeclarationError(
-            f"{where}: state.{declared.kind} is {wanted}, declared {found.kind}", next=f"declare {wanted}."
+            f"{where}: a field with a ttl may be absent", next="declare it `... | None`, or leave ttl out."
         )
-    return replace(declared, name=name, type=found.with_null(declared.kind not in ("count", "distinct")))
+    is_optional = found.nullable if declared.kind == "value" else declared.kind != "count" or declared.ttl is not None
+    if declared.kind == "value" and declared.initial is None and not found.nullable:
+        raise DeclarationError(f"{where}: never None, but state.value(None)", next="declare `... | None`.")
+    return replace(declared, name=name, type=found.with_null(is_optional))

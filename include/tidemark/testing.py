@@ -166,7 +166,7 @@ def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replay
         TidemarkError: as a checkpoint raises it, for instance DeadLettersExceededError.
     """
     world = _World(pipeline)
-    places = _places(pipeline.source, partitions)
+    places = _places(pipeline.only_source, partitions)
     for topic in sorted({tp.topic for tp in places}):
         world.log.create(topic, 1 + max(tp.partition for tp in places if tp.topic == topic))
     done: list[Checkpoint] = []

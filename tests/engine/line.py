@@ -23,11 +23,12 @@ from tidemark.engine.job import CheckpointJob
 from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.errors import FencedError
-from tidemark.model.checkpoint import Sealed
+from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import CompactionRecord
 from tidemark.model.segments import StateHandle
+from tidemark.model.ttl import Now
 from tidemark.ports import PutOutcome
 
 PARTITIONS = 2
@@ -62,6 +63,7 @@ class Line:
         self.handles: dict[str, StateHandle] = {}
         self.dead_letters: dict[str, StateHandle] = {}
         self.number = 0
+        self.now = Now()
         self.sent: list[Sent] = []
         self.cuts: list[dict[int, int]] = []
 
@@ -105,6 +107,7 @@ class Line:
     def complete(self, plan: CheckpointPlan, sealed: Sealed) -> None:
         """What publishing the manifest does to the next plan."""
         self.number = plan.id
+        self.now = Checkpoint(plan=plan, sealed=sealed, covered_until_ms=None).now
         self.cuts.append({tp.partition: end for tp, end in plan.ranges.ends.items()})
         self.starts = {tp.partition: end for tp, end in plan.ranges.ends.items()}
         self.handles = {a.uid: a.handle for a in sealed.acks}
@@ -118,6 +121,7 @@ class Line:
             checkpoint=self.number,
             schema=self.pipeline.schemas()[uid],
             handle=self.handles[uid],
+            now=self.now,
             table=f"{self.pipeline.name}/state/{uid}/t1-1",
             **options,
         )
@@ -143,8 +147,8 @@ class Line:
         """The state by DuckDB and by Spark, which must agree; sorted by key."""
         schema = self.pipeline.schemas()[uid]
         handle = self.handles[uid] if handle is None else handle
-        by_duckdb = read_state(str(self.root), schema, handle)
-        by_spark = resolved(self.spark, str(self.root), schema, handle).toArrow().cast(by_duckdb.schema)
+        by_duckdb = read_state(str(self.root), schema, handle, self.now)
+        by_spark = resolved(self.spark, str(self.root), schema, handle, self.now).toArrow().cast(by_duckdb.schema)
         keys = [(k.name, "ascending") for k in schema.keys]
         found: list[dict[str, Any]] = by_duckdb.sort_by(keys).to_pylist()
         assert by_spark.sort_by(keys).to_pylist() == found

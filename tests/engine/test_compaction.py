@@ -89,5 +89,5 @@ def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for row in rows.selectExpr("_checkpoint", "_kind").distinct().collect():
         found.setdefault(row["_checkpoint"], set()).add(row["_kind"])
-    assert resolved(line.spark, str(line.root), line.pipeline.schemas()[uid], line.handles[uid]).count()
+    assert resolved(line.spark, str(line.root), line.pipeline.schemas()[uid], line.handles[uid], line.now).count()
     return found

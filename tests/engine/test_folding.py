@@ -13,7 +13,7 @@ import pytest
 from tests.engine.line import Line, letters
 from tests.engine.records import plan_of
 from tidemark.adapters.memory import MemoryCompute, MemoryLog, MemoryTables
-from tidemark.adapters.memory_fold import resolved
+from tidemark.adapters.memory_merge import resolved
 from tidemark.adapters.state_reader import read_state
 from tidemark.errors import StateOverflowError
 from tidemark.model.key_groups import key_group
@@ -84,7 +84,7 @@ def test_an_overflow_between_batches_names_the_key_when_it_is_read(line: Line) -
         line.send([big])
         line.checkpoint()
     with pytest.raises(StateOverflowError, match=r"of key \(huge\) does not fit"):
-        read_state(str(line.root), line.pipeline.schemas()["devices"], line.handles["devices"])
+        read_state(str(line.root), line.pipeline.schemas()["devices"], line.handles["devices"], line.now)
 
 
 def test_one_key_is_read_without_the_others(line: Line) -> None:
@@ -92,9 +92,9 @@ def test_one_key_is_read_without_the_others(line: Line) -> None:
     line.checkpoint()
     schema = line.pipeline.schemas()["devices"]
     rows = line.state("devices")
-    one = read_state(str(line.root), schema, line.handles["devices"], key=(rows[3]["device"],))
+    one = read_state(str(line.root), schema, line.handles["devices"], line.now, key=(rows[3]["device"],))
     assert one.to_pylist() == [rows[3]]
-    assert read_state(str(line.root), schema, line.handles["devices"], key=("nobody",)).num_rows == 0
+    assert read_state(str(line.root), schema, line.handles["devices"], line.now, key=("nobody",)).num_rows == 0
 
 
 def test_the_key_group_in_the_table_is_the_one_that_python_computes(line: Line) -> None:
@@ -125,7 +125,7 @@ def _twin_state(line: Line) -> dict[str, dict[tuple[object, ...], dict[str, obje
         for uid in found:
             batch.write_run(uid, f"{uid}/{number}.1")
             found[uid] += tables.files.get(f"{uid}/{number}.1/part-00000.parquet", ())
-    return {uid: resolved(line.pipeline.schemas()[uid], rows) for uid, rows in found.items()}
+    return {uid: resolved(line.pipeline.schemas()[uid], rows, line.now) for uid, rows in found.items()}
 
 
 def _by_sql(line: Line, sent: list[dict[str, object]]) -> list[dict[str, object]]:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from tests.engine.line import Line, OpenAttempt
 from tidemark.engine.resolving import resolved
 from tidemark.errors import DeadLettersExceededError, FencedError, GateFailedError
+from tidemark.model.ttl import Now
 
 BODY = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
 
@@ -23,7 +24,7 @@ def test_every_checkpoint_stays_readable_by_spark_even_after_weeks(line: Line, s
         os.utime(log, (1_000_000_000, 1_000_000_000))
     for handle, expected in states:
         assert line.state("devices", handle) == expected
-    frame = resolved(spark, str(line.root), line.pipeline.schemas()["devices"], states[0][0])
+    frame = resolved(spark, str(line.root), line.pipeline.schemas()["devices"], states[0][0], Now())
     assert frame.count() == 2
 
 

@@ -8,6 +8,8 @@ FLOORS: dict[str, int] = {
     "errors": 0,
     "state": 0,
     "pipeline": 0,
+    "operators": 0,
+    "sources": 0,
     "retention": 0,
     "model": 0,
     "ports": 1,

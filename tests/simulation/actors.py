@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.simulation.world import OTHER_CODE, PIPELINE, World
-from tidemark.adapters.memory_fold import merged
+from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.advance import Advance
 from tidemark.coordinator.states import OpenPlan
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
@@ -85,7 +85,7 @@ def _compactor(world: World) -> Callable[[], object]:
         if not isinstance(head, Checkpoint) or not head.handles[UID]:
             return
         handle, plan = head.handles[UID], head.plan
-        rows = merged(plan.schemas[UID], world.tables.rows(handle))
+        rows = compacted(plan.schemas[UID], world.tables.rows(handle), head.now, deepest=True)
         job, table = world.ids(), f"{plan.tables[UID]}/base"
         run = world.tables.write(f"{table}/{job}", rows)
         parent = handle.segment_of(table)

@@ -27,6 +27,8 @@ def arrow_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
 def _arrow(of: Any) -> pa.DataType:
     if isinstance(of, dict) and of["type"] == "array":
         return pa.list_(_arrow(of["elementType"]))
+    if isinstance(of, dict) and of["type"] == "map":
+        return pa.map_(_arrow(of["keyType"]), _arrow(of["valueType"]))
     if isinstance(of, dict):
         return pa.struct([(f["name"], _arrow(f["type"])) for f in of["fields"]])
     if of.startswith("decimal("):

@@ -55,6 +55,12 @@ def _type(token: str, rest: Iterator[str]) -> Any:
         element = _type(next(rest), rest)
         _expect(next(rest), ">")
         return {"type": "array", "elementType": element, "containsNull": True}
+    if token == "MAP" and next(rest) == "<":  # noqa: S105
+        key = _type(next(rest), rest)
+        _expect(next(rest), ",")
+        value = _type(next(rest), rest)
+        _expect(next(rest), ">")
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if token == "STRUCT" and next(rest) == "<":  # noqa: S105
         return {"type": "struct", "fields": list(_fields(rest))}
     raise ValueError(f"not a type of ours: {token!r}")
@@ -84,4 +90,6 @@ def _bare(of: Any) -> Any:
         return [(f["name"], _bare(f["type"])) for f in of["fields"]]
     if isinstance(of, dict) and of["type"] == "array":
         return ["array", _bare(of["elementType"])]
+    if isinstance(of, dict) and of["type"] == "map":
+        return ["map", _bare(of["keyType"]), _bare(of["valueType"])]
     return of

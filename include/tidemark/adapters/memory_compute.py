@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidemark.adapters.memory_decoding import BadRecord, decode
-from tidemark.adapters.memory_fold import Decoded, Key, folded, key_of, resolved
+from tidemark.adapters.memory_fold import Decoded, Key, folded, key_of
 from tidemark.adapters.memory_log import LogRecord, MemoryLog
+from tidemark.adapters.memory_merge import resolved
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Checkpoint, Verdict
@@ -65,7 +66,7 @@ class MemoryCompute:
 
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
         """The state of an operator at a checkpoint: finished values per key (I4: every file is read)."""
-        return resolved(checkpoint.plan.schemas[uid], self.tables.rows(checkpoint.handles[uid]))
+        return resolved(checkpoint.plan.schemas[uid], self.tables.rows(checkpoint.handles[uid]), checkpoint.now)
 
     def _refuse_lost(self, plan: CheckpointPlan) -> None:
         now = self.log.topic_ids(plan.topic_ids)
@@ -87,8 +88,8 @@ class _Intake:
     """Decodes records as they are read, and sorts good ones from dead letters."""
 
     def __init__(self, pipeline: Pipeline, plan: CheckpointPlan) -> None:
-        self._event_time = pipeline.source.event_time
-        self._record = pipeline.source.schema
+        self._event_time = pipeline.only_source.event_time
+        self._record = pipeline.only_source.schema
         self._limit = _EPOCH + plan.logical_time_ms * _MS + pipeline.max_future
         self.good: list[Decoded] = []
         self.raw: dict[tuple[str, int, int], LogRecord] = {}
@@ -145,7 +146,7 @@ class MemoryBatch:
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
-        run = folded(self._plan.schemas[uid], self._applied[uid], self._plan.id)
+        run = folded(self._plan.schemas[uid], self._applied[uid], self._plan)
         return self._compute.tables.write(folder, run)
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:

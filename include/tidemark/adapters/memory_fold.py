@@ -1,18 +1,21 @@
-"""Accumulators in Python: partial over a batch, merge of stored rows, finished value (A5, A6): twin of the SQL."""
+"""Accumulators in Python: the partial over a batch (A5, A6); twin of the SQL."""
 
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from tidemark.errors import StateOverflowError
 from tidemark.model.key_groups import key_group
+from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.model.types import FieldType
 
 Key = tuple[Any, ...]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDE = decimal.Context(prec=100)
 
 
@@ -34,12 +37,12 @@ class Decoded:
         return found
 
 
-def folded(schema: OperatorSchema, records: Iterable[Decoded], checkpoint: int) -> list[dict[str, Any]]:
+def folded(schema: OperatorSchema, records: Iterable[Decoded], plan: CheckpointPlan) -> list[dict[str, Any]]:
     """The run of a batch: one row of merge operands per key, sorted by (key group, key)."""
     by_key: dict[Key, list[Decoded]] = {}
     for record in records:
         by_key.setdefault(key_of(schema, record), []).append(record)
-    rows = [_row(schema, key, found, checkpoint) for key, found in by_key.items()]
+    rows = [_row(schema, key, found, plan) for key, found in by_key.items()]
     return sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys)))
 
 
@@ -48,43 +51,53 @@ def key_of(schema: OperatorSchema, record: Decoded) -> Key:
     return tuple(record.at(k.source) for k in schema.keys)
 
 
-def merged(schema: OperatorSchema, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row of merged accumulators per key: what a compaction writes."""
-    by_key: dict[Key, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        by_key.setdefault(tuple(row[k.name] for k in schema.keys), []).append(row)
-    return [_merged_row(schema, key, found) for key, found in by_key.items()]
+def access_ms(schema: OperatorSchema, record: Decoded, plan: CheckpointPlan) -> int:
+    """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
+    if schema.clock == "logical_time":
+        return plan.logical_time_ms
+    at = (record.event_time - _EPOCH) // timedelta(milliseconds=1)
+    return at if plan.watermark_ms is None else max(at, plan.watermark_ms)
 
 
-def resolved(schema: OperatorSchema, rows: Iterable[Mapping[str, Any]]) -> dict[Key, dict[str, Any]]:
-    """Finished values per live key: key columns, state fields, `_changed`."""
-    found: dict[Key, dict[str, Any]] = {}
-    for row in merged(schema, rows):
-        key = tuple(row[k.name] for k in schema.keys)
-        values = {f.name: _finished(f, row, key) for f in schema.fields}
-        found[key] = {**dict(zip((k.name for k in schema.keys), key, strict=True)), **values}
-        found[key]["_changed"] = row["_changed"]
-    return found
-
-
-def _row(schema: OperatorSchema, key: Key, records: Sequence[Decoded], checkpoint: int) -> dict[str, Any]:
+def _row(schema: OperatorSchema, key: Key, records: Sequence[Decoded], plan: CheckpointPlan) -> dict[str, Any]:
     row: dict[str, Any] = {k.name: value for k, value in zip(schema.keys, key, strict=True)}
+    placed = [(access_ms(schema, r, plan), r) for r in records]
+    times = sorted(at for at, _ in placed)
     for f in schema.fields:
-        row |= zip((name for name, _ in f.accumulators), _partial(f, key, records), strict=True)
-    return row | {"_kind": "operand", "_changed": checkpoint, "_key_group": key_group(key, schema.key_groups)}
+        began = times[0] if not f.is_cut or f.ttl is None else last_start(times, f.ttl.ms)
+        counted = [(at, r) for at, r in placed if at >= began]
+        row |= zip((name for name, _ in f.accumulators), _partial(f, key, counted), strict=True)
+        if f.is_cut:
+            row[f"{f.name}__cut"] = began > times[0]
+    row |= {"_first_at": times[0] if times[0] != times[-1] else None, "_last_at": times[-1]}
+    return row | {"_kind": "operand", "_changed": plan.id, "_key_group": key_group(key, schema.key_groups)}
 
 
-def _partial(f: StoredField, key: Key, records: Sequence[Decoded]) -> list[Any]:
+def last_start(times: Sequence[int], ttl_ms: int) -> int:
+    """Where the history of ascending access times begins: behind the last gap of `ttl_ms` or more."""
+    began = times[0]
+    for before, at in pairwise(times):
+        if at - before >= ttl_ms:
+            began = at
+    return began
+
+
+def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]]) -> list[Any]:
+    records = [r for _, r in placed]
     if f.kind == "count":
         return [len(records)]
+    if f.kind == "list":
+        ordered = sorted(placed, key=lambda p: (p[1].topic, p[1].partition, p[1].offset))
+        found = [{"at": at, "value": r.at(f.source)} for at, r in ordered if r.at(f.source) is not None]
+        return [bounded(f, key, found)]
     if f.kind in ("first", "latest"):
-        return [_picked(f.kind, [_position(r, f.source) for r in records if not _skipped(f, r)])]
+        return [picked(f.kind, [_position(r, f.source) for r in records if not _skipped(f, r)])]
     values = [v for r in records if (v := r.at(f.source)) is not None]
     if f.kind == "distinct":
-        return [_distinct(f, key, values)]
+        return [distinct_values(f, key, values)]
     if f.kind == "mean":
-        return [_sum(f, f.accumulators[0][1], key, values), len(values)]
-    return [_sum(f, f.accumulators[0][1], key, values) if f.kind == "sum" else _extreme(f.kind, values)]
+        return [summed(f, f.accumulators[0][1], key, values), len(values)]
+    return [summed(f, f.accumulators[0][1], key, values) if f.kind == "sum" else extreme(f.kind, values)]
 
 
 def _skipped(f: StoredField, record: Decoded) -> bool:
@@ -101,26 +114,42 @@ def _position(r: Decoded, source: str) -> dict[str, Any]:
     }
 
 
-def _picked(kind: str, found: Sequence[Any]) -> Any:
+def bounded(f: StoredField, key: Key, values: list[Any]) -> list[Any]:
+    """The values, if the field's limit allows so many.
+
+    Raises:
+        StateOverflowError: it does not.
+    """
+    if len(values) > f.limit:
+        raise overflow(f, key, f"has {len(values)} values, its limit is {f.limit}")
+    return values
+
+
+def picked(kind: str, found: Sequence[Any]) -> Any:
+    """The first or the latest of placed values; null where there is none."""
     ordered = sorted(
         (p for p in found if p is not None), key=lambda p: (p["at"], p["topic"], p["partition"], p["offset"])
     )
     return None if not ordered else ordered[0 if kind == "first" else -1]
 
 
-def _extreme(kind: str, values: Sequence[Any]) -> Any:
+def extreme(kind: str, values: Sequence[Any]) -> Any:
+    """The least or the greatest value that is not null."""
     known = [v for v in values if v is not None]
     return None if not known else (min(known) if kind == "min" else max(known))
 
 
-def _distinct(f: StoredField, key: Key, values: Iterable[Any]) -> list[Any]:
-    found = sorted(set(values))
-    if len(found) > f.limit:
-        raise _overflow(f, key, f"has {len(found)} values, its limit is {f.limit}")
-    return found
+def distinct_values(f: StoredField, key: Key, values: Iterable[Any]) -> list[Any]:
+    """The distinct values, sorted and bounded."""
+    return bounded(f, key, sorted(set(values)))
 
 
-def _sum(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
+def summed(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
+    """The exact sum of values that are not null; null where there is none.
+
+    Raises:
+        StateOverflowError: it does not fit its type.
+    """
     known = [v for v in values if v is not None]
     if not known:
         return None
@@ -129,48 +158,16 @@ def _sum(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
         for value in known:
             total = _WIDE.add(total, value)
         if abs(total) >= Decimal(10) ** (of.digits - of.scale):
-            raise _overflow(f, key, f"does not fit {of.digits} digits")
+            raise overflow(f, key, f"does not fit {of.digits} digits")
         return total
     found = sum(known)
     if of.kind == "int" and not -(2**63) <= found < 2**63:
-        raise _overflow(f, key, "does not fit 64 bits")
+        raise overflow(f, key, "does not fit 64 bits")
     return found
 
 
-def _merged_row(schema: OperatorSchema, key: Key, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {k.name: value for k, value in zip(schema.keys, key, strict=True)}
-    for f in schema.fields:
-        for name, of in f.accumulators:
-            made[name] = _merge(f, of, key, [row[name] for row in rows])
-    made["_kind"] = "operand"
-    made["_changed"] = max(row["_changed"] for row in rows)
-    made["_key_group"] = rows[0]["_key_group"]
-    return made
-
-
-def _merge(f: StoredField, of: FieldType, key: Key, values: Sequence[Any]) -> Any:
-    if f.kind in ("first", "latest"):
-        return _picked(f.kind, values)
-    if f.kind in ("min", "max"):
-        return _extreme(f.kind, values)
-    if f.kind == "distinct":
-        return _distinct(f, key, [v for held in values if held is not None for v in held])
-    return _sum(f, of, key, values)
-
-
-def _finished(f: StoredField, row: Mapping[str, Any], key: Key) -> Any:
-    if f.kind in ("first", "latest"):
-        held = row[f.name]
-        return None if held is None else held["value"]
-    if f.kind == "mean":
-        count = row[f"{f.name}__count"]
-        return float(row[f"{f.name}__sum"]) / float(count) if count else None
-    if f.kind == "sum" and f.over.kind == "decimal" and row[f.name] is not None:
-        return _sum(f, f.type, key, [row[f.name]])
-    return row[f.name]
-
-
-def _overflow(f: StoredField, key: Key, why: str) -> StateOverflowError:
+def overflow(f: StoredField, key: Key, why: str) -> StateOverflowError:
+    """The error of a field that does not fit."""
     return StateOverflowError(
         f"state overflow: {f.name} of key ({', '.join(map(str, key))}) {why}",
         safe="every completed checkpoint is intact; nothing was published.",

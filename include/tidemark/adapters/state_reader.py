@@ -16,11 +16,12 @@ from tidemark.model.key_groups import key_group
 from tidemark.model.resolving import empty_columns, resolving_sql
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.ttl import Now
 from tidemark.ports import LiveFile
 
 
 def read_state(
-    warehouse: str, schema: OperatorSchema, handle: StateHandle, key: Sequence[object] | None = None
+    warehouse: str, schema: OperatorSchema, handle: StateHandle, now: Now, key: Sequence[object] | None = None
 ) -> pa.Table:
     """One row per live key: key columns, state fields, `_changed`, in no particular order.
 
@@ -28,6 +29,7 @@ def read_state(
         warehouse: root of all tables.
         schema: the operator's stored schema, as the manifest carries it.
         handle: its state, as the manifest names it.
+        now: the checkpoint's clocks.
         key: only this key, one value per key column; files and row groups that cannot hold it are skipped.
 
     Raises:
@@ -37,7 +39,7 @@ def read_state(
     rows = stored_rows(warehouse, handle)
     if rows is None:
         return arrow_schema(empty_columns(schema)).empty_table()
-    return resolve(schema, rows if key is None else rows.to_table(filter=_of_key(schema, key)))
+    return resolve(schema, now, rows if key is None else rows.to_table(filter=_of_key(schema, key)))
 
 
 def stored_rows(warehouse: str, handle: StateHandle) -> ds.Dataset | None:
@@ -50,7 +52,7 @@ def stored_rows(warehouse: str, handle: StateHandle) -> ds.Dataset | None:
     return ds.dataset(paths, format="parquet", filesystem=fs.LocalFileSystem()) if paths else None
 
 
-def resolve(schema: OperatorSchema, rows: Any) -> pa.Table:
+def resolve(schema: OperatorSchema, now: Now, rows: Any) -> pa.Table:
     """One row per live key of stored rows: an Arrow table or dataset that holds all rows of each of its keys.
 
     Raises:
@@ -59,7 +61,7 @@ def resolve(schema: OperatorSchema, rows: Any) -> pa.Table:
     """
     with opened() as connection, told(f"state of {schema.uid} is not readable"):
         connection.register("rows", rows)
-        resolved = connection.sql(resolving_sql(schema, "rows")).to_arrow_table()
+        resolved = connection.sql(resolving_sql(schema, "rows", now)).to_arrow_table()
         return resolved.cast(arrow_schema(empty_columns(schema)))
 
 

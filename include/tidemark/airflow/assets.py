@@ -44,7 +44,7 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
     address = broker or _set_broker() or EMBEDDED_BROKER
     uids = [operator.uid for operator in pipeline.operators]
     return PipelineAssets(
-        topics=tuple(_topic(address, name) for name in topic_names(pipeline.source)),
+        topics=tuple(_topic(address, name) for name in topic_names(pipeline.only_source)),
         states=tuple(_own(pipeline.name, "state", uid) for uid in uids),
         dead_letters=tuple(_own(pipeline.name, "dead_letters", uid) for uid in uids),
         checkpoint=_own(pipeline.name, "checkpoint"),

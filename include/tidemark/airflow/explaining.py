@@ -8,7 +8,7 @@ def explain(pipeline: Pipeline, schedule: str | None, timezone: str, until: str 
     """Markdown for `doc_md`; the same declaration gives the same text."""
     cut = "the end of the data interval, by record time" if until else "what the topic holds when the run plans"
     when = f"`{schedule}` in {timezone}" if schedule else "on demand"
-    topics = ", ".join(f"`{name}`" for name in topic_names(pipeline.source))
+    topics = ", ".join(f"`{name}`" for name in topic_names(pipeline.only_source))
     rows = "\n".join(_row(pipeline, uid) for uid in pipeline.schemas())
     return f"""### Checkpoints of `{pipeline.name}`
 Each run completes **one checkpoint** (several where `max_records` cuts a backlog): it reads a frozen range of {topics},
@@ -19,8 +19,8 @@ applies nothing twice; one whose interval is covered already says so and does no
 |---|---|
 | runs | {when} |
 | reads until | {cut} |
-| event time | {f"`{pipeline.source.event_time}`" if pipeline.source.event_time else "the Kafka timestamp"} |
-| isolation | {pipeline.source.isolation} |
+| event time | {f"`{pipeline.only_source.event_time}`" if pipeline.only_source.event_time else "the Kafka timestamp"} |
+| isolation | {pipeline.only_source.isolation} |
 | quality gate | {"yes, before anything is published" if pipeline.gate else "none"} |
 | dead letters | at most {pipeline.max_dead_letters:.1%} of the records, per operator |
 | an attempt expires after | {pipeline.checkpoint_timeout} |

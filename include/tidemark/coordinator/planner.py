@@ -64,7 +64,7 @@ class Planner:
         return OpenPlan(plan=found, adopted=not won)
 
     def _draft(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> CheckpointPlan:
-        ranges = plan_ranges(pipeline.source, request, parent, self.log)
+        ranges = plan_ranges(pipeline.only_source, request, parent, self.log)
         inputs = InputPlanner(objects=self.objects, files_exist=self.files_exist).plan(
             pipeline, slot, parent, allow_removed=request.allow_non_restored_state
         )
@@ -85,7 +85,7 @@ class Planner:
             watermark_ms=parent.watermark_ms,
             interval=interval,
             covers=ranges.covers,
-            isolation=pipeline.source.isolation,
+            isolation=pipeline.only_source.isolation,
             fingerprint=pipeline.fingerprint,
             losses=ranges.losses,
             origin=request.origin,

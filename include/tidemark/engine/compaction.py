@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 
 from tidemark.engine.failures import translated
 from tidemark.engine.files import bounded_columns
-from tidemark.engine.resolving import merged, stored_files
+from tidemark.engine.resolving import compacted, stored_files
 from tidemark.engine.writing import write_rows
 from tidemark.model.compaction import RATIO, RUNS, Compaction, due, groups_of
-from tidemark.model.expressions import quoted, spark
 from tidemark.model.keys import compaction_key, job_key
 from tidemark.model.records import CompactionRecord, JobRecord
 from tidemark.model.resolving import run_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
+from tidemark.model.ttl import Now
 from tidemark.model.writes import CommitRequest, Committed, WrittenRun
 from tidemark.ports import Clock, CrashPoints, PutOutcome, StateTables, WriteIds
 
@@ -37,6 +37,7 @@ class CompactionTask:
         checkpoint: its id.
         schema: the stored schema, as the manifest carries it.
         handle: the state, as the manifest names it.
+        now: the checkpoint's clocks.
         table: `<pipeline>/state/<uid>/<timeline>-<n>`, the folder that the timeline's plans write to.
         runs: how many runs make it due.
         ratio: how much larger an older level may be and still be rewritten.
@@ -47,6 +48,7 @@ class CompactionTask:
     checkpoint: int
     schema: OperatorSchema
     handle: StateHandle
+    now: Now
     table: str
     runs: int = RUNS
     ratio: int = RATIO
@@ -125,15 +127,12 @@ class Compactor:
 
     def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
         session = self.session()
-        kind = "value" if wanted.is_deepest else "operand"
         with translated():
             paths = [f"{self.warehouse}/{g.segment.path}/{f.path}" for g in wanted.merged for f in g.files]
-            rows = merged(session, stored_files(session, paths, task.schema), task.schema)
-            names = [name for name, _ in run_columns(task.schema)]
-            columns = [f"'{kind}' AS _kind" if name == "_kind" else spark(quoted(name)) for name in names]
+            rows = stored_files(session, paths, task.schema)
+            shaped = compacted(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
             order = ["_key_group", *(k.name for k in task.schema.keys)]
             at_most = sum(g.rows for g in wanted.merged)
-            shaped = rows.selectExpr(*columns)
             return write_rows(shaped, order, f"{self.warehouse}/{folder}", at_most, bounded_columns(task.schema))
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:

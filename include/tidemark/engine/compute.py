@@ -16,6 +16,7 @@ from tidemark.engine.writing import write_rows
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
 from tidemark.model.plan import CheckpointPlan
+from tidemark.model.ttl import Now
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Log, UidCounts, WrittenRun
 
@@ -86,7 +87,7 @@ class SparkBatch:
         """Folds the batch by the operator's key and writes the run's files; see `ports.Batch`."""
         schema = self._plan.schemas[uid]
         records = self._kept()
-        run = folded(records, schema, self._plan.id)
+        run = folded(records, schema, self._plan)
         order = ["_key_group", *(k.name for k in schema.keys)]
         try:
             with translated():
@@ -115,6 +116,7 @@ class SparkBatch:
             plan=self._plan,
             records=self._records,
             runs=runs,
+            now=Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms),
         )
         with translated():
             return judge(gate, candidate)

@@ -11,7 +11,8 @@ from tidemark.model.dead_letters import Reason
 from tidemark.model.expressions import overflow_message, partials, quoted, record_path, spark
 from tidemark.model.key_groups import key_group_sql
 from tidemark.model.plan import CheckpointPlan
-from tidemark.model.schema import OperatorSchema
+from tidemark.model.resolving import run_columns
+from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.pipeline import Pipeline
 
 _POSITION = ("topic", "partition", "offset", "timestamp")
@@ -35,11 +36,11 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan) -> DataFra
 
     `_reason` is null where the record is good for every operator whose key is not null.
     """
-    decoder = Decoder(pipeline.source.schema)
+    decoder = Decoder(pipeline.only_source.schema)
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
     here = [f"`{name}`" for name in _POSITION]
     kept = [*here, "key", "value"]
-    declared = pipeline.source.event_time
+    declared = pipeline.only_source.event_time
     event_time = "timestamp" if declared is None else "_good." + ".".join(f"`{step}`" for step in declared.split("."))
     future = f"event_time > timestamp_micros({lateness.limit_us})"
     late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
@@ -75,14 +76,60 @@ def applied_sql(schema: OperatorSchema) -> str:
     return f"_reason IS NULL AND {keyed_sql(schema)}"
 
 
-def folded(records: DataFrame, schema: OperatorSchema, checkpoint: int) -> DataFrame:
+def folded(records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan) -> DataFrame:
     """The run of an operator: one row of merge operands per key that the batch touched."""
     keys = [F.expr(spark(record_path(k.source))).alias(k.name) for k in schema.keys]
-    aggregates = [F.expr(spark(sql)).alias(name) for f in schema.fields for name, sql in partials(f)]
-    own = ["'operand' AS _kind", f"CAST({checkpoint} AS BIGINT) AS _changed", f"{key_group_sql(schema)} AS _key_group"]
-    columns = [*(quoted(k.name) for k in schema.keys), *_held(schema), *own]
-    grouped = records.where(applied_sql(schema)).groupBy(*keys).agg(*aggregates)
-    return grouped.selectExpr(*map(spark, columns))
+    rows = records.where(applied_sql(schema)).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
+    rows = _with_cuts(rows, schema)
+    aggregates = [F.expr(spark(sql)).alias(name) for f in schema.fields for name, sql in partials(f, _only(f))]
+    aggregates += [F.expr(f"bool_or(_from{f.ttl.ms} > _least)").alias(f"{f.name}__cut") for f in _cut(schema) if f.ttl]
+    aggregates += [F.min("_at").alias("_first_at"), F.max("_at").alias("_last_at")]
+    grouped = rows.groupBy(*keys).agg(*aggregates)
+    return grouped.selectExpr(*map(spark, _run_columns(schema, plan)))
+
+
+def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
+    """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
+    if schema.clock == "logical_time":
+        return f"CAST({plan.logical_time_ms} AS BIGINT)"
+    at = "unix_millis(event_time)"
+    return at if plan.watermark_ms is None else f"greatest({at}, CAST({plan.watermark_ms} AS BIGINT))"
+
+
+def _with_cuts(rows: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """Adds, per ttl, where a key's history begins in this batch: behind the last gap that is as long (flink.md 1.1).
+
+    On logical time all records of a batch have one access time, so that there is no gap.
+    """
+    if not _cut(schema):
+        return rows
+    keys = ", ".join(spark(record_path(k.source)) for k in schema.keys)
+    over = f"OVER (PARTITION BY {keys})"
+    rows = rows.selectExpr("*", f"lag(_at) OVER (PARTITION BY {keys} ORDER BY _at) AS _before")
+    starts = [
+        f"coalesce(max(CASE WHEN _at - _before >= {ms} THEN _at END) {over}, min(_at) {over}) AS _from{ms}"
+        for ms in sorted({f.ttl.ms for f in _cut(schema) if f.ttl})
+    ]
+    return rows.selectExpr("*", *starts, f"min(_at) {over} AS _least")
+
+
+def _cut(schema: OperatorSchema) -> list[StoredField]:
+    return [f for f in schema.fields if f.is_cut]
+
+
+def _only(field: StoredField) -> str:
+    return f"_at >= _from{field.ttl.ms}" if field.is_cut and field.ttl else ""
+
+
+def _run_columns(schema: OperatorSchema, plan: CheckpointPlan) -> list[str]:
+    own = {
+        "_first_at": "nullif(_first_at, _last_at)",
+        "_kind": "'operand'",
+        "_changed": f"CAST({plan.id} AS BIGINT)",
+        "_key_group": key_group_sql(schema),
+        **_held(schema),
+    }
+    return [f"{own.get(name, quoted(name))} AS {quoted(name)}" for name, _ in run_columns(schema)]
 
 
 def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
@@ -94,13 +141,11 @@ def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     )
 
 
-def _held(schema: OperatorSchema) -> list[str]:
-    held = []
+def _held(schema: OperatorSchema) -> dict[str, str]:
+    held = {}
     for f in schema.fields:
-        for name, _ in f.accumulators:
-            column = quoted(name)
-            if f.kind == "distinct":
-                message = overflow_message(f.name, schema.keys, f"does not fit its limit of {f.limit}")
-                column = f"CASE WHEN size({column}) <= {f.limit} THEN {column} ELSE raise_error({message}) END"
-            held.append(f"{column} AS {quoted(name)}")
+        if f.kind in ("distinct", "list"):
+            column = quoted(f.name)
+            message = overflow_message(f.name, schema.keys, f"does not fit its limit of {f.limit}")
+            held[f.name] = f"CASE WHEN size({column}) <= {f.limit} THEN {column} ELSE raise_error({message}) END"
     return held

@@ -19,6 +19,7 @@ from tidemark.model.checkpoint import Expectation, Verdict
 from tidemark.model.expressions import quoted, spark
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import stored_columns
+from tidemark.model.ttl import Now
 from tidemark.pipeline import Gate
 
 _FRAMES = ("records", "changes", "state")
@@ -35,6 +36,7 @@ class Candidate:
         plan: the plan.
         records: the decoded frame, cached.
         runs: per uid the files of the run, relative to the warehouse.
+        now: the candidate's clocks.
     """
 
     session: SparkSession
@@ -42,6 +44,7 @@ class Candidate:
     plan: CheckpointPlan
     records: DataFrame
     runs: Mapping[str, Sequence[str]]
+    now: Now
 
     def frame(self, kind: str, uid: str) -> DataFrame | None:
         """A frame by its name; None where the operator's run has no rows."""
@@ -59,7 +62,7 @@ class Candidate:
             keys = ["_key_group", *(k.name for k in schema.keys)]
             older = stored(self.session, self.warehouse, schema, self.plan.handles[uid])
             rows = rows.unionAll(older.join(rows.select(*keys), keys, "left_semi").selectExpr(*columns))
-        return finished(self.session, rows, schema)
+        return finished(self.session, rows, schema, self.now if kind == "state" else Now())
 
 
 def judge(gate: Gate, candidate: Candidate) -> Verdict:

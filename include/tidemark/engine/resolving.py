@@ -5,19 +5,15 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.model.dialects import SPARK
 from tidemark.model.expressions import quoted, spark
-from tidemark.model.resolving import (
-    empty_columns,
-    merged_sql,
-    resolving_sql,
-    run_columns,
-    stored_columns,
-)
+from tidemark.model.resolving import compacted_sql, empty_columns, resolving_sql, run_columns, stored_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.ttl import Now
 
 
-def resolved(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
+def resolved(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle, now: Now) -> DataFrame:
     """One row per live key: key columns, state fields, `_changed`.
 
     The session needs `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or
@@ -26,17 +22,17 @@ def resolved(session: SparkSession, warehouse: str, schema: OperatorSchema, hand
     if not handle:
         columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
         return session.createDataFrame([], spark(columns))
-    return finished(session, stored(session, warehouse, schema, handle), schema)
+    return finished(session, stored(session, warehouse, schema, handle), schema, now)
 
 
-def merged(session: SparkSession, rows: DataFrame, schema: OperatorSchema) -> DataFrame:
-    """One row per key with merged accumulators: what a compaction writes."""
-    return session.sql(spark(merged_sql(schema, "{rows}")), rows=rows)
+def compacted(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, *, deepest: bool) -> DataFrame:
+    """The rows that a compaction writes."""
+    return session.sql(compacted_sql(schema, "{rows}", now, deepest=deepest, dialect=SPARK), rows=rows)
 
 
-def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema) -> DataFrame:
+def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:
     """One row per key of the given stored rows: key columns, state fields, `_changed`."""
-    return session.sql(spark(resolving_sql(schema, "{rows}")), rows=rows)
+    return session.sql(resolving_sql(schema, "{rows}", now, dialect=SPARK), rows=rows)
 
 
 def stored(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:

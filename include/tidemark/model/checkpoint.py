@@ -7,6 +7,7 @@ from enum import Enum
 from tidemark.errors import UsageError
 from tidemark.model.plan import CheckpointPlan, Interval
 from tidemark.model.segments import StateHandle
+from tidemark.model.ttl import Now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +184,11 @@ class Checkpoint:
     def interval(self) -> Interval | None:
         """The data interval it was made for."""
         return self.plan.interval
+
+    @property
+    def now(self) -> Now:
+        """What the time is at this checkpoint, on both clocks: state that has expired by then is hidden (B4)."""
+        return Now(event_time_ms=self.sealed.facts.watermark_ms, logical_time_ms=self.plan.logical_time_ms)
 
     def ack(self, uid: str) -> Ack | None:
         """The ack of an operator."""

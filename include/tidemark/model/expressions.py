@@ -1,19 +1,19 @@
 """What each kind of state field is in SQL: partial over records, merge of partials, finish at read (A5, A6).
 
-Strings only; identifiers stand in double quotes (ANSI). Partials are Spark SQL over the decoded frame (`topic`,
-`partition`, `offset`, `event_time`, `record`). Merge and finish are portable: the same text means the same in Spark
-and in DuckDB, but for the quote character of identifiers (see `spark`) and for `raise_error`, which DuckDB learns by
-the macro `DUCKDB_MACROS`. Each merge is associative and commutative, so runs may be cut and regrouped anywhere.
+Identifiers stand in double quotes (ANSI). Partials are Spark SQL over the decoded frame (`topic`, `partition`,
+`offset`, `event_time`, `record`, and `_at`, the access time). Merge and finish are the same in Spark and in DuckDB,
+but for what a `Dialect` knows. Each merge is associative; those of lists go by `_changed`, the others commute.
 """
 
 import re
 from collections.abc import Sequence
 
+from tidemark.model.dialects import DUCKDB_MACROS as DUCKDB_MACROS
+from tidemark.model.dialects import Dialect
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType
 
-DUCKDB_MACROS = "CREATE OR REPLACE TEMP MACRO raise_error(message) AS error(message)"
-"""What DuckDB must be told once per connection; other engines have `raise_error` or drop the branch."""
 OVERFLOW = "tidemark_state_overflow"
 """Marks an overflow in the message of a foreign error: `tidemark_state_overflow <field> of key (<key>) <why>`."""
 _FOUND = re.compile(rf"{OVERFLOW} (.*? of key \(.*?\) does not fit[a-z0-9 ]*)", re.DOTALL)
@@ -21,10 +21,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 def spark(sql: str) -> str:
-    """The same text for Spark without `spark.sql.ansi.doubleQuotedIdentifiers`: identifiers in backticks.
-
-    Names are on an allow-list and literals hold no double quotes, so the exchange is exact.
-    """
+    """The same text for Spark without `spark.sql.ansi.doubleQuotedIdentifiers`: identifiers in backticks."""
     return sql.replace('"', "`")
 
 
@@ -38,19 +35,82 @@ def record_path(source: str) -> str:
     return ".".join(quoted(step) for step in ("record", *source.split(".")))
 
 
-def partials(field: StoredField) -> list[tuple[str, str]]:
-    """(column, aggregate expression over the records of a key) of each accumulator of a field."""
+def partials(field: StoredField, only: str = "") -> list[tuple[str, str]]:
+    """(column, aggregate expression over the records of a key) of each accumulator of a field.
+
+    Args:
+        field: the field.
+        only: a condition on records; without it all count.
+    """
     names = [name for name, _ in field.accumulators]
-    return list(zip(names, _partial_sql(field), strict=True))
+    return list(zip(names, _partial_sql(field, only), strict=True))
 
 
-def merges(field: StoredField, keys: Sequence[KeyColumn]) -> list[tuple[str, str]]:
-    """(column, aggregate expression over stored rows of a key) of each accumulator: the portable merge."""
-    return [(name, _merge_sql(field, name, of, keys)) for name, of in field.accumulators]
+def merges(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[tuple[str, str]]:
+    """(column, aggregate expression over stored rows of a key) of each accumulator."""
+    return [(name, _merge_sql(field, name, of, keys, dialect)) for name, of in field.accumulators]
 
 
-def finish(field: StoredField, keys: Sequence[KeyColumn]) -> str:
-    """The portable expression of the field's value over merged accumulators."""
+def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: int | None) -> str:
+    """The expression of a fold's field over merged accumulators.
+
+    Args:
+        field: the field.
+        keys: for messages.
+        dialect: of the engine.
+        now: the time on the operator's clock, in milliseconds; None = nothing expires.
+    """
+    if field.kind == "list":
+        return list_values(field, dialect, now)
+    value = _finish_sql(field, keys)
+    hidden = expired('coalesce("_last_at", 0)', field, now)
+    empty = dialect.or_empty("NULL") if field.kind == "distinct" else "NULL"
+    return value if hidden is None else f"CASE WHEN {hidden} THEN {empty} ELSE {value} END"
+
+
+def expired(at: str, field: StoredField, now: int | None) -> str | None:
+    """The condition that a value last accessed at `at` is hidden; None where that cannot be."""
+    if field.ttl is None or not field.ttl.hides or now is None:
+        return None
+    return f"{at} <= {now - field.ttl.ms}"
+
+
+def list_values(field: StoredField, dialect: Dialect, now: int | None) -> str:
+    """The values of a stored list, without those that are expired."""
+    kept = live_elements(field, dialect, now)
+    return dialect.or_empty(dialect.transform(kept, "e", 'e."value"'))
+
+
+def live_elements(field: StoredField, dialect: Dialect, now: int | None) -> str:
+    """The stored elements of a list that are not expired."""
+    hidden = expired('e."at"', field, now)
+    column = quoted(field.name)
+    return column if hidden is None else dialect.filter(column, "e", f"NOT ({hidden})")
+
+
+def overflow_message(field: str, keys: Sequence[KeyColumn], why: str) -> str:
+    """The SQL expression of the message that names a key whose state does not fit."""
+    names = ", ', ', ".join(f"CAST({quoted(k.name)} AS STRING)" for k in keys)
+    return f"concat('{OVERFLOW} {field} of key (', {names}, ') {why}')"
+
+
+def overflow_in(message: str) -> str | None:
+    """What overflowed, and of which key, if a foreign error's message says so."""
+    found = _FOUND.search(message)
+    return found[1] if found else None
+
+
+def key_columns(schema: OperatorSchema) -> list[str]:
+    """Quoted key columns."""
+    return [quoted(k.name) for k in schema.keys]
+
+
+def now_of(schema: OperatorSchema, now: Now) -> int | None:
+    """The time on an operator's clock."""
+    return now.of(schema.clock)
+
+
+def _finish_sql(field: StoredField, keys: Sequence[KeyColumn]) -> str:
     column = quoted(field.name)
     if field.kind in ("first", "latest"):
         return f'{column}."value"'
@@ -69,49 +129,50 @@ def finish(field: StoredField, keys: Sequence[KeyColumn]) -> str:
     return column
 
 
-def overflow_message(field: str, keys: Sequence[KeyColumn], why: str) -> str:
-    """The SQL expression of the message that names a key whose state does not fit."""
-    names = ", ', ', ".join(f"CAST({quoted(k.name)} AS STRING)" for k in keys)
-    return f"concat('{OVERFLOW} {field} of key (', {names}, ') {why}')"
-
-
-def overflow_in(message: str) -> str | None:
-    """What overflowed, and of which key, if a foreign error's message says so."""
-    found = _FOUND.search(message)
-    return found[1] if found else None
-
-
-def _partial_sql(field: StoredField) -> list[str]:
+def _partial_sql(field: StoredField, only: str) -> list[str]:
+    where = _where(only)
     if field.kind == "count":
-        return ["count(1)"]
+        return [f"count(1){where}"]
     value = record_path(field.source)
     if field.kind in ("first", "latest"):
         which = "min" if field.kind == "first" else "max"
-        only = f" FILTER (WHERE {value} IS NOT NULL)" if field.ignore_nulls else ""
+        known = f"{value} IS NOT NULL" if field.ignore_nulls else ""
         order = "'at', \"event_time\", 'topic', \"topic\", 'partition', CAST(\"partition\" AS BIGINT)"
-        return [f"{which}(named_struct({order}, 'offset', \"offset\", 'value', {value})){only}"]
+        return [f"{which}(named_struct({order}, 'offset', \"offset\", 'value', {value})){_where(only, known)}"]
     if field.kind == "mean":
-        return [_sum_sql(value, field.over), f"count({value})"]
+        return [_sum_sql(value, field.over, where), f"count({value}){where}"]
     if field.kind == "distinct":
-        found = f"array_sort(collect_set({value}))"
-        return [found]
-    return [_sum_sql(value, field.over) if field.kind == "sum" else f"{field.kind}({value})"]
+        return [f"array_sort(collect_set({value}){where})"]
+    if field.kind == "list":
+        place = "'topic', \"topic\", 'partition', \"partition\", 'offset', \"offset\""
+        placed = f"named_struct({place}, 'held', named_struct('at', \"_at\", 'value', {value}))"
+        collected = f"collect_list({placed}){_where(only, f'{value} IS NOT NULL')}"
+        return [f"transform(array_sort({collected}), r -> r.held)"]
+    return [_sum_sql(value, field.over, where) if field.kind == "sum" else f"{field.kind}({value}){where}"]
 
 
-def _sum_sql(value: str, over: FieldType) -> str:
+def _where(*conditions: str) -> str:
+    known = " AND ".join(f"({c})" for c in conditions if c)
+    return f" FILTER (WHERE {known})" if known else ""
+
+
+def _sum_sql(value: str, over: FieldType, where: str) -> str:
     if over.kind == "decimal":
-        return f"CAST(sum(CAST({value} AS DECIMAL(38,{over.scale}))) AS DECIMAL(38,{over.scale}))"
-    return f"sum({value})"
+        return f"CAST(sum(CAST({value} AS DECIMAL(38,{over.scale}))){where} AS DECIMAL(38,{over.scale}))"
+    return f"sum({value}){where}"
 
 
-def _merge_sql(field: StoredField, name: str, of: FieldType, keys: Sequence[KeyColumn]) -> str:
+def _merge_sql(field: StoredField, name: str, of: FieldType, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
     column = quoted(name)
     if field.kind in ("first", "min"):
         return f"min({column})"
     if field.kind in ("latest", "max"):
         return f"max({column})"
     if field.kind == "distinct":
-        merged = f"array_sort(array_distinct(flatten(array_agg({column}))))"
+        merged = f"array_sort(array_distinct(flatten(array_agg({column}){_where(f'{column} IS NOT NULL')})))"
+        return _checked(merged, f"cardinality({merged}) <= {field.limit}", merged, field.name, keys)
+    if field.kind == "list":
+        merged = _joined(column, dialect)
         return _checked(merged, f"cardinality({merged}) <= {field.limit}", merged, field.name, keys)
     if of.kind == "int":
         wide = f"sum(CAST({column} AS DECIMAL(38,0)))"
@@ -122,11 +183,13 @@ def _merge_sql(field: StoredField, name: str, of: FieldType, keys: Sequence[KeyC
     return f"sum({column})"
 
 
+def _joined(column: str, dialect: Dialect) -> str:
+    placed = dialect.struct([("placed", quoted("_changed")), ("held", column)])
+    collected = f"array_sort(array_agg({placed}){_where(f'{column} IS NOT NULL')})"
+    held = dialect.transform(collected, "r", 'r."held"')
+    return f"flatten({held})"
+
+
 def _checked(value: str, fits: str, finished: str, name: str, keys: Sequence[KeyColumn]) -> str:
     message = overflow_message(name, keys, "does not fit its type or its limit")
     return f"CASE WHEN {value} IS NULL OR {fits} THEN {finished} ELSE raise_error({message}) END"
-
-
-def key_columns(schema: OperatorSchema) -> list[str]:
-    """Quoted key columns."""
-    return [quoted(k.name) for k in schema.keys]

@@ -1,36 +1,62 @@
 """The resolving query: stored rows of a handle to one row per live key, as SQL text that needs no code of ours (A14).
 
-It reads a relation that holds the union of the handle's segments, each opened at its version and cut to its range. It
-is published with documentation and manifests; `spark(...)` of `model.expressions` is its Spark spelling.
+It reads a relation that holds the union of the handle's segments, each opened at its version and cut to its range. The
+same texts compact. Rows of a key go by `_changed`, which orders them as their checkpoints do: a run holds a key once,
+and a compacted row keeps the newest `_changed` that it contains.
 """
 
-from tidemark.model.expressions import finish, key_columns, merges, quoted
-from tidemark.model.schema import OperatorSchema
+from tidemark.model.dialects import DUCKDB, Dialect
+from tidemark.model.entries import compacted_rows, resolved_rows
+from tidemark.model.expressions import expired, finish, key_columns, live_elements, merges, now_of, quoted
+from tidemark.model.schema import ACCESS_COLUMNS, OperatorSchema, StoredField
+from tidemark.model.ttl import Now
+
+_OWN = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
+_BEGAN = 'coalesce("_first_at", "_last_at")'
 
 
-def merged_sql(schema: OperatorSchema, relation: str, where: str = "") -> str:
-    """One row per key with merged accumulators, `_changed` and `_key_group`: what a compaction writes.
-
-    The rows of a fold are operands, and below them at most values that a compaction of the deepest level made; their
-    merges do not depend on order, hence no ordering by `_checkpoint` is needed here.
+def resolving_sql(
+    schema: OperatorSchema, relation: str, now: Now, *, where: str = "", dialect: Dialect = DUCKDB
+) -> str:
+    """One row per live key: key columns, finished state fields in declaration order, `_changed`.
 
     Args:
         schema: the operator's stored schema.
         relation: name of the relation (a view, a table, or a parenthesised query).
-        where: an optional condition over stored columns, pushed below the merge.
+        now: the checkpoint's clocks: state that has expired by then is hidden.
+        where: an optional condition over key columns and `_key_group`, pushed below the merge.
+        dialect: of the engine.
     """
-    keys = key_columns(schema)
-    columns = [f"{sql} AS {quoted(name)}" for f in schema.fields for name, sql in merges(f, schema.keys)]
-    columns += ['max("_changed") AS "_changed"', 'min("_key_group") AS "_key_group"']
-    condition = ["WHERE", where] if where else []
-    return " ".join(["SELECT", ", ".join([*keys, *columns]), "FROM", relation, *condition, "GROUP BY", ", ".join(keys)])
-
-
-def resolving_sql(schema: OperatorSchema, relation: str, where: str = "") -> str:
-    """One row per live key: key columns, finished state fields in declaration order, `_changed`."""
-    finished = [f"{finish(f, schema.keys)} AS {quoted(f.name)}" for f in schema.fields]
+    at = now_of(schema, now)
+    if schema.kind == "process":
+        return dialect.text(resolved_rows(schema, _filtered(relation, where), at, dialect))
+    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
-    return " ".join(["SELECT", columns, "FROM (", merged_sql(schema, relation, where), ') AS "_merged"'])
+    needs_access = any(expired("", f, at) for f in schema.fields if f.kind != "list")
+    inner = _merged(schema, _filtered(relation, where), dialect, access=needs_access)
+    return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(_is_live(schema, at, dialect))}')
+
+
+def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: bool, dialect: Dialect = DUCKDB) -> str:
+    """The rows that a compaction writes, in the columns of `run_columns`.
+
+    Args:
+        schema: the operator's stored schema.
+        relation: the rows to merge.
+        now: the clocks of the checkpoint whose handle is compacted.
+        deepest: whether nothing lies below: operands become values, tombstones and what has expired may go.
+        dialect: of the engine.
+    """
+    at = now_of(schema, now)
+    if schema.kind == "process":
+        return dialect.text(compacted_rows(schema, relation, at, dialect, deepest=deepest))
+    names = [name for name, _ in run_columns(schema)]
+    made = _dropped(schema, at, dialect) if deepest else {}
+    made |= {"_kind": f"{_kind(schema, deepest)}", "_first_at": 'nullif("_first_at", "_last_at")'}
+    columns = ", ".join(f"{made[n]} AS {quoted(n)}" if n in made else quoted(n) for n in names)
+    live = _is_live(schema, at, dialect, stored=True) if deepest else ""
+    inner = _merged(schema, relation, dialect, access=True)
+    return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(live)}')
 
 
 def empty_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
@@ -41,12 +67,116 @@ def empty_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
 
 def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
     """The stored columns that the queries of this module read."""
-    held = tuple(name for f in schema.fields for name, _ in f.accumulators)
-    return (*(k.name for k in schema.keys), *held, "_changed", "_key_group")
+    return tuple(name for name, _ in run_columns(schema))
 
 
 def run_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
-    """Columns of an operator's `runs` and `base` tables, before the partition columns (design section 5)."""
+    """Columns of an operator's `runs` and `base` tables, before the partition columns (design section 5).
+
+    Those of a process with maps have `_field`: null in the row of a key, the field's name in that of an entry.
+    """
     keys = tuple((k.name, k.type.sql) for k in schema.keys)
-    held = tuple((name, t.sql) for f in schema.fields for name, t in f.accumulators)
-    return (*keys, *held, ("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
+    held = tuple((name, t.sql) for f in schema.fields for name, t in f.columns)
+    if schema.kind == "process":
+        return (*keys, *((("_field", "STRING"),) if schema.maps else ()), *held, *_OWN)
+    return (*keys, *held, *((name, t.sql) for name, t in ACCESS_COLUMNS), *_OWN)
+
+
+def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: bool) -> str:
+    """One row per key with merged accumulators, `_changed` and `_key_group`; what the kind needs, where it does."""
+    keys = key_columns(schema)
+    columns = [f"{sql} AS {quoted(name)}" for f in schema.fields for name, sql in merges(f, schema.keys, dialect)]
+    columns += [f"bool_or({_cut(f)}) AS {_cut(f)}" for f in schema.fields if f.is_cut]
+    if access:
+        columns += [f'min({_BEGAN}) AS "_first_at"', 'max("_last_at") AS "_last_at"']
+    if not schema.is_plain:
+        columns += ['bool_or("_kind" <> \'tombstone\') AS "_live"', 'max("_floor") AS "_floor"']
+    columns += ['max("_changed") AS "_changed"', 'min("_key_group") AS "_key_group"']
+    rows = relation if schema.is_plain else f'({_history(schema, relation)}) AS "_history"'
+    return f"SELECT {', '.join([*keys, *columns])} FROM {rows} GROUP BY {', '.join(keys)}"
+
+
+def _history(schema: OperatorSchema, relation: str) -> str:
+    """The rows that count: from the newest value or tombstone on, each field from its last cut on (flink.md 1.1)."""
+    keys = ", ".join(key_columns(schema))
+    over = f"OVER (PARTITION BY {keys})"
+    cut = [f for f in schema.fields if f.is_cut]
+    floor = f'max(CASE WHEN "_kind" <> \'operand\' THEN "_changed" END) {over}'
+    rows = f'SELECT *, {floor} AS "_floor" FROM {relation}'
+    before = f'lag("_last_at") OVER (PARTITION BY {keys} ORDER BY "_changed")'
+    rows = (
+        f'SELECT *, {before} AS "_before" FROM ({rows}) AS "_floored" WHERE "_floor" IS NULL OR "_changed" >= "_floor"'
+    )
+    starts = "".join(f", {_start(f)} {over} AS {quoted(f'{f.name}__from')}" for f in cut)
+    rows = f'SELECT *{starts} FROM ({rows}) AS "_ordered"'
+    kept = [*key_columns(schema), *(sql for f in schema.fields for sql in _masked(f))]
+    kept += [quoted(name) for name, _ in (*ACCESS_COLUMNS, *_OWN)] + ['"_floor"']
+    return f'SELECT {", ".join(kept)} FROM ({rows}) AS "_started"'
+
+
+def _start(field: StoredField) -> str:
+    assert field.ttl is not None  # noqa: S101  (for the type checker: it is cut)
+    gap = f'{_BEGAN} - "_before" >= {field.ttl.ms}'
+    return f'max(CASE WHEN coalesce({_cut(field)}, false) OR {gap} THEN "_changed" END)'
+
+
+def _masked(field: StoredField) -> list[str]:
+    if not field.is_cut:
+        return [quoted(name) for name, _ in field.columns]
+    start = quoted(f"{field.name}__from")
+    counts = f'{start} IS NULL OR "_changed" >= {start}'
+    held = [f"CASE WHEN {counts} THEN {quoted(n)} END AS {quoted(n)}" for n, _ in field.accumulators]
+    return [*held, f"({start} IS NOT NULL) AS {_cut(field)}"]
+
+
+def _cut(field: StoredField) -> str:
+    return quoted(f"{field.name}__cut")
+
+
+def _kind(schema: OperatorSchema, deepest: bool) -> str:
+    if deepest:
+        return "'value'"
+    if schema.is_plain:
+        return "'operand'"
+    return "CASE WHEN \"_floor\" IS NULL THEN 'operand' WHEN \"_live\" THEN 'value' ELSE 'tombstone' END"
+
+
+def _is_live(schema: OperatorSchema, now: int | None, dialect: Dialect, *, stored: bool = False) -> str:
+    """The condition that a merged key is live; `stored`: that it must be kept, because somebody may still see it."""
+    conditions = [] if schema.is_plain else ['"_live"']
+    some = [_is_present(f, now, dialect, stored=stored) for f in schema.fields]
+    if all(some):
+        conditions.append(f"({' OR '.join(some)})")
+    return " AND ".join(conditions)
+
+
+def _is_present(field: StoredField, now: int | None, dialect: Dialect, *, stored: bool) -> str:
+    """The condition that a field is not expired; empty where it never is."""
+    hidden = expired('"_last_at"', field, now)
+    if hidden is None or field.ttl is None or (stored and not field.ttl.clean_up_in_background):
+        return ""
+    if field.kind == "list":
+        return f"cardinality({dialect.or_empty(live_elements(field, dialect, now))}) > 0"
+    return f"NOT ({hidden})"
+
+
+def _dropped(schema: OperatorSchema, now: int | None, dialect: Dialect) -> dict[str, str]:
+    """Columns of a fold without what has expired, for the deepest level (B7)."""
+    made = {}
+    for f in schema.fields:
+        hidden = expired('"_last_at"', f, now)
+        if hidden is None or f.ttl is None or not f.ttl.clean_up_in_background:
+            continue
+        for name, _ in f.accumulators:
+            made[name] = f"CASE WHEN {hidden} THEN NULL ELSE {quoted(name)} END"
+        if f.kind == "list":
+            made[f.name] = live_elements(f, dialect, now)
+    return made
+
+
+def _filtered(relation: str, where: str) -> str:
+    return f'(SELECT * FROM {relation} WHERE {where}) AS "_found"' if where else relation
+
+
+def _where(condition: str) -> str:
+    return f" WHERE {condition}" if condition else ""

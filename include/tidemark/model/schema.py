@@ -1,19 +1,21 @@
-"""The stored schema of one operator: key columns, accumulator columns, and what each field makes of them.
+"""The stored schema of one operator: key columns, the columns of each field, and what each field makes of them.
 
-It is bound from a declaration (record type + state class), written into every manifest, and read back from there,
-so that state can be read without the code that made it (H1).
+It is bound from a declaration (`model.binding`), written into every manifest, and read back from there, so that state
+can be read without the code that made it (H1).
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from tidemark.errors import DeclarationError
 from tidemark.model.canonical import checksum
+from tidemark.model.ttl import Clock, Ttl
 from tidemark.model.types import FieldType
-from tidemark.state import StateDescriptor
 
 KEY_GROUPS = 128
 """Key groups of a new operator (C2); `_key_group` is only the sort prefix inside a file."""
+OperatorKind = Literal["fold", "process"]
+ACCESS_COLUMNS = (("_first_at", FieldType("int", nullable=True)), ("_last_at", FieldType("int", nullable=True)))
+"""Of every row: first and last access in milliseconds on the operator's clock; first is null where it equals last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +27,20 @@ class KeyColumn:
     type: FieldType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredField:
-    """A state field bound to the record field it folds.
+    """A state field bound to the record type.
 
     Attributes:
         name: the field.
         kind: the descriptor's kind.
-        source: record path, empty for `count`.
-        over: type of the record field (`int` for `count`).
+        source: record path, empty for `count` and for fields of a process.
+        over: type of the record field; of a process: the type of the value, the element or the entry's value.
         type: type of the finished value.
         ignore_nulls: see `StateDescriptor`.
         limit: see `StateDescriptor`.
+        initial: see `StateDescriptor`; None, a bool, a number or a text.
+        ttl: see `StateDescriptor`.
     """
 
     name: str
@@ -46,6 +50,8 @@ class StoredField:
     type: FieldType
     ignore_nulls: bool = False
     limit: int = 1000
+    initial: Any = None
+    ttl: Ttl | None = None
 
     @property
     def exact(self) -> bool:
@@ -53,10 +59,15 @@ class StoredField:
         return not (self.kind in ("sum", "mean") and self.over.kind == "float")
 
     @property
+    def is_cut(self) -> bool:
+        """Whether history is cut before operands combine: a fold's field with a ttl of the whole (flink.md 1.1)."""
+        return self.ttl is not None and self.ttl.hides and self.kind not in ("list", "value", "list_of_values", "map")
+
+    @property
     def accumulators(self) -> tuple[tuple[str, FieldType], ...]:
-        """The columns of the table that hold the field's accumulator, in order."""
+        """The columns of the table that hold the field, in order; of a map those of an entry."""
         if self.kind == "count":
-            return ((self.name, FieldType("int")),)
+            return ((self.name, FieldType("int", nullable=True)),)
         if self.kind == "mean":
             return ((f"{self.name}__sum", _summed(self.over)), (f"{self.name}__count", FieldType("int")))
         if self.kind == "distinct":
@@ -65,41 +76,81 @@ class StoredField:
             return ((self.name, _ordered(self.over)),)
         if self.kind == "sum":
             return ((self.name, _summed(self.over)),)
+        if self.kind in ("list", "list_of_values"):
+            return ((self.name, FieldType("list", element=timed(self.over))),)
+        if self.kind == "value":
+            return ((self.name, self.over.with_null(True)), (f"{self.name}__at", FieldType("int", nullable=True)))
+        if self.kind == "map":
+            return self._entry
         return ((self.name, self.type.with_null(True)),)
+
+    @property
+    def columns(self) -> tuple[tuple[str, FieldType], ...]:
+        """The accumulators, and whether they are cut off from what lies below, where a ttl needs that."""
+        return (
+            (*self.accumulators, (f"{self.name}__cut", FieldType("bool", nullable=True)))
+            if self.is_cut
+            else self.accumulators
+        )
+
+    @property
+    def _entry(self) -> tuple[tuple[str, FieldType], ...]:
+        assert self.type.key is not None  # noqa: S101  (for the type checker)
+        return (
+            (f"{self.name}__key", self.type.key.with_null(True)),
+            (self.name, self.over.with_null(True)),
+            (f"{self.name}__at", FieldType("int", nullable=True)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSchema:
-    """Keys and fields of one operator, in declaration order."""
+    """Keys and fields of one operator, in declaration order.
+
+    Attributes:
+        uid: the operator.
+        keys: its key columns.
+        fields: its state.
+        key_groups: number of key groups (C2).
+        kind: rows of a `fold` are operands, values and tombstones per key; rows of a `process` are values and
+            tombstones, per key and per entry of a map.
+        clock: what access times are read from.
+        deletes: whether a fold takes records without a value as deletes of the key that the message key names.
+    """
 
     uid: str
     keys: tuple[KeyColumn, ...]
     fields: tuple[StoredField, ...]
     key_groups: int = KEY_GROUPS
+    kind: OperatorKind = "fold"
+    clock: Clock = "event_time"
+    deletes: bool = False
 
     @property
     def fingerprint(self) -> str:
         """sha256 over the JSON form: equal fingerprints share tables."""
         return checksum(self.to_json())
 
+    @property
+    def maps(self) -> tuple[StoredField, ...]:
+        """The fields that are stored as a row per entry."""
+        return tuple(f for f in self.fields if f.kind == "map")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows of a key merge in any order: a fold without deletes and without a cut by ttl."""
+        return self.kind == "fold" and not self.deletes and not any(f.is_cut for f in self.fields)
+
     def to_json(self) -> dict[str, Any]:
         """The form that manifests carry."""
         return {
             "uid": self.uid,
+            "kind": self.kind,
+            "clock": self.clock,
+            "deletes": self.deletes,
             "key_groups": self.key_groups,
             "keys": [{"name": k.name, "source": k.source, "type": type_to_json(k.type)} for k in self.keys],
-            "fields": [
-                {
-                    "name": f.name,
-                    "kind": f.kind,
-                    "source": f.source,
-                    "over": type_to_json(f.over),
-                    "type": type_to_json(f.type),
-                    "ignore_nulls": f.ignore_nulls,
-                    "limit": f.limit,
-                }
-                for f in self.fields
-            ],
+            "fields": [_field_to_json(f) for f in self.fields],
         }
 
     @classmethod
@@ -107,65 +158,45 @@ class OperatorSchema:
         """The inverse of `to_json`."""
         return cls(
             uid=body["uid"],
+            kind=body["kind"],
+            clock=body["clock"],
+            deletes=body["deletes"],
             key_groups=body["key_groups"],
             keys=tuple(KeyColumn(k["name"], k["source"], type_from_json(k["type"])) for k in body["keys"]),
-            fields=tuple(
-                StoredField(
-                    f["name"],
-                    f["kind"],
-                    f["source"],
-                    type_from_json(f["over"]),
-                    type_from_json(f["type"]),
-                    f["ignore_nulls"],
-                    f["limit"],
-                )
-                for f in body["fields"]
-            ),
+            fields=tuple(_field_from_json(f) for f in body["fields"]),
         )
 
 
-def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:
-    """The key column that a record path names.
-
-    Raises:
-        DeclarationError: no such field, or a type that is no key (keys are bool, int, str, date or timestamp).
-    """
-    found = record.at(source)
-    if found is None or found.kind not in ("bool", "int", "str", "date", "timestamp"):
-        problem = "no such field in the record" if found is None else f"a {found.kind} is no key"
-        raise DeclarationError(
-            f"{where}: key_by={source!r}: {problem}", next="key by a bool, int, str, date or datetime field."
-        )
-    return KeyColumn(source.rpartition(".")[2], source, found.with_null(False))
+def timed(of: FieldType) -> FieldType:
+    """The stored element of a list: when it was added, and its value."""
+    return FieldType("struct", fields=(("at", FieldType("int")), ("value", of.with_null(True))))
 
 
-def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> StoredField:
-    """The stored form of a declared field over a record type.
+def _field_to_json(f: StoredField) -> dict[str, Any]:
+    return {
+        "name": f.name,
+        "kind": f.kind,
+        "source": f.source,
+        "over": type_to_json(f.over),
+        "type": type_to_json(f.type),
+        "ignore_nulls": f.ignore_nulls,
+        "limit": f.limit,
+        "initial": f.initial,
+        "ttl": None if f.ttl is None else f.ttl.to_json(),
+    }
 
-    Raises:
-        DeclarationError: no such record field, or the kind or the annotation does not fit its type.
-    """
-    at = f"{where}.{declared.name}"
-    if declared.kind == "count":
-        over: FieldType | None = FieldType("int")
-    else:
-        over = record.at(declared.source)
-    if over is None:
-        raise DeclarationError(f"{at}: the record has no field {declared.source!r}", next="name a field of the record.")
-    finished = _finished(at, declared, over)
-    if finished.with_null(declared.type.nullable) != declared.type:
-        raise DeclarationError(
-            f"{at}: state.{declared.kind}({declared.source!r}) is {finished.sql}, declared {declared.type.sql}",
-            next="make the annotation agree with the record field.",
-        )
+
+def _field_from_json(body: dict[str, Any]) -> StoredField:
     return StoredField(
-        declared.name,
-        declared.kind,
-        declared.source,
-        over,
-        declared.type,
-        declared.ignore_nulls,
-        declared.limit,
+        name=body["name"],
+        kind=body["kind"],
+        source=body["source"],
+        over=type_from_json(body["over"]),
+        type=type_from_json(body["type"]),
+        ignore_nulls=body["ignore_nulls"],
+        limit=body["limit"],
+        initial=body["initial"],
+        ttl=None if body["ttl"] is None else Ttl.from_json(body["ttl"]),
     )
 
 
@@ -176,6 +207,8 @@ def type_to_json(t: FieldType) -> dict[str, Any]:
         body |= {"digits": t.digits, "scale": t.scale}
     if t.element is not None:
         body["element"] = type_to_json(t.element)
+    if t.key is not None:
+        body["key"] = type_to_json(t.key)
     if t.kind == "struct":
         body["fields"] = [[name, type_to_json(inner)] for name, inner in t.fields]
     return body
@@ -190,29 +223,8 @@ def type_from_json(body: dict[str, Any]) -> FieldType:
         body.get("scale", 0),
         type_from_json(body["element"]) if "element" in body else None,
         tuple((name, type_from_json(inner)) for name, inner in body.get("fields", ())),
+        type_from_json(body["key"]) if "key" in body else None,
     )
-
-
-def _finished(at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
-    kind = declared.kind
-    if kind in ("sum", "mean") and not over.is_number:
-        raise DeclarationError(f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal.")
-    if kind in ("min", "max", "distinct") and not over.is_ordered:
-        raise DeclarationError(
-            f"{at}: state.{kind} of a {over.kind}", next="min, max and distinct need a scalar field."
-        )
-    if kind == "mean":
-        return FieldType("float")
-    if kind == "distinct":
-        return FieldType("list", element=over.with_null(False))
-    if kind == "sum":
-        # The declared digits may be wider than the record's; the sum itself is kept in 38 digits.
-        return (
-            declared.type
-            if declared.type.kind == over.kind == "decimal" and declared.type.scale == over.scale
-            else over
-        )
-    return over
 
 
 def _summed(over: FieldType) -> FieldType:

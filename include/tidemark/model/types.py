@@ -6,7 +6,7 @@ microseconds. `X | None` may be null.
 """
 
 import types as python_types
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -35,12 +35,13 @@ class FieldType:
     """A stored type.
 
     Attributes:
-        kind: one of `bool int float decimal str bytes date timestamp list struct`.
+        kind: one of `bool int float decimal str bytes date timestamp list map struct`.
         nullable: whether null is legal.
         digits: of a decimal.
         scale: of a decimal.
-        element: of a list.
+        element: of a list; the value of a map.
         fields: of a struct, in order.
+        key: of a map.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class FieldType:
     scale: int = 0
     element: "FieldType | None" = None
     fields: tuple[tuple[str, "FieldType"], ...] = ()
+    key: "FieldType | None" = None
 
     @property
     def sql(self) -> str:
@@ -56,7 +58,7 @@ class FieldType:
         if self.kind == "decimal":
             return f"DECIMAL({self.digits},{self.scale})"
         if self.element is not None:
-            return f"ARRAY<{self.element.sql}>"
+            return f"ARRAY<{self.element.sql}>" if self.key is None else f"MAP<{self.key.sql}, {self.element.sql}>"
         if self.kind == "struct":
             return "STRUCT<" + ", ".join(f"`{name}`: {t.sql}" for name, t in self.fields) + ">"
         return _SQL[self.kind]
@@ -69,11 +71,11 @@ class FieldType:
     @property
     def is_ordered(self) -> bool:
         """Whether `min` and `max` are defined."""
-        return self.kind not in ("list", "struct")
+        return self.kind not in ("list", "map", "struct")
 
     def with_null(self, nullable: bool) -> "FieldType":
         """The same type, null legal or not."""
-        return FieldType(self.kind, nullable, self.digits, self.scale, self.element, self.fields)
+        return replace(self, nullable=nullable)
 
     def at(self, path: str) -> "FieldType | None":
         """The type at a dotted path below a struct, nullable if any step of the path is."""
@@ -94,6 +96,8 @@ _SQL = {
     "date": "DATE",
     "timestamp": "TIMESTAMP",
 }
+KEY_KINDS = ("bool", "int", "str", "date", "timestamp")
+"""Types that may be keys, of operators and of maps: equality is the same in every engine."""
 _SCALARS: dict[object, str] = {
     bool: "bool",
     int: "int",
@@ -127,6 +131,8 @@ def field_type(annotation: Any, where: str) -> FieldType:
         return FieldType("decimal", digits=38, scale=18)
     elif origin is list and len(args) == 1:
         return FieldType("list", element=field_type(args[0], where))
+    elif origin is dict and len(args) == 2:
+        return FieldType("map", key=_map_key(args[0], where), element=field_type(args[1], where))
     elif isinstance(annotation, type) and is_dataclass(annotation):
         return record_type(annotation)
     elif isinstance(annotation, type) and annotation in _SCALARS:
@@ -135,6 +141,15 @@ def field_type(annotation: Any, where: str) -> FieldType:
         f"{where}: no stored type for {annotation!r}",
         next="use bool, int, float, Decimal, str, bytes, date, datetime, list[...], a dataclass, or one | None.",
     )
+
+
+def _map_key(annotation: Any, where: str) -> FieldType:
+    found = field_type(annotation, where)
+    if found.nullable or found.kind not in KEY_KINDS:
+        raise DeclarationError(
+            f"{where}: no key of a map: {annotation!r}", next=f"key it by one of {', '.join(KEY_KINDS)}, not optional."
+        )
+    return found
 
 
 def record_type(cls: type) -> FieldType:
@@ -148,6 +163,11 @@ def record_type(cls: type) -> FieldType:
     hints = get_type_hints(cls, include_extras=True)
     named = tuple((checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls))
     for f, (_, found) in zip(fields(cls), named, strict=True):
+        if _holds_map(found):
+            raise DeclarationError(
+                f"{cls.__name__}.{f.name}: a dict is no field of a record",
+                next="declare a list of a dataclass with a key and a value.",
+            )
         has_default = f.default is not MISSING or f.default_factory is not MISSING
         if has_default and not (found.nullable and f.default is None):
             raise DeclarationError(
@@ -155,3 +175,8 @@ def record_type(cls: type) -> FieldType:
                 next=f"declare `{f.name}: ... | None = None`, and give the default where the record is used.",
             )
     return FieldType("struct", fields=named)
+
+
+def _holds_map(of: FieldType) -> bool:
+    inner = [t for _, t in of.fields] + ([of.element] if of.element is not None else [])
+    return of.kind == "map" or any(map(_holds_map, inner))

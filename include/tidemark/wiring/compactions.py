@@ -52,6 +52,7 @@ class Compactions(Core):
             checkpoint=newest.id,
             schema=schema_of(newest, uid),
             handle=newest.handles[uid],
+            now=newest.now,
             table=newest.plan.tables[uid],
             **({"runs": 1, "ratio": _WHATEVER_THE_SIZE} if full else {}),
         )

@@ -152,10 +152,10 @@ class Core:
 
     def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
         """Sets the consumer group's offsets, where the source names one; monitoring only, so failure is harmless."""
-        if pipeline.source.group is None:
+        if pipeline.only_source.group is None:
             return
         try:
-            LazyLog(self.settings).report_group_offsets(pipeline.source.group, checkpoint.plan.ranges.ends)
+            LazyLog(self.settings).report_group_offsets(pipeline.only_source.group, checkpoint.plan.ranges.ends)
         except BrokerError as error:
             _log.warning("group_offsets_not_reported", pipeline=pipeline.name, why=error.what)
 

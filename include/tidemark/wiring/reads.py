@@ -46,11 +46,13 @@ class Reads(Core):
 
     def details(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """The manifest, whole, with the resolving SQL of every operator."""
+        from tidemark.model.dialects import SPARK
         from tidemark.model.resolving import resolving_sql
 
         body: dict[str, Any] = to_json(checkpoint)
         body["resolving_sql"] = {
-            uid: resolving_sql(schema, "segments") for uid, schema in checkpoint.plan.schemas.items()
+            uid: resolving_sql(schema, "segments", checkpoint.now, dialect=SPARK)
+            for uid, schema in checkpoint.plan.schemas.items()
         }
         return body
 
@@ -81,7 +83,7 @@ class Reads(Core):
         found = self.checkpoint(name, checkpoint)
         schema = schema_of(found, uid)
         wanted = None if key is None else parse_key(schema, key)
-        rows = read_state(str(self.settings.warehouse), schema, found.handles[uid], wanted)
+        rows = read_state(str(self.settings.warehouse), schema, found.handles[uid], found.now, wanted)
         if limit is None:
             return rows
         return rows.sort_by([(k.name, "ascending") for k in schema.keys]).slice(0, limit)

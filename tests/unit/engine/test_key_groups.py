@@ -41,4 +41,4 @@ def test_every_stored_type_has_a_delta_type() -> None:
     found = parsed(FieldType("list", element=inner).sql)
     assert found["elementType"]["fields"][0]["type"] == "decimal(12,2)"
     with pytest.raises(ValueError, match="not a type of ours"):
-        parsed("MAP<STRING, STRING>")
+        parsed("SET<STRING>")

@@ -1,0 +1,58 @@
+"""Where the SQL of engines differs: lambdas, structs, quotes. Everything else of our queries is the same text.
+
+Texts are written with identifiers in double quotes (ANSI); `Dialect.text` gives them their engine's form.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+DUCKDB_MACROS = "CREATE OR REPLACE TEMP MACRO raise_error(message) AS error(message)"
+"""What DuckDB must be told once per connection; other engines have `raise_error` or drop the branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One engine's spelling.
+
+    Attributes:
+        name: `spark` or `duckdb`.
+    """
+
+    name: Literal["spark", "duckdb"]
+
+    def transform(self, array: str, var: str, body: str) -> str:
+        """`body` of each element `var` of an array."""
+        return f"{self._of('transform', 'list_transform')}({array}, {self._lambda(var, body)})"
+
+    def filter(self, array: str, var: str, condition: str) -> str:
+        """The elements `var` of an array for which a condition holds."""
+        return f"{self._of('filter', 'list_filter')}({array}, {self._lambda(var, condition)})"
+
+    def struct(self, fields: Sequence[tuple[str, str]]) -> str:
+        """A struct of (name, expression) pairs."""
+        if self.name == "spark":
+            pairs = ", ".join(f"'{name}', {sql}" for name, sql in fields)
+            return f"named_struct({pairs})"
+        return "{" + ", ".join(f"'{name}': {sql}" for name, sql in fields) + "}"
+
+    def or_empty(self, array: str) -> str:
+        """An array, empty where it is null."""
+        return f"coalesce({array}, {self._of('array()', '[]')})"
+
+    def text(self, sql: str) -> str:
+        """A whole text in the engine's quotes.
+
+        Names are on an allow-list and literals hold no double quotes, so the exchange is exact.
+        """
+        return sql.replace('"', "`") if self.name == "spark" else sql
+
+    def _of(self, spark: str, duckdb: str) -> str:
+        return spark if self.name == "spark" else duckdb
+
+    def _lambda(self, var: str, body: str) -> str:
+        return f"{var} -> {body}" if self.name == "spark" else f"lambda {var}: {body}"
+
+
+SPARK = Dialect("spark")
+DUCKDB = Dialect("duckdb")

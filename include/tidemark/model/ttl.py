@@ -1,0 +1,112 @@
+"""Time to live of state: the five members of Flink's StateTtlConfig (B1-B9), on a clock that is part of the plan.
+
+Event time: the access time of a record is max(its event time, the watermark at the start of its batch), so it never
+decreases over checkpoints, and "now" is the watermark after the batch. Logical time: both are the checkpoint's logical
+time. Neither reads a wall clock, so a replay expires the same rows (B4).
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from tidemark.errors import DeclarationError
+
+Clock = Literal["event_time", "logical_time"]
+"""Which of a checkpoint's clocks expires state."""
+UpdateType = Literal["on_create_and_write", "on_read_and_write", "disabled"]
+"""What counts as an access (B2); a record that is folded is a write."""
+Visibility = Literal["never_return_expired", "return_expired_if_not_cleaned_up"]
+"""What a reader gets of an expired value that is still stored (B3)."""
+
+_MS = timedelta(milliseconds=1)
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "update": ("on_create_and_write", "on_read_and_write", "disabled"),
+    "visibility": ("never_return_expired", "return_expired_if_not_cleaned_up"),
+    "clock": ("event_time", "logical_time"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ttl:
+    """How long a field of state lives after its last access.
+
+    Attributes:
+        ttl: positive, in whole milliseconds; a value is expired when last access + ttl <= now (B1).
+        update: `on_create_and_write` (default), `on_read_and_write`, or `disabled`: the field never expires (B2).
+        visibility: `never_return_expired` (default), or `return_expired_if_not_cleaned_up`: the newest value is
+            returned until it is cleaned up where it is touched, or left out of an export (B3). Compaction leaves such
+            fields alone, so that no answer depends on its schedule.
+        clock: `event_time` (default) or `logical_time` (B4); one for all fields of an operator.
+        clean_up_in_background: whether a compaction of the deepest level drops what is expired (B5-B7); what is
+            touched is cleaned up always.
+    """
+
+    ttl: timedelta
+    update: UpdateType = "on_create_and_write"
+    visibility: Visibility = "never_return_expired"
+    clock: Clock = "event_time"
+    clean_up_in_background: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ttl, timedelta) or self.ttl < _MS or self.ttl % _MS:
+            raise DeclarationError(f"ttl={self.ttl!r}", next="give a positive timedelta of whole milliseconds.")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise DeclarationError(f"{name}={getattr(self, name)!r}", next=f"give one of {', '.join(choices)}.")
+
+    @property
+    def ms(self) -> int:
+        """The time to live in milliseconds."""
+        return self.ttl // _MS
+
+    @property
+    def hides(self) -> bool:
+        """Whether an expired value counts as absent, so that history is cut before it is combined (flink.md 1.1)."""
+        return self.visibility == "never_return_expired"
+
+    @property
+    def renews_on_read(self) -> bool:
+        """Whether reading is an access."""
+        return self.update == "on_read_and_write"
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that manifests carry."""
+        return {
+            "ttl_ms": self.ms,
+            "update": self.update,
+            "visibility": self.visibility,
+            "clock": self.clock,
+            "clean_up_in_background": self.clean_up_in_background,
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> "Ttl":
+        """The inverse of `to_json`."""
+        rest = {name: value for name, value in body.items() if name != "ttl_ms"}
+        return cls(ttl=body["ttl_ms"] * _MS, **rest)
+
+
+def as_ttl(given: "timedelta | Ttl | None") -> Ttl | None:
+    """A declaration's `ttl=`: a duration alone means the defaults; a disabled one means none."""
+    if isinstance(given, timedelta):
+        return Ttl(ttl=given)
+    if given is not None and not isinstance(given, Ttl):
+        raise DeclarationError(f"ttl={given!r}", next="give a timedelta or a state.Ttl.")
+    return None if given is None or given.update == "disabled" else given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """What the time is at a checkpoint, on both clocks, in milliseconds since the epoch.
+
+    Attributes:
+        event_time_ms: the watermark after its batch; None before the first record: nothing expires.
+        logical_time_ms: its logical time; None: nothing expires on it.
+    """
+
+    event_time_ms: int | None = None
+    logical_time_ms: int | None = None
+
+    def of(self, clock: Clock) -> int | None:
+        """The time on one of the clocks."""
+        return self.event_time_ms if clock == "event_time" else self.logical_time_ms

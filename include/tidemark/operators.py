@@ -1,0 +1,168 @@
+"""What a pipeline does with records: operators that keep state, and where the rows go that they emit."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tidemark.errors import DeclarationError
+from tidemark.model.binding import bind_field, bind_key, bind_process_field, distinct_columns, one_clock
+from tidemark.model.names import checked_name
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.types import FieldType, record_type
+from tidemark.state import Keyed
+
+ProcessFunction = Callable[..., Iterable[Any] | None]
+"""`function(key, records, remembered)`, or `function(key, records, remembered, broadcast)`; see `Process`."""
+
+
+@dataclass(frozen=True)
+class DeltaSink:
+    """A Delta table that emitted rows are appended to, committed with the checkpoint that emitted them (J1).
+
+    Attributes:
+        name: of the table, unique in the pipeline.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        checked_name("sink", self.name)
+
+
+@dataclass(frozen=True)
+class KafkaSink:
+    """A Kafka topic that emitted rows are sent to after the manifest, from an outbox table (J2, J16).
+
+    They are sent at least once, each with a deduplication id in the header `tidemark-id`.
+
+    Attributes:
+        name: of the outbox, unique in the pipeline.
+        topic: where the records go; it must exist.
+        key_by: emitted field that becomes the message key; None = no key.
+    """
+
+    name: str
+    topic: str
+    key_by: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_name("sink", self.name)
+        checked_name("topic", self.topic)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """An operator that folds the records of a key into accumulators (Flink's ReducingState, AggregatingState).
+
+    Attributes:
+        uid: names the state; mandatory and unique (C6). State is found by pipeline name + uid, never by position.
+        key_by: record field, or several, that make the key; a record in which one is null is a dead letter.
+        state: the `state.Keyed` class.
+        input: whose records: a source's name, or the uid of a `Process` that emits them; None = the only source.
+        deletes: a record without a value deletes the key that its message key names (a compacted topic's tombstone);
+            without this it is a dead letter.
+    """
+
+    uid: str
+    key_by: str | Sequence[str] = field(kw_only=True)
+    state: type[Keyed] = field(kw_only=True)
+    input: str | None = field(default=None, kw_only=True)
+    deletes: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        wrong = [d.name for d in self.state.descriptors if d.is_process]
+        if wrong:
+            raise DeclarationError(
+                f"{self.uid}: {', '.join(wrong)}: state of a Process in a Fold",
+                next="fold a record field, as in state.list('field'), or declare a Process.",
+            )
+
+    def bind(self, record: FieldType) -> OperatorSchema:
+        """The stored schema over a record type.
+
+        Raises:
+            DeclarationError: a key or a field does not fit the record, or two columns have one name.
+        """
+        keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
+        fields = tuple(bind_field(self.uid, d, record) for d in self.state.descriptors)
+        clock = one_clock(self.uid, fields)
+        schema = OperatorSchema(self.uid, keys, fields, clock=clock, deletes=self.deletes)
+        return distinct_columns(self.uid, schema)
+
+
+@dataclass(frozen=True)
+class Process:
+    """An operator whose function sees the records of a key in order, with what is remembered about it (A2-A4).
+
+    The function gets the key (a tuple where it has several columns), an iterator of record instances in order of
+    (topic, partition, offset), and an instance of the state class, whose fields it may read, assign, change and clear.
+    It may yield instances of `emits`. A fourth parameter, `broadcast`, gets a mapping of each broadcast state's uid to
+    its records by key. An exception fails the checkpoint, naming key, partition and offset.
+
+    Attributes:
+        uid: as in `Fold`.
+        key_by: as in `Fold`.
+        state: the `state.Keyed` class, with fields `state.value`, `state.list`, `state.map`.
+        function: plain Python.
+        emits: dataclass of what it yields; None = it yields nothing.
+        sink: where emitted rows go; None = only to operators that name this one as `input`.
+        input: as in `Fold`.
+        order: `offset`, or `event_time` for (event time, topic, partition, offset) within a checkpoint.
+        on_error: `fail`, or `dead_letter`: a record whose processing raises is a dead letter and leaves no trace.
+        max_state_bytes: a key whose state is larger is a `StateOverflowError` naming the key (A3, F3).
+    """
+
+    uid: str
+    key_by: str | Sequence[str] = field(kw_only=True)
+    state: type[Keyed] = field(kw_only=True)
+    function: ProcessFunction = field(kw_only=True)
+    emits: type | None = field(default=None, kw_only=True)
+    sink: DeltaSink | KafkaSink | None = field(default=None, kw_only=True)
+    input: str | None = field(default=None, kw_only=True)
+    order: Literal["offset", "event_time"] = field(default="offset", kw_only=True)
+    on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
+    max_state_bytes: int = field(default=16 * 2**20, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        wrong = [d.name for d in self.state.descriptors if not d.is_process]
+        if wrong:
+            raise DeclarationError(
+                f"{self.uid}: {', '.join(wrong)}: state of a Fold in a Process",
+                next="declare state.value, state.list() or state.map(), or declare a Fold.",
+            )
+        if not callable(self.function):
+            raise DeclarationError(f"{self.uid}: function={self.function!r}", next="give a function.")
+        if self.emits is not None:
+            record_type(self.emits)
+        if self.sink is not None and self.emits is None:
+            raise DeclarationError(f"{self.uid}: a sink, but nothing is emitted", next="say what with `emits=`.")
+
+    def bind(self, record: FieldType) -> OperatorSchema:
+        """The stored schema over a record type; see `Fold.bind`."""
+        keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
+        fields = tuple(bind_process_field(self.uid, d) for d in self.state.descriptors)
+        schema = OperatorSchema(self.uid, keys, fields, kind="process", clock=one_clock(self.uid, fields))
+        return distinct_columns(self.uid, schema)
+
+    @property
+    def emitted(self) -> FieldType | None:
+        """The struct of what it emits."""
+        return None if self.emits is None else record_type(self.emits)
+
+
+Operator = Fold | Process
+
+
+def _check(operator: Operator) -> None:
+    checked_name("uid", operator.uid)
+    state = operator.state
+    if not (isinstance(state, type) and issubclass(state, Keyed) and state is not Keyed):
+        raise DeclarationError(f"{operator.uid}: {state!r} is no state class", next="derive it from state.Keyed.")
+    keys = (operator.key_by,) if isinstance(operator.key_by, str) else tuple(operator.key_by)
+    if not keys or len(set(keys)) != len(keys):
+        raise DeclarationError(
+            f"{operator.uid}: key_by={operator.key_by!r}", next="name one record field or several different ones."
+        )
+    object.__setattr__(operator, "key_by", keys)
