@@ -7,8 +7,10 @@ that goes with the connection.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import duckdb
+import pyarrow as pa
 
 from tidemark.errors import StateOverflowError, StoreError
 from tidemark.model.expressions import DUCKDB_MACROS, overflow_in
@@ -34,6 +36,29 @@ def opened() -> Iterator[duckdb.DuckDBPyConnection]:
             yield connection
         finally:
             connection.close()
+
+
+class Ask(Protocol):
+    """Asks one query after another of Arrow tables."""
+
+    def __call__(self, sql: str, **tables: Any) -> pa.Table:
+        """The rows of a query; it sees the tables and readers that are given with it."""
+
+
+@contextmanager
+def asking() -> Iterator[Ask]:
+    """A connection for many small queries: opening one takes longer than most of them."""
+    with opened() as connection:
+
+        def ask(sql: str, **tables: Any) -> pa.Table:
+            for name, table in tables.items():
+                connection.register(name, table)
+            found = connection.sql(sql).to_arrow_table()
+            for name in tables:
+                connection.unregister(name)
+            return found
+
+        yield ask
 
 
 @contextmanager

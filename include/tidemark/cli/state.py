@@ -8,6 +8,7 @@ import typer
 from tidemark.cli.checkpoint import parse_id
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
 from tidemark.cli.run import PipelineName
+from tidemark.cli.state_sql import sql
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.wiring import open_runtime
 
@@ -20,6 +21,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Read keyed state as of a checkpoint.", no_args_is_help=True)
     group.command("show")(show)
     group.command("export")(export)
+    group.command("sql")(sql)
     app.add_typer(group, name="state")
 
 

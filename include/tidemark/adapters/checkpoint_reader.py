@@ -1,0 +1,61 @@
+"""State at a checkpoint: the one place that makes resolved rows, or a view of them, of a checkpoint and a uid.
+
+All that decides what a reader sees lies in the checkpoint: the stored schema, the handle, the clock of its plan.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.state_reader import read_state, resolve, stored_rows
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.resolving import empty_columns, resolving_sql
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Resolved state that is not read yet.
+
+    Attributes:
+        rows: an Arrow table or dataset, to be registered under a name.
+        sql: the query over that name, which gives one row per live key.
+    """
+
+    rows: Any
+    sql: Callable[[str], str]
+
+
+def read_checkpoint(warehouse: str, checkpoint: Checkpoint, uid: str, key: Sequence[object] | None = None) -> pa.Table:
+    """One row per live key of an operator at a checkpoint; see `state_reader.read_state`.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    return read_state(warehouse, checkpoint.plan.schemas[uid], checkpoint.handles[uid], checkpoint.now, key)
+
+
+def resolve_rows(checkpoint: Checkpoint, uid: str, rows: Any) -> pa.Table:
+    """One row per live key of stored rows that the caller has picked: all rows of each of its keys.
+
+    Raises:
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    return resolve(checkpoint.plan.schemas[uid], checkpoint.now, rows)
+
+
+def view(warehouse: str, checkpoint: Checkpoint, uid: str) -> View:
+    """The state of an operator at a checkpoint as a view: only what a query asks of it will be read.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    schema = checkpoint.plan.schemas[uid]
+    rows = stored_rows(warehouse, checkpoint.handles[uid])
+    if rows is None:
+        empty = arrow_schema(empty_columns(schema)).empty_table()
+        return View(rows=empty, sql="FROM {}".format)
+    return View(rows=rows, sql=lambda relation: resolving_sql(schema, relation, checkpoint.now))

@@ -1,0 +1,113 @@
+"""What manifests say, as Arrow tables: the relations `checkpoints`, `checkpoint_states`, `checkpoint_offsets` (H6)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.model.checkpoint import Checkpoint
+
+_TIME = pa.timestamp("ms", tz="UTC")
+CHECKPOINTS = pa.schema(
+    {
+        "id": pa.int64(), "name": pa.string(), "timeline": pa.string(), "sequence": pa.int64(),
+        "attempt": pa.int64(), "parent": pa.int64(), "interval_start": _TIME, "interval_end": _TIME,
+        "logical_time": _TIME, "watermark": _TIME, "covered_until": _TIME, "planned_at": _TIME,
+        "records": pa.int64(), "record_bytes": pa.int64(), "dead_letters": pa.int64(), "keys": pa.int64(),
+        "run_bytes": pa.int64(), "full_bytes": pa.int64(), "gate_passed": pa.bool_(), "seconds": pa.float64(),
+        "isolation": pa.string(), "origin": pa.string(), "fingerprint": pa.string(),
+    }
+)  # fmt: skip
+"""One row per completed checkpoint; `keys` were touched by it, bytes are those of its runs and of the whole state."""
+STATES = pa.schema(
+    {
+        "checkpoint": pa.int64(), "uid": pa.string(), "rows": pa.int64(), "bytes": pa.int64(),
+        "segments": pa.int64(), "files": pa.int64(), "keys": pa.int64(), "run_bytes": pa.int64(),
+        "applied": pa.int64(), "dead_letters": pa.int64(), "schema_fingerprint": pa.string(),
+    }
+)  # fmt: skip
+"""One row per checkpoint and operator; `rows` are stored rows, at least the number of keys."""
+OFFSETS = pa.schema(
+    {
+        "checkpoint": pa.int64(), "topic": pa.string(), "partition": pa.int64(),
+        "start_offset": pa.int64(), "end_offset": pa.int64(), "topic_id": pa.string(),
+    }
+)  # fmt: skip
+"""One row per checkpoint and Kafka partition: offsets from the start (included) to the end (excluded)."""
+
+
+def checkpoints_table(found: Iterable[Checkpoint]) -> pa.Table:
+    """The relation `checkpoints`."""
+    return pa.Table.from_pylist([_checkpoint(c) for c in found], schema=CHECKPOINTS)
+
+
+def states_table(found: Iterable[Checkpoint]) -> pa.Table:
+    """The relation `checkpoint_states`."""
+    return pa.Table.from_pylist([row for c in found for row in _states(c)], schema=STATES)
+
+
+def offsets_table(found: Iterable[Checkpoint]) -> pa.Table:
+    """The relation `checkpoint_offsets`."""
+    return pa.Table.from_pylist([row for c in found for row in _offsets(c)], schema=OFFSETS)
+
+
+def _checkpoint(c: Checkpoint) -> dict[str, Any]:
+    plan, sealed, interval = c.plan, c.sealed, c.interval
+    return {
+        "id": c.id,
+        "name": plan.name,
+        "timeline": plan.slot.timeline,
+        "sequence": plan.slot.sequence,
+        "attempt": sealed.attempt,
+        "parent": plan.parent,
+        "interval_start": interval and interval.start_ms,
+        "interval_end": interval and interval.end_ms,
+        "logical_time": plan.logical_time_ms,
+        "watermark": sealed.facts.watermark_ms,
+        "covered_until": c.covered_until_ms,
+        "planned_at": plan.planned_at_ms,
+        "records": sealed.facts.records,
+        "record_bytes": sealed.facts.bytes,
+        "dead_letters": sum(a.dead_lettered for a in sealed.acks),
+        "keys": sum(a.keys for a in sealed.acks),
+        "run_bytes": sum(a.run_bytes for a in sealed.acks),
+        "full_bytes": sum(a.handle.bytes for a in sealed.acks),
+        "gate_passed": sealed.verdict.passed,
+        "seconds": sum(sealed.timings_ms.values()) / 1000,
+        "isolation": plan.isolation,
+        "origin": plan.origin,
+        "fingerprint": plan.fingerprint,
+    }
+
+
+def _states(c: Checkpoint) -> list[dict[str, Any]]:
+    return [
+        {
+            "checkpoint": c.id,
+            "uid": a.uid,
+            "rows": a.handle.rows,
+            "bytes": a.handle.bytes,
+            "segments": len(a.handle.segments),
+            "files": sum(s.files for s in a.handle),
+            "keys": a.keys,
+            "run_bytes": a.run_bytes,
+            "applied": a.applied,
+            "dead_letters": a.dead_lettered,
+            "schema_fingerprint": c.plan.schemas[a.uid].fingerprint,
+        }
+        for a in c.sealed.acks
+    ]
+
+
+def _offsets(c: Checkpoint) -> list[dict[str, Any]]:
+    return [
+        {
+            "checkpoint": c.id,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "start_offset": r.start,
+            "end_offset": r.end,
+            "topic_id": c.plan.topic_ids[tp.topic],
+        }
+        for tp, r in c.plan.ranges.items()
+    ]

@@ -1,0 +1,173 @@
+"""A warehouse on disk without Spark and Kafka: the real coordinator, store, Delta tables and order of steps.
+
+Only the engine is a twin: `MemoryCompute` folds, pyarrow writes the files. What reads the warehouse cannot tell.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.delta_log import DeltaTables
+from tidemark.adapters.local_store import LocalStore
+from tidemark.adapters.memory import ManualClock, MemoryLog
+from tidemark.adapters.memory_compute import MemoryCompute
+from tidemark.adapters.memory_merge import compacted
+from tidemark.adapters.state_reader import files_of
+from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.engine.job import DEAD_LETTER_COLUMNS, CheckpointJob
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.compaction import Compaction, due, groups_of
+from tidemark.model.keys import compaction_key
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.records import CompactionRecord
+from tidemark.model.resolving import run_columns
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.writes import CommitRequest, WrittenFile, WrittenRun
+from tidemark.pipeline import Pipeline
+from tidemark.ports import PlanRequest
+
+NOW_MS = 1_900_000_000_000
+
+
+class Unfenced:
+    """A fence that always holds."""
+
+    def check(self) -> None:
+        """Nothing to say."""
+
+
+def write_file(root: Path, folder: str, rows: pa.Table, row_group: int = 1 << 20) -> WrittenFile:
+    """One Parquet file in an attempt's own folder, as the engine leaves it."""
+    path = root / folder / "part-0.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, path, compression="zstd", row_group_size=row_group)
+    name = f"{folder.rpartition('/')[2]}/part-0.parquet"
+    return WrittenFile(path=name, size=path.stat().st_size, rows=rows.num_rows, stats=_stats(rows.num_rows))
+
+
+def _stats(rows: int) -> str:
+    return json.dumps({"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}})
+
+
+@dataclass
+class ParquetFiles:
+    """What `MemoryCompute` writes to, in place of `MemoryTables`."""
+
+    root: Path
+    schemas: Mapping[str, OperatorSchema]
+
+    def write(self, folder: str, rows: Sequence[Mapping[str, Any]]) -> WrittenRun:
+        """Writes rows as one file; see `MemoryTables.write`."""
+        if not rows:
+            return WrittenRun(rows=0, files=())
+        _, kind, uid, *_ = folder.split("/")
+        columns = run_columns(self.schemas[uid]) if kind == "state" else DEAD_LETTER_COLUMNS
+        made = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
+        return WrittenRun(rows=len(rows), files=(write_file(self.root, folder, made, row_group=64),))
+
+
+@dataclass
+class DiskLine:
+    """A pipeline's warehouse, and the log it reads."""
+
+    root: Path
+    pipeline: Pipeline
+    topic: str
+    partitions: int = 2
+    log: MemoryLog = field(default_factory=MemoryLog)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
+
+    def __post_init__(self) -> None:
+        self.log.create(self.topic, self.partitions)
+        self._ids = (f"{n:032x}" for n in itertools.count(1))
+        self.tables = DeltaTables(warehouse=str(self.root), clock=self.clock)
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        """Of the pipeline, over the real store."""
+        return CheckpointCoordinator(
+            store=LocalStore(self.root / self.pipeline.name), log=self.log, clock=self.clock, write_ids=self._id
+        )
+
+    def send(self, values: Sequence[tuple[int, bytes, int]]) -> None:
+        """Appends (partition, value, timestamp in ms) to the topic."""
+        for partition, value, at in values:
+            self.log.append(TopicPartition(self.topic, partition), value, timestamp_ms=at)
+
+    def checkpoint(self, timeline: str | None = None) -> Checkpoint:
+        """Completes a checkpoint over what was sent."""
+        advance = Advance(
+            coordinator=self.coordinator, pipeline=self.pipeline, execute=self._execute, timeline=timeline
+        )
+        (done,) = advance.once(PlanRequest(origin="test")).checkpoints
+        return done
+
+    def compact(self, uid: str, *, full: bool = False) -> bool:
+        """Compacts the newest checkpoint, for the next plan to adopt; whether there was anything to do."""
+        newest = next(self.coordinator.checkpoints())
+        schema, handle = newest.plan.schemas[uid], newest.handles[uid]
+        files = {segment: self.tables.files_of(segment) for segment in handle}
+        wanted = due(handle, groups_of(handle, files), runs=1, ratio=2**62 if full else 0)
+        if wanted is None:
+            return False
+        write_id = self._id()
+        job = f"{uid}.{newest.id}.{write_id}"
+        done = self.tables.commit(self._request(newest, schema, wanted, job), Unfenced())
+        record = CompactionRecord(
+            uid=uid,
+            job=job,
+            timeline=newest.plan.slot.timeline,
+            checkpoint=newest.id,
+            input=wanted.input,
+            output=wanted.output(done.segment),
+            commits=(done.commit,),
+            write_id=write_id,
+        )
+        self.coordinator.objects.put(compaction_key(uid, job), record)
+        return True
+
+    def _request(self, newest: Checkpoint, schema: OperatorSchema, wanted: Compaction, job: str) -> CommitRequest:
+        chosen = {f.path for g in wanted.merged for f in g.files}
+        paths = [self.root / s.path / f.path for s, f in files_of(str(self.root), wanted.input) if f.path in chosen]
+        stored = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths]).to_pylist()
+        rows = compacted(schema, stored, newest.now, deepest=wanted.is_deepest)
+        rows.sort(key=lambda r: (r["_key_group"], *(r[k.name] for k in schema.keys)))
+        base = f"{newest.plan.tables[schema.uid]}/base"
+        held = pa.Table.from_pylist(rows, schema=arrow_schema(run_columns(schema)))
+        return CommitRequest(
+            table=base,
+            parent=wanted.parent(base),
+            files=(write_file(self.root, f"{base}/{job}", held, row_group=64),),
+            rows=len(rows),
+            level=wanted.level,
+            checkpoint=wanted.through,
+            after=wanted.after(base),
+            schema=run_columns(schema),
+            write_id=job.rpartition(".")[2],
+            metadata={"tidemark_uid": schema.uid},
+            app=(f"test/{schema.uid}", newest.id),
+            drop=wanted.drop(base),
+        )
+
+    def _execute(self, attempt: Any) -> Sealed:
+        files: Any = ParquetFiles(self.root, self.pipeline.schemas())
+        job = CheckpointJob(
+            compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=files),
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=self._id,
+            crash=lambda step, moment: None,
+            max_dead_letters=1.0,
+        )
+        return job.execute(attempt)
+
+    def _id(self) -> str:
+        return next(self._ids)
