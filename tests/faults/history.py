@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
+UNDECODABLE = (b"{", b"[]", b'{"account": 1}', b"\xff\xfe", b'{"cents": "7"}')
 
 
 @dataclass
@@ -21,20 +22,23 @@ class History:
         self._chance = random.Random(self.seed)
 
     def batch(self, count: int, partitions: int) -> list[tuple[int, bytes]]:
-        """(partition, value) of the next records; some cannot be decoded, some have no account."""
+        """(partition, value) of the next records; the first cannot be decoded, nor can a few more.
+
+        Every batch has dead letters for every operator, so that a run over it comes to each crash point.
+        """
         made = []
-        for _ in range(count):
+        for number in range(count):
             partition = self._chance.randrange(partitions)
             offset = self._offsets.get(partition, 0)
             self._offsets[partition] = offset + 1
-            value = self._value()
+            value = self._chance.choice(UNDECODABLE) if number == 0 else self._value()
             self.sent.append((partition, offset, value))
             made.append((partition, value))
         return made
 
     def _value(self) -> bytes:
         if self._chance.random() < 0.03:
-            return self._chance.choice([b"{", b"[]", b'{"account": 1}', b"\xff\xfe", b'{"cents": "7"}'])
+            return self._chance.choice(UNDECODABLE)
         event = {
             "account": self._chance.choice([None, "ann", "bob", "cy", "dee", "eve"]),
             "shop": self._chance.choice(["north", "south", "west"]),
