@@ -83,15 +83,22 @@ class Pipeline:
         self.schemas()
 
     @property
-    def only_source(self) -> KafkaSource:
-        """The source, where there is one.
+    def inputs(self) -> dict[str, KafkaSource]:
+        """All that is read from Kafka, by name: the sources, and the topics of broadcast states by uid.
 
-        Raises:
-            DeclarationError: there are several.
+        One barrier cuts them all; a topic belongs to one of them.
         """
-        if len(self.sources) != 1:
-            raise DeclarationError(f"{self.name} has several sources", next=f"name one of {', '.join(self.sources)}.")
-        return next(iter(self.sources.values()))
+        return {**self.sources, **{b.uid: b.source for b in self.broadcast if isinstance(b.source, KafkaSource)}}
+
+    @property
+    def isolation(self) -> str:
+        """Kafka's isolation level of all reads."""
+        return next(iter(self.inputs.values())).isolation
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """The uids that get the records of an input, or what a `Process` emits: broadcast states, then operators."""
+        own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]
+        return (*own, *(o.uid for o in self.operators if self.input_of(o) == name))
 
     def schemas(self) -> dict[str, OperatorSchema]:
         """The stored schema of every operator, by uid, in declaration order; broadcast states first."""
@@ -164,7 +171,8 @@ class Pipeline:
         """
         return checksum(
             {
-                "sources": {name: _of_source(s) for name, s in self.sources.items()},
+                "inputs": {name: _of_source(s) for name, s in self.inputs.items()},
+                "tables": {b.uid: b.source.path for b in self.broadcast if isinstance(b.source, DeltaTable)},
                 "schemas": [s.to_json() for s in self.schemas().values()],
                 "operators": [_of_operator(o) for o in self.operators],
                 "max_dead_letters": repr(self.max_dead_letters),
@@ -188,11 +196,28 @@ class Pipeline:
             raise DeclarationError(f"{self.name}: {', '.join(both)} is a source and a uid", next="rename one of them.")
         for name in self.sources:
             checked_name("source", name)
-        if len({s.isolation for s in self.sources.values()}) > 1:
+        if len({s.isolation for s in self.inputs.values()}) > 1:
             raise DeclarationError(
                 f"{self.name}: sources with different isolation", next="read all of them with one isolation level."
             )
+        self._check_topics()
         self.in_order()
+
+    def _check_topics(self) -> None:
+        # What two patterns share is known to Kafka only: the planner looks.
+        for name, source in self.inputs.items():
+            for other, its in self.inputs.items():
+                shared = [] if name == other else [topic for topic in source.names if its.names_topic(topic)]
+                if shared:
+                    raise shared_topic(self.name, shared[0], (name, other))
+
+
+def shared_topic(pipeline: str, topic: str, names: Sequence[str]) -> DeclarationError:
+    """The error of a topic that two inputs would read."""
+    return DeclarationError(
+        f"{pipeline}: topic {topic} belongs to {' and to '.join(names)}",
+        next="let one of them read it, and give its name as input= to every operator that needs it.",
+    )
 
 
 def _of_source(source: KafkaSource) -> dict[str, Any]:

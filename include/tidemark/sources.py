@@ -58,18 +58,11 @@ class KafkaSource:
     group: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.topics, TopicPattern):
-            names: Sequence[str] = ()
-        elif isinstance(self.topics, str):
-            names = (self.topics,)
-        elif isinstance(self.topics, frozenset):
-            names = sorted({tp.topic for tp in self.topics})
-        else:
-            names = tuple(self.topics)
-            object.__setattr__(self, "topics", names)
-        for name in names:
+        if not isinstance(self.topics, TopicPattern | str | frozenset):
+            object.__setattr__(self, "topics", tuple(self.topics))
+        for name in self.names:
             checked_name("topic", name)
-        if not names and not isinstance(self.topics, TopicPattern):
+        if not self.names and not isinstance(self.topics, TopicPattern):
             raise DeclarationError("a source without topics", next="name at least one topic.")
         if self.event_time is not None:
             found = self.schema.at(self.event_time)
@@ -83,6 +76,27 @@ class KafkaSource:
     def schema(self) -> FieldType:
         """The struct that a value is decoded to."""
         return record_type(self.record)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics, as named; none for a pattern, because what it matches is known to Kafka only."""
+        if isinstance(self.topics, TopicPattern):
+            return ()
+        if isinstance(self.topics, frozenset):
+            return tuple(sorted({tp.topic for tp in self.topics}))
+        return (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
+
+    def reads(self, tp: TopicPartition) -> bool:
+        """Whether the source reads a partition."""
+        if isinstance(self.topics, frozenset):
+            return tp in self.topics
+        return self.names_topic(tp.topic)
+
+    def names_topic(self, topic: str) -> bool:
+        """Whether the source reads any partition of a topic."""
+        if isinstance(self.topics, TopicPattern):
+            return re.fullmatch(self.topics.regex, topic) is not None
+        return topic in self.names
 
 
 @dataclass(frozen=True)

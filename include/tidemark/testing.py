@@ -4,23 +4,26 @@ Everything but the outside world is real: the coordinator, the order of a checkp
 manifests. The gate is not asked, because it needs Spark; folds mean the same as there.
 """
 
-import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory import (
+    Feed,
+    ManualClock,
+    MemoryCompute,
+    MemoryLog,
+    MemoryStore,
+    MemoryTables,
+    SequentialIds,
+)
 from tidemark.coordinator.advance import Advance
 from tidemark.coordinator.attempts import OwnedAttempt
 from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.offsets import TopicPartition
-from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
+from tidemark.pipeline import Pipeline
 from tidemark.ports import PlanRequest
 from tidemark.state import Keyed
 
@@ -158,7 +161,9 @@ def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replay
         pipeline: the declaration.
         script: lists of records, with `BARRIER` where a checkpoint ends and `CRASH` before the barrier whose first
             attempt dies. A record is an instance of the source's dataclass, a JSON-able dict, or raw bytes (which may
-            be undecodable: they become dead letters); None is a null value.
+            be undecodable: they become dead letters); None is a null value. With several inputs (sources, and topics
+            of broadcast states) it is an instance of the dataclass of one of them, or a pair (name, record); with a
+            message key it is a triple (name, record, key).
         partitions: of each topic; records go round.
 
     Raises:
@@ -166,11 +171,9 @@ def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replay
         TidemarkError: as a checkpoint raises it, for instance DeadLettersExceededError.
     """
     world = _World(pipeline)
-    places = _places(pipeline.only_source, partitions)
-    for topic in sorted({tp.topic for tp in places}):
-        world.log.create(topic, 1 + max(tp.partition for tp in places if tp.topic == topic))
+    feed = Feed(pipeline, world.log, partitions)
     done: list[Checkpoint] = []
-    fed = crashes = 0
+    crashes = 0
     for part in script:
         if isinstance(part, Crash):
             world.due.append(part)
@@ -178,8 +181,7 @@ def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replay
             crashes += _complete(world, done)
         else:
             for record in part:
-                world.log.append(places[fed % len(places)], _value(record), timestamp_ms=world.clock.now_ms())
-                fed += 1
+                feed.send(record, world.clock.now_ms())
     if world.due:
         raise UsageError("a CRASH stands behind the last BARRIER", next="end the script with BARRIER.")
     return Replayed(tuple(done), crashes, world)
@@ -206,34 +208,3 @@ def _complete(world: _World, done: list[Checkpoint]) -> int:
         )
     done.append(next(iter(world.coordinator.checkpoints())))
     return crashes
-
-
-def _places(source: KafkaSource, partitions: int) -> list[TopicPartition]:
-    if isinstance(source.topics, TopicPattern):
-        raise UsageError("a TopicPattern names no topic to replay", next="give the pipeline's source topic names.")
-    if isinstance(source.topics, frozenset):
-        return sorted(source.topics)
-    topics = [source.topics] if isinstance(source.topics, str) else list(source.topics)
-    return [TopicPartition(t, n) for t in topics for n in range(partitions)]
-
-
-def _value(record: object) -> bytes | None:
-    if record is None or isinstance(record, bytes):
-        return record
-    return json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return format(value, "f") if isinstance(value, Decimal) else value

@@ -104,6 +104,7 @@ def plan_of(
         parent=number - 1 or None,
         ranges=OffsetRanges({tp: OffsetRange(*bounds) for tp, bounds in ranges.items()}),
         topic_ids={tp.topic: f"{tp.topic}#1" for tp in ranges},
+        sources={name: s.names for name, s in made_for.inputs.items()},
         handles={uid: (handles or {}).get(uid, StateHandle()) for uid in schemas},
         dead_letters={uid: (dead_letters or {}).get(uid, StateHandle()) for uid in schemas},
         tables={uid: f"{made_for.name}/state/{uid}/t1-1" for uid in schemas},

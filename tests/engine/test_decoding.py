@@ -24,7 +24,7 @@ _found: dict[str, str | None] = {}
 
 def reasons(raw: Raw, values: list[bytes | None]) -> list[str | None]:
     made = pipeline("t")
-    frame = decoded(raw(values), made, plan_of(made, 1, {TopicPartition("t", 0): (0, len(values))}))
+    frame = decoded(raw(values), made, plan_of(made, 1, {TopicPartition("t", 0): (0, len(values))}), "records")
     return [row["_reason"] for row in frame.selectExpr("_reason", "offset").orderBy("offset").collect()]
 
 
@@ -73,7 +73,8 @@ def test_good_values_arrive_unchanged(raw: Raw, spark: SparkSession) -> None:
         "place": {"city": "Ulm"}, "places": [{"city": "Bonn", "floor": 3}],
     }  # fmt: skip
     made = pipeline("t")
-    frame = decoded(raw([json.dumps(body).encode()]), made, plan_of(made, 1, {TopicPartition("t", 0): (0, 1)}))
+    plan = plan_of(made, 1, {TopicPartition("t", 0): (0, 1)})
+    frame = decoded(raw([json.dumps(body).encode()]), made, plan, "records")
     found = frame.selectExpr("record.*").toArrow().to_pylist()[0]
     assert found == {**decode(json.dumps(body).encode(), RECORD)}
     assert found["degrees"] == 0.1 and found["place"] == {"city": "Ulm", "floor": None}

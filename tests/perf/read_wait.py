@@ -49,7 +49,7 @@ def main() -> int:
                 seconds = []
                 for _ in range(COUNTS):
                     started = time.perf_counter()
-                    assert read_ranges(session, made.plan, options).count() == UPDATES
+                    assert read_ranges(session, made.plan, "records", options).count() == UPDATES
                     seconds.append(time.perf_counter() - started)
                 sys.stdout.write(f"| {label} | {statistics.median(seconds[1:]):.2f} |\n")
             session.stop()

@@ -2,6 +2,7 @@
 
 from tidemark.adapters.memory_clock import ManualClock, SequentialIds
 from tidemark.adapters.memory_compute import MemoryBatch, MemoryCompute
+from tidemark.adapters.memory_feed import Feed
 from tidemark.adapters.memory_log import LogRecord, MemoryLog
 from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
 from tidemark.adapters.memory_tables import MemoryTables
@@ -9,6 +10,7 @@ from tidemark.adapters.memory_tables import MemoryTables
 __all__ = [
     "Fault",
     "FaultyStore",
+    "Feed",
     "LogRecord",
     "ManualClock",
     "MemoryBatch",

@@ -22,9 +22,9 @@ class PipelineAssets:
     """What the lineage graph shows of one pipeline.
 
     Attributes:
-        topics: what is read.
-        states: state per operator, in declaration order.
-        dead_letters: per operator, in the same order.
+        topics: what is read from Kafka, broadcast topics included.
+        states: state per uid, in declaration order, broadcast states first.
+        dead_letters: in the same order.
         checkpoint: gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint.
     """
 
@@ -42,9 +42,10 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
         broker: `host:port`; None = the first server that is set, else `EMBEDDED_BROKER`.
     """
     address = broker or _set_broker() or EMBEDDED_BROKER
-    uids = [operator.uid for operator in pipeline.operators]
+    uids = list(pipeline.schemas())
+    topics = [name for source in pipeline.inputs.values() for name in topic_names(source)]
     return PipelineAssets(
-        topics=tuple(_topic(address, name) for name in topic_names(pipeline.only_source)),
+        topics=tuple(_topic(address, name) for name in topics),
         states=tuple(_own(pipeline.name, "state", uid) for uid in uids),
         dead_letters=tuple(_own(pipeline.name, "dead_letters", uid) for uid in uids),
         checkpoint=_own(pipeline.name, "checkpoint"),
@@ -53,13 +54,7 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
 
 def topic_names(source: KafkaSource) -> list[str]:
     """The topics of a source, sorted; a pattern stands for itself, because what it matches is known to Kafka only."""
-    if isinstance(source.topics, TopicPattern):
-        return [source.topics.regex]
-    if isinstance(source.topics, str):
-        return [source.topics]
-    if isinstance(source.topics, frozenset):
-        return sorted({tp.topic for tp in source.topics})
-    return sorted(source.topics)
+    return [source.topics.regex] if isinstance(source.topics, TopicPattern) else sorted(source.names)
 
 
 def _set_broker() -> str | None:

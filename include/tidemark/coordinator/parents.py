@@ -20,6 +20,7 @@ class Parent:
         id: of the parent checkpoint.
         ends: where its ranges end: the starts of the next ones (I2).
         topic_ids: Kafka's ids when it was read.
+        sources: topics per input.
         isolation: of its read; None where unknown.
         handles: state per uid.
         dead_letters: dead-letter table per uid.
@@ -27,11 +28,13 @@ class Parent:
         tables: folder per uid, where the parent is of the same timeline.
         logical_time_ms: its "now".
         watermark_ms: watermark after it.
+        watermarks: per partition.
     """
 
     id: int | None = None
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     isolation: str | None = None
     handles: Mapping[str, StateHandle] = field(default_factory=dict)
     dead_letters: Mapping[str, StateHandle] = field(default_factory=dict)
@@ -39,6 +42,7 @@ class Parent:
     tables: Mapping[str, str] = field(default_factory=dict)
     logical_time_ms: int | None = None
     watermark_ms: int | None = None
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, head: Head) -> "Parent":
@@ -64,6 +68,7 @@ class Parent:
             id=plan.id,
             ends=plan.ranges.ends,
             topic_ids=plan.topic_ids,
+            sources=plan.sources,
             isolation=plan.isolation,
             handles=found.handles,
             dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
@@ -71,6 +76,7 @@ class Parent:
             tables=plan.tables,
             logical_time_ms=plan.logical_time_ms,
             watermark_ms=found.sealed.facts.watermark_ms,
+            watermarks=found.sealed.facts.watermarks,
         )
 
     @classmethod
@@ -79,9 +85,11 @@ class Parent:
             id=found.parent,
             ends=found.ranges.ends,
             topic_ids=found.topic_ids,
+            sources=found.sources,
             handles=found.handles,
             dead_letters=found.dead_letters,
             schemas=found.schemas,
             logical_time_ms=found.logical_time_ms,
             watermark_ms=found.watermark_ms,
+            watermarks=found.watermarks,
         )

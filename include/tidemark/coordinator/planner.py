@@ -64,7 +64,7 @@ class Planner:
         return OpenPlan(plan=found, adopted=not won)
 
     def _draft(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> CheckpointPlan:
-        ranges = plan_ranges(pipeline.only_source, request, parent, self.log)
+        ranges = plan_ranges(pipeline, request, parent, self.log)
         inputs = InputPlanner(objects=self.objects, files_exist=self.files_exist).plan(
             pipeline, slot, parent, allow_removed=request.allow_non_restored_state
         )
@@ -76,6 +76,7 @@ class Planner:
             parent=parent.id,
             ranges=ranges.ranges,
             topic_ids=ranges.topic_ids,
+            sources=ranges.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
             tables=inputs.tables,
@@ -83,9 +84,10 @@ class Planner:
             adopted=inputs.adopted,
             logical_time_ms=max(interval.end_ms if interval else now, parent.logical_time_ms or 0),
             watermark_ms=parent.watermark_ms,
+            watermarks=parent.watermarks,
             interval=interval,
             covers=ranges.covers,
-            isolation=pipeline.only_source.isolation,
+            isolation=pipeline.isolation,
             fingerprint=pipeline.fingerprint,
             losses=ranges.losses,
             origin=request.origin,

@@ -1,61 +1,93 @@
 """The offset ranges of the next plan: from the parent's ends to a barrier frozen now (design section 7)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.losses import Loss, find_loss, recreated, refuse, refuse_deleted
 from tidemark.coordinator.parents import Parent
-from tidemark.coordinator.starts import first_starts, is_subscribed, to_ms
+from tidemark.coordinator.starts import first_starts, to_ms
 from tidemark.errors import UsageError
 from tidemark.model.offsets import Barrier, OffsetRanges, TopicPartition
 from tidemark.model.plan import Gap
-from tidemark.pipeline import KafkaSource
+from tidemark.pipeline import KafkaSource, Pipeline, shared_topic
 from tidemark.ports import Log, PartitionLog, PlanRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRanges:
-    """Ranges of every partition, ids of every topic, accepted gaps, and whether nothing was cut by `max_records`."""
+    """Ranges of every partition, ids of every topic, topics per input, accepted gaps, and whether nothing was cut."""
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
+    sources: Mapping[str, tuple[str, ...]]
     losses: tuple[Gap, ...]
     covers: bool
 
 
-def plan_ranges(source: KafkaSource, request: PlanRequest, parent: Parent, log: Log) -> PlannedRanges:
-    """Freezes the ranges of the next checkpoint.
+@dataclass(slots=True, kw_only=True)
+class _Input:
+    """One source on its way to its ranges."""
+
+    bounds: Mapping[TopicPartition, PartitionLog]
+    topic_ids: Mapping[str, str]
+    starts: dict[TopicPartition, int]
+    losses: list[Loss]
+
+
+def plan_ranges(pipeline: Pipeline, request: PlanRequest, parent: Parent, log: Log) -> PlannedRanges:
+    """Freezes the ranges of the next checkpoint: one barrier over all partitions of all inputs (E3, J5).
 
     Raises:
         UsageError: `max_records` below 1.
+        DeclarationError: two inputs read one topic.
         DataLostError: records are gone and the request does not accept it; the message has the exact gaps.
         NotFoundError: a named topic does not exist.
         BrokerError: Kafka did not answer.
     """
     if request.max_records is not None and request.max_records < 1:
         raise UsageError(f"max_records={request.max_records}", next="give at least 1 record per partition.")
-    known = {tp: end for tp, end in parent.ends.items() if is_subscribed(source, tp)}
+    inputs = {name: _input(name, source, parent, log) for name, source in pipeline.inputs.items()}
+    topics = {name: tuple(sorted({tp.topic for tp in i.bounds})) for name, i in inputs.items()}
+    _refuse_shared(pipeline.name, topics)
+    losses = [loss for i in inputs.values() for loss in i.losses]
+    if not request.accept_loss:
+        refuse(losses)
+    starts, ends, covers = dict[TopicPartition, int](), dict[TopicPartition, int](), True
+    for found in inputs.values():
+        _move_on(found)
+        reached, whole = _ends(found.starts, found.bounds, request, log)
+        starts, ends, covers = starts | found.starts, ends | reached, covers and whole
+    # What no input names any more keeps its place, so that naming it again goes on there (I2).
+    parked = {tp: end for tp, end in parent.ends.items() if not any(s.reads(tp) for s in pipeline.inputs.values())}
+    ids = {topic: number for i in inputs.values() for topic, number in i.topic_ids.items()}
+    return PlannedRanges(
+        ranges=OffsetRanges.between(parked | starts, Barrier(parked | ends)),
+        topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | ids,
+        sources=topics,
+        losses=tuple(loss.gap for loss in losses),
+        covers=covers,
+    )
+
+
+def _input(name: str, source: KafkaSource, parent: Parent, log: Log) -> _Input:
+    known = {tp: end for tp, end in parent.ends.items() if source.reads(tp)}
     refuse_deleted({tp.topic for tp in known}, log.topic_ids({tp.topic for tp in known}))
     bounds = _bounds(source, parent, log)
     topic_ids = dict(log.topic_ids({tp.topic for tp in bounds}))
     refuse_deleted({tp.topic for tp in bounds}, topic_ids)
-    starts = dict(known) if parent.id is not None else first_starts(source, log, bounds)
-    losses = _losses(starts, bounds, parent, topic_ids)
-    if not request.accept_loss:
-        refuse(losses)
-    for loss in losses:
-        _move(starts, loss)
-    for tp, found in bounds.items():
-        starts.setdefault(tp, found.earliest)
-    ends, covers = _ends(starts, bounds, request, log)
-    # What the source does not name any more keeps its place, so that naming it again goes on there (I2).
-    parked = {tp: end for tp, end in parent.ends.items() if tp not in known}
-    return PlannedRanges(
-        ranges=OffsetRanges.between(parked | starts, Barrier(parked | ends)),
-        topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | topic_ids,
-        losses=tuple(loss.gap for loss in losses),
-        covers=covers,
-    )
+    # A source that the parent did not have starts where it says; what was read before under another name goes on.
+    is_new = parent.id is None or name not in parent.sources
+    starts = (first_starts(source, log, bounds) if is_new else {}) | known
+    return _Input(bounds=bounds, topic_ids=topic_ids, starts=starts, losses=_losses(starts, bounds, parent, topic_ids))
+
+
+def _refuse_shared(pipeline: str, topics: Mapping[str, Sequence[str]]) -> None:
+    owners: dict[str, str] = {}
+    for name, read in topics.items():
+        for topic in read:
+            if topic in owners:
+                raise shared_topic(pipeline, topic, (owners[topic], name))
+            owners[topic] = name
 
 
 def _bounds(source: KafkaSource, parent: Parent, log: Log) -> Mapping[TopicPartition, PartitionLog]:
@@ -85,11 +117,14 @@ def _losses(
     return found
 
 
-def _move(starts: dict[TopicPartition, int], loss: Loss) -> None:
-    if loss.resume_at is None:
-        del starts[loss.gap.partition]
-    else:
-        starts[loss.gap.partition] = loss.resume_at
+def _move_on(found: _Input) -> None:
+    for loss in found.losses:
+        if loss.resume_at is None:
+            del found.starts[loss.gap.partition]
+        else:
+            found.starts[loss.gap.partition] = loss.resume_at
+    for tp, bounds in found.bounds.items():
+        found.starts.setdefault(tp, bounds.earliest)
 
 
 def _ends(

@@ -1,12 +1,11 @@
-"""Where a pipeline's first checkpoint starts (J6), and what a source subscribes to (J5). Resolved once, as numbers."""
+"""Where a source starts when it is read for the first time (J6), resolved once, as numbers."""
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from tidemark.errors import DeclarationError
 from tidemark.model.offsets import TopicPartition
-from tidemark.pipeline import KafkaSource, TopicPattern
+from tidemark.pipeline import KafkaSource
 from tidemark.ports import Log, PartitionLog
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -16,15 +15,6 @@ def to_ms(when: datetime) -> int:
     """Milliseconds since the epoch; a datetime without a zone is UTC."""
     aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
-
-
-def is_subscribed(source: KafkaSource, tp: TopicPartition) -> bool:
-    """Whether a source reads a partition."""
-    if isinstance(source.topics, TopicPattern):
-        return re.fullmatch(source.topics.regex, tp.topic) is not None
-    if isinstance(source.topics, frozenset):
-        return tp in source.topics
-    return tp.topic in ((source.topics,) if isinstance(source.topics, str) else source.topics)
 
 
 def first_starts(

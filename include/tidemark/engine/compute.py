@@ -11,7 +11,7 @@ from tidemark.engine.frames import dead_letters, decoded, folded
 from tidemark.engine.judging import Candidate, judge
 from tidemark.engine.overflow import overflowing_key
 from tidemark.engine.source import KafkaOptions, read_ranges
-from tidemark.engine.tally import EMPTY, Tally, counted
+from tidemark.engine.tally import Tally, counted
 from tidemark.engine.writing import write_rows
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
@@ -41,19 +41,23 @@ class SparkCompute:
 
     def read(self, plan: CheckpointPlan) -> "SparkBatch":
         """Reads exactly the plan's ranges; see `ports.Compute`."""
-        if plan.ranges.is_empty:
-            return SparkBatch(self, plan, None, EMPTY)
         with translated():
-            records = decoded(read_ranges(self.spark, plan, self.kafka), self.pipeline, plan).persist()
+            inputs = {
+                name: decoded(read_ranges(self.spark, plan, name, self.kafka), self.pipeline, plan, name).persist()
+                for name in self.pipeline.inputs
+                if plan.ranges_of(name)
+            }
         try:
             with translated():
-                tally = counted(records, plan)
-            self._refuse_recreated(plan)
+                tally = counted(inputs, self.pipeline, plan)
+            if inputs:
+                self._refuse_recreated(plan)
         except BaseException:
             with translated():
-                records.unpersist()
+                for records in inputs.values():
+                    records.unpersist()
             raise
-        return SparkBatch(self, plan, records, tally)
+        return SparkBatch(self, plan, inputs, tally)
 
     def _refuse_recreated(self, plan: CheckpointPlan) -> None:
         """Spark knows no topic ids: it reads the old range of a new topic of the same name without a complaint."""
@@ -76,17 +80,19 @@ class SparkBatch:
     facts: BatchFacts
     counts: Mapping[str, UidCounts]
 
-    def __init__(self, compute: SparkCompute, plan: CheckpointPlan, records: DataFrame | None, tally: Tally) -> None:
+    def __init__(
+        self, compute: SparkCompute, plan: CheckpointPlan, inputs: Mapping[str, DataFrame], tally: Tally
+    ) -> None:
         self._compute = compute
         self._plan = plan
-        self._records = records
+        self._inputs = dict(inputs)
         self.facts = tally.facts(plan)
-        self.counts = tally.counts(plan)
+        self.counts = tally.counts(compute.pipeline)
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key and writes the run's files; see `ports.Batch`."""
         schema = self._plan.schemas[uid]
-        records = self._kept()
+        records = self._records(uid)
         run = folded(records, schema, self._plan)
         order = ["_key_group", *(k.name for k in schema.keys)]
         try:
@@ -100,7 +106,7 @@ class SparkBatch:
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters in order of their positions; see `ports.Batch`."""
         schema = self._plan.schemas[uid]
-        letters = dead_letters(self._kept(), schema)
+        letters = dead_letters(self._records(uid), schema)
         with translated():
             order = ["topic", "partition", "offset"]
             return self._written(letters, order, folder, self.counts[uid].dead_lettered, order)
@@ -108,13 +114,14 @@ class SparkBatch:
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate; see `ports.Batch`."""
         gate = self._compute.pipeline.gate
-        if gate is None or self._records is None:
+        if gate is None or not self._inputs:
             return Verdict()
         candidate = Candidate(
             session=self._compute.spark,
             warehouse=self._compute.warehouse,
             plan=self._plan,
-            records=self._records,
+            sources=tuple(self._compute.pipeline.sources),
+            records=self._inputs,
             runs=runs,
             now=Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms),
         )
@@ -123,13 +130,13 @@ class SparkBatch:
 
     def close(self) -> None:
         """Releases what was cached."""
-        if self._records is not None:
-            with translated():
-                self._records.unpersist()
+        with translated():
+            for records in self._inputs.values():
+                records.unpersist()
 
-    def _kept(self) -> DataFrame:
-        assert self._records is not None  # noqa: S101  (an empty range has nothing to write)
-        return self._records
+    def _records(self, uid: str) -> DataFrame:
+        """The decoded records that an operator gets; asked for only where it has some."""
+        return next(frame for name, frame in self._inputs.items() if uid in self._compute.pipeline.readers(name))
 
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]

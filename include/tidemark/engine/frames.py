@@ -13,7 +13,7 @@ from tidemark.model.key_groups import key_group_sql
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
 from tidemark.model.schema import OperatorSchema, StoredField
-from tidemark.pipeline import Pipeline
+from tidemark.pipeline import KafkaSource, Pipeline
 
 _POSITION = ("topic", "partition", "offset", "timestamp")
 
@@ -31,20 +31,27 @@ class Lateness:
         return self.logical_time_ms * 1000 + self.max_future // timedelta(microseconds=1)
 
 
-def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan) -> DataFrame:
+def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> DataFrame:
     """One row per record: position, `event_time`, `record`, `_reason`, `_bytes`; key and value of dead letters only.
 
     `_reason` is null where the record is good for every operator whose key is not null.
+
+    Args:
+        raw: what was read of one input.
+        pipeline: the declaration.
+        plan: the plan.
+        name: the input.
     """
-    decoder = Decoder(pipeline.only_source.schema)
+    source = pipeline.inputs[name]
+    schemas = [plan.schemas[uid] for uid in pipeline.readers(name)]
+    decoder = Decoder(source.schema)
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
     here = [f"`{name}`" for name in _POSITION]
     kept = [*here, "key", "value"]
-    declared = pipeline.only_source.event_time
-    event_time = "timestamp" if declared is None else "_good." + ".".join(f"`{step}`" for step in declared.split("."))
+    event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({lateness.limit_us})"
     late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
-    unusable = " OR ".join(["_reason IS NOT NULL", *(f"NOT ({keyed_sql(s)})" for s in plan.schemas.values())])
+    unusable = " OR ".join(["_reason IS NOT NULL", *(f"NOT ({keyed_sql(s)})" for s in schemas)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (
         raw.selectExpr(*kept, f"{PARSED} AS _parsed")
@@ -63,6 +70,13 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan) -> DataFra
             f"CASE WHEN {unusable} THEN value END AS value",
         )
     )
+
+
+def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
+    if source.event_time is not None:
+        return "_good." + ".".join(f"`{step}`" for step in source.event_time.split("."))
+    # One time for all rows of a broadcast topic: which is the latest is then a matter of offsets alone.
+    return "timestamp_millis(0)" if is_broadcast else "timestamp"
 
 
 def keyed_sql(schema: OperatorSchema) -> str:

@@ -34,7 +34,8 @@ class Candidate:
         session: the session that owns the frames.
         warehouse: root of all tables.
         plan: the plan.
-        records: the decoded frame, cached.
+        sources: names of the pipeline's sources.
+        records: the decoded frame, cached, per source that has records.
         runs: per uid the files of the run, relative to the warehouse.
         now: the candidate's clocks.
     """
@@ -42,15 +43,17 @@ class Candidate:
     session: SparkSession
     warehouse: str
     plan: CheckpointPlan
-    records: DataFrame
+    sources: Sequence[str]
+    records: Mapping[str, DataFrame]
     runs: Mapping[str, Sequence[str]]
     now: Now
 
     def frame(self, kind: str, uid: str) -> DataFrame | None:
-        """A frame by its name; None where the operator's run has no rows."""
+        """A frame by its name; None where the source has no records, or the operator's run no rows."""
         if kind == "records":
+            records = self.records.get(uid or self.sources[0])
             here = [f"`{c}` AS `_{c}`" for c in ("topic", "partition", "offset", "timestamp", "event_time")]
-            return self.records.where("_reason IS NULL").selectExpr("record.*", *here)
+            return None if records is None else records.where("_reason IS NULL").selectExpr("record.*", *here)
         if not self.runs.get(uid):
             return None
         schema = self.plan.schemas[uid]
@@ -90,14 +93,17 @@ def _asked(gate: Gate, candidate: Candidate) -> Iterator[tuple[str, DataFrame, S
     """(name, frame, expectations) of what the gate's function returned.
 
     Raises:
-        ValueError: a frame or a uid that does not exist.
+        ValueError: a frame, a source or a uid that does not exist.
     """
+    one = len(candidate.sources) == 1
     for kind, wanted in gate().items():
         if kind not in _FRAMES:
             raise ValueError(f"no frame {kind!r}; there are {', '.join(_FRAMES)}")
         by_uid = wanted if isinstance(wanted, Mapping) else {"": wanted}
-        if (kind == "records") != (list(by_uid) == [""]) or set(by_uid) - {"", *candidate.plan.schemas}:
-            raise ValueError(f"{kind}: give a list for records, and a mapping by uid for changes and state")
+        known = candidate.sources if kind == "records" else candidate.plan.schemas
+        if (kind == "records" and one) != (list(by_uid) == [""]) or set(by_uid) - {"", *known}:
+            by = "a list" if one else f"a mapping by source ({', '.join(candidate.sources)})"
+            raise ValueError(f"{kind}: give {by} for records, and a mapping by uid for changes and state")
         for uid, expectations in by_uid.items():
             frame = candidate.frame(kind, uid) if expectations else None
             if frame is not None:

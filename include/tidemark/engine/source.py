@@ -1,4 +1,4 @@
-"""Reads exactly a plan's offset ranges from Kafka: `assign`, concrete offsets, every partition listed (P12)."""
+"""Reads exactly a plan's offset ranges from Kafka: `assign`, concrete offsets (P12)."""
 
 import json
 from collections import defaultdict
@@ -31,16 +31,17 @@ _CLIENT: Mapping[str, str] = {"fetch.max.wait.ms": "20"}
 500 ms by default, a second for four partitions on two cores (`tests/perf/read_wait.py` measures it)."""
 
 
-def read_ranges(spark: SparkSession, plan: CheckpointPlan, options: KafkaOptions) -> DataFrame:
-    """The records of a plan's ranges; nothing is read before an action.
+def read_ranges(spark: SparkSession, plan: CheckpointPlan, name: str, options: KafkaOptions) -> DataFrame:
+    """The records of one input's ranges, which may not all be empty; nothing is read before an action.
 
     `failOnDataLoss` stays at its default, true: with false Spark would skip trimmed offsets in silence.
     """
+    ranges = plan.ranges_of(name)
     reader = (
         spark.read.format("kafka")
-        .option("assign", json.dumps(_per_topic(plan.ranges, None)))
-        .option("startingOffsets", json.dumps(_per_topic(plan.ranges, lambda r: r.start)))
-        .option("endingOffsets", json.dumps(_per_topic(plan.ranges, lambda r: r.end)))
+        .option("assign", json.dumps(_per_topic(ranges, None)))
+        .option("startingOffsets", json.dumps(_per_topic(ranges, lambda r: r.start)))
+        .option("endingOffsets", json.dumps(_per_topic(ranges, lambda r: r.end)))
         .option("kafka.isolation.level", plan.isolation)
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("kafkaConsumer.pollTimeoutMs", str(options.poll_timeout_ms))

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.engine.frames import applied_sql
@@ -12,70 +13,100 @@ from tidemark.errors import EngineError
 from tidemark.model.checkpoint import BatchFacts
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
+from tidemark.pipeline import Pipeline
 from tidemark.ports import UidCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What the batch holds, added up over all partitions."""
+    """What the batch holds, added up over all partitions.
 
-    records: int = 0
+    Attributes:
+        records: per input.
+        bytes: of all inputs.
+        greatest_ms: greatest event time of a good record, per partition of the pipeline's sources.
+        applied: per uid that reads an input.
+    """
+
+    records: Mapping[str, int] = field(default_factory=dict)
     bytes: int = 0
-    greatest_event_time_ms: int | None = None
+    greatest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     applied: Mapping[str, int] = field(default_factory=dict)
 
     def facts(self, plan: CheckpointPlan) -> BatchFacts:
         """The facts that manifests carry."""
-        known = [t for t in (plan.watermark_ms, self.greatest_event_time_ms) if t is not None]
-        return BatchFacts(records=self.records, watermark_ms=max(known, default=None), bytes=self.bytes)
+        return BatchFacts.after(plan, records=sum(self.records.values()), size=self.bytes, seen=self.greatest_ms)
 
-    def counts(self, plan: CheckpointPlan) -> dict[str, UidCounts]:
-        """Applied and dead-lettered records per operator; they add up to what was read."""
-        applied = {uid: self.applied.get(uid, 0) for uid in plan.schemas}
-        return {uid: UidCounts(applied=n, dead_lettered=self.records - n) for uid, n in applied.items()}
+    def counts(self, pipeline: Pipeline) -> dict[str, UidCounts]:
+        """Applied and dead-lettered records per uid that reads an input; they add up to what that input holds."""
+        found = {}
+        for name in pipeline.inputs:
+            for uid in pipeline.readers(name):
+                read, applied = self.records.get(name, 0), self.applied.get(uid, 0)
+                found[uid] = UidCounts(applied=applied, dead_lettered=read - applied)
+        return found
 
 
 EMPTY = Tally()
 
 
-def counted(records: DataFrame, plan: CheckpointPlan) -> Tally:
-    """Counts the batch; the action that reads Kafka and fills the cache.
+def counted(inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan) -> Tally:
+    """Counts the batch; the one action that reads Kafka and fills the caches of all inputs.
 
     Offsets are grouped in buckets of 32,768 with a bitmap each, so that a record read twice shows without a shuffle
     of all offsets.
 
+    Args:
+        inputs: decoded frame per input.
+        pipeline: the declaration.
+        plan: the plan.
+
     Raises:
         EngineError: a record outside the plan's ranges, or one read twice.
     """
-    uids = list(plan.schemas)
-    grouped = records.selectExpr("*", "bitmap_bucket_number(offset) AS _bucket", "bitmap_bit_position(offset) AS _bit")
-    found = grouped.groupBy("topic", "partition", "_bucket").agg(*_aggregates(plan)).collect()
+    if not inputs:
+        return EMPTY
+    uids = [uid for name in inputs for uid in pipeline.readers(name)]
+    parts = [_grouped(frame, name, pipeline, plan, uids) for name, frame in inputs.items()]
+    found = reduce(DataFrame.unionAll, parts).collect()
     seen: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    greatest: dict[TopicPartition, int] = {}
+    records = dict.fromkeys(inputs, 0)
     for row in found:
-        seen[TopicPartition(row["topic"], row["partition"])].append((row["least"], row["greatest"]))
+        tp = TopicPartition(row["topic"], row["partition"])
+        seen[tp].append((row["least"], row["greatest"]))
+        records[row["input"]] += row["records"]
+        if row["event_time_ms"] is not None:
+            greatest[tp] = max(row["event_time_ms"], greatest.get(tp, row["event_time_ms"]))
         if row["records"] != row["offsets"]:
             raise _misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
     _refuse_outside(plan, seen)
-    times = [row["event_time_ms"] for row in found if row["event_time_ms"] is not None]
     return Tally(
-        records=sum(row["records"] for row in found),
+        records=records,
         bytes=sum(row["bytes"] for row in found),
-        greatest_event_time_ms=max(times, default=None),
+        greatest_ms=greatest,
         applied={uid: sum(row[f"applied_{n}"] for row in found) for n, uid in enumerate(uids)},
     )
 
 
-def _aggregates(plan: CheckpointPlan) -> list[Column]:
+def _grouped(frame: DataFrame, name: str, pipeline: Pipeline, plan: CheckpointPlan, uids: Sequence[str]) -> DataFrame:
+    own = pipeline.readers(name)
+    event_time = "unix_millis(max(event_time) FILTER (WHERE _reason IS NULL))"
     sql = {
         "records": "count(1)",
         "offsets": "bitmap_count(bitmap_construct_agg(_bit))",
         "least": "min(offset)",
         "greatest": "max(offset)",
         "bytes": "sum(_bytes)",
-        "event_time_ms": "unix_millis(max(event_time) FILTER (WHERE _reason IS NULL))",
+        # What is broadcast does not move event time: a rule of today would end all state of last year's records.
+        "event_time_ms": event_time if name in pipeline.sources else "CAST(NULL AS BIGINT)",
     }
-    sql |= {f"applied_{n}": f"count_if({applied_sql(s)})" for n, s in enumerate(plan.schemas.values())}
-    return [F.expr(expression).alias(name) for name, expression in sql.items()]
+    for n, uid in enumerate(uids):
+        applies = f"count_if({applied_sql(plan.schemas[uid])})"
+        sql[f"applied_{n}"] = applies if uid in own else "CAST(0 AS BIGINT)"
+    grouped = frame.selectExpr("*", "bitmap_bucket_number(offset) AS _bucket", "bitmap_bit_position(offset) AS _bit")
+    counts = grouped.groupBy("topic", "partition", "_bucket").agg(*(F.expr(e).alias(as_) for as_, e in sql.items()))
+    return counts.selectExpr(f"'{name}' AS input", "*")
 
 
 def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> None:

@@ -1,10 +1,11 @@
 """Pending and completed checkpoints: one type per phase, so an unfinished one cannot be restored by mistake."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from tidemark.errors import UsageError
+from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan, Interval
 from tidemark.model.segments import StateHandle
 from tidemark.model.ttl import Now
@@ -91,11 +92,31 @@ class BatchFacts:
         records: records read, whether decodable or not.
         watermark_ms: greatest event time seen up to and including this batch, per design section 3; None = none.
         bytes: key and value bytes read.
+        watermarks: per partition of the pipeline's sources, the greatest event time seen in it so far (J13).
     """
 
     records: int
     watermark_ms: int | None
     bytes: int
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @classmethod
+    def after(
+        cls, plan: CheckpointPlan, *, records: int, size: int, seen: Mapping[TopicPartition, int]
+    ) -> "BatchFacts":
+        """The facts of a batch on top of what the plan's parent has seen.
+
+        Args:
+            plan: the plan.
+            records: records read.
+            size: bytes read.
+            seen: greatest event time of the batch per partition, where it has a good record.
+        """
+        marks = dict(plan.watermarks)
+        for tp, at in seen.items():
+            marks[tp] = max(at, marks.get(tp, at))
+        known = [*marks.values()] if plan.watermark_ms is None else [plan.watermark_ms, *marks.values()]
+        return cls(records=records, watermark_ms=max(known, default=None), bytes=size, watermarks=marks)
 
 
 class Acknowledgement(Enum):

@@ -1,7 +1,7 @@
 """The plan of a checkpoint: everything that decides its result, frozen before any read (design section 6)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark.errors import UsageError
 from tidemark.model.names import checked_name
@@ -67,6 +67,8 @@ class CheckpointPlan:
         parent: id of the checkpoint that this one follows; None for the first.
         ranges: `[start, end)` of every partition, empty ones included (P12).
         topic_ids: Kafka's id of every topic, compared again after the read (J9).
+        sources: per input (`Pipeline.inputs`) the topics that it reads; a topic belongs to one input at most. Topics of
+            `ranges` that no input names are parked: their ranges are empty, and naming them again goes on there.
         handles: input handle per uid, with adopted compactions (E16); an operator without state has an empty one.
         dead_letters: handle of the dead-letter table per uid, as the parent left it.
         tables: per uid the folder `<pipeline>/state/<uid>/<timeline>-<n>`, relative to
@@ -75,6 +77,7 @@ class CheckpointPlan:
         adopted: per uid the key of the compaction record that `handles` already uses.
         logical_time_ms: "now" of this checkpoint, never below the parent's.
         watermark_ms: event-time watermark at the start of the batch; None before the first record.
+        watermarks: the same per partition of the pipeline's sources, where anything has been read.
         interval: the data interval to cover; None where the run was not bound to one.
         covers: whether completing this plan covers `interval` (false when `max_records` cut it).
         isolation: Kafka isolation level of the read.
@@ -91,6 +94,7 @@ class CheckpointPlan:
     parent: int | None
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
+    sources: Mapping[str, tuple[str, ...]]
     handles: Mapping[str, StateHandle]
     dead_letters: Mapping[str, StateHandle]
     tables: Mapping[str, str]
@@ -106,6 +110,7 @@ class CheckpointPlan:
     origin: str
     planned_at_ms: int
     write_id: str
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -124,3 +129,8 @@ class CheckpointPlan:
     def name(self) -> str:
         """How people call the checkpoint: `chk-17`."""
         return f"chk-{self.id}"
+
+    def ranges_of(self, name: str) -> OffsetRanges:
+        """The ranges of one input, without the empty ones: what is read for it."""
+        topics = self.sources.get(name, ())
+        return OffsetRanges({tp: r for tp, r in self.ranges.items() if tp.topic in topics and not r.is_empty})

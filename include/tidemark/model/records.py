@@ -1,12 +1,12 @@
 """The other objects of the store: small, written put-if-absent, never edited (design section 6)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from tidemark.model.checkpoint import Commit, Sealed, Verdict
 from tidemark.model.failure import FailureReason
-from tidemark.model.offsets import OffsetRanges
+from tidemark.model.offsets import OffsetRanges, TopicPartition
 from tidemark.model.plan import Slot
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
@@ -89,6 +89,8 @@ class Genesis:
     covered_until_ms: int | None
     why: str
     write_id: str
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,13 +151,16 @@ class Core:
             return job.execute(owned)
 
     def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
-        """Sets the consumer group's offsets, where the source names one; monitoring only, so failure is harmless."""
-        if pipeline.only_source.group is None:
-            return
-        try:
-            LazyLog(self.settings).report_group_offsets(pipeline.only_source.group, checkpoint.plan.ranges.ends)
-        except BrokerError as error:
-            _log.warning("group_offsets_not_reported", pipeline=pipeline.name, why=error.what)
+        """Sets the consumer groups' offsets, where sources name any; monitoring only, so failure is harmless."""
+        plan = checkpoint.plan
+        for name, source in pipeline.inputs.items():
+            if source.group is None:
+                continue
+            ends = {tp: end for tp, end in plan.ranges.ends.items() if tp.topic in plan.sources.get(name, ())}
+            try:
+                LazyLog(self.settings).report_group_offsets(source.group, ends)
+            except BrokerError as error:
+                _log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=error.what)
 
     def known(self, name: str) -> str:
         """`name`, if the warehouse knows it or a file declares it.
