@@ -52,6 +52,18 @@ class Line:
         """Files of the completed checkpoints, oldest first."""
         return sorted((self.tidemark.warehouse / self.name / "timelines").rglob("*.json"))
 
+    def dead_letters(self, uid: str, checkpoint: int) -> list[dict[str, Any]]:
+        """Rows of an operator's dead-letter table as of a checkpoint, by the manifest and plain deltalake."""
+        from deltalake import DeltaTable
+
+        manifest = self.tidemark("checkpoint", "show", self.name, str(checkpoint), "--json").ok().json
+        [ack] = [a for a in manifest["sealed"]["acks"] if a["uid"] == uid]
+        rows = []
+        for segment in ack["dead_letters"]["segments"]:
+            table = DeltaTable(str(self.tidemark.warehouse / segment["path"]), version=segment["version"])
+            rows += table.to_pyarrow_table().to_pylist()
+        return [r for r in rows if r["_checkpoint"] <= checkpoint]
+
     def last_abort(self) -> dict[str, Any]:
         """The failure that the newest abort record tells."""
         failure: dict[str, Any] = self.tidemark.abort_records(self.name)[-1]["failure"]

@@ -11,7 +11,6 @@ from confluent_kafka import Producer
 
 from tests.bad_input.conftest import SEED, Line, MakeLine
 from tests.bad_input.judge import SOME_TIME, judge
-from tests.cli.command import Command
 from tests.kafka.topics import Sent, Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
@@ -161,7 +160,7 @@ def test_dead_letters_keep_place_reason_and_raw_bytes(line: Line, sent: list[Sen
         (r["topic"], r["partition"], r["offset"]): (
             r["uid"], r["reason"], r["key"], r["value"], round(r["timestamp"].timestamp() * 1000),
         )
-        for r in dead_letters(line.tidemark, "events", uid, 1)
+        for r in line.dead_letters(uid, 1)
     }  # fmt: skip
     assert found.keys() == expected.keys()
     wrong = {
@@ -209,16 +208,3 @@ def test_too_large_a_share_fails_and_the_same_offsets_are_planned_anew(make_line
     assert made["dead_letters"] == {"people": 2, "kinds": 0}
     [ann] = line.tidemark("state", "show", "events", "people", "--json").ok().json
     assert ann["events"] == 5
-
-
-def dead_letters(tidemark: Command, pipeline: str, uid: str, checkpoint: int) -> list[dict[str, Any]]:
-    """Rows of an operator's dead-letter table as of a checkpoint, by the manifest and plain deltalake."""
-    from deltalake import DeltaTable
-
-    manifest = tidemark("checkpoint", "show", pipeline, str(checkpoint), "--json").ok().json
-    [ack] = [a for a in manifest["sealed"]["acks"] if a["uid"] == uid]
-    rows = []
-    for segment in ack["dead_letters"]["segments"]:
-        table = DeltaTable(str(tidemark.warehouse / segment["path"]), version=segment["version"])
-        rows += table.to_pyarrow_table().to_pylist()
-    return [r for r in rows if r["_checkpoint"] <= checkpoint]

@@ -1,10 +1,12 @@
 """Two processes at once: one completes, the other is told to wait, or wakes up too late and changes nothing."""
 
+import json
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,9 +16,18 @@ from tests.cli.command import TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
-PHASES = ["attempt:after", "runs.shops:before", "runs.shops:after", "gate:after", "seal:before"]
-"""Where the sleeper stops. Between its read of a table's version and its commit there is no crash point; the
-compare-and-set in that gap is shown by the contract and simulation tests."""
+GAP = "commit.runs.shops:after"
+"""The table's version is read, the fence has said yes, the commit is next: only the compare-and-set is left."""
+PHASES = [
+    "attempt:after",
+    "runs.shops:before",
+    "commit.runs.shops:before",
+    GAP,
+    "runs.shops:after",
+    "gate:after",
+    "seal:before",
+]
+"""Where the sleeper stops."""
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +62,17 @@ def _another_host(line: Line) -> None:
     """Makes the next command blind to the sleeper's lock, as a command on another host is."""
     for lock in (line.tidemark.warehouse / line.name / "locks").iterdir():
         lock.unlink()
+
+
+def _attempt_files(line: Line, made: dict[str, Any], attempt: int) -> list[str]:
+    """Files of one attempt that the newest version of the table names; judged by the log's own JSON."""
+    (log,) = (line.tidemark.warehouse / line.name / "state/shops").glob("*/runs/_delta_log")
+    live: set[str] = set()
+    for commit in sorted(log.glob("*.json")):
+        for action in map(json.loads, commit.read_text().splitlines()):
+            live |= {action["add"]["path"]} if "add" in action else set()
+            live -= {action["remove"]["path"]} if "remove" in action else set()
+    return [path for path in live if path.startswith(f"{made['id'][4:]}.{attempt}/")]
 
 
 def _sum(line: Line) -> tuple[int, int]:
@@ -128,3 +150,68 @@ def test_a_sleeper_that_wakes_after_a_later_attempt_published_is_fenced(line: Li
     line.send(7)
     line.run().ok()
     assert _sum(line) == (shops[0] + 2, shops[1] + 13)
+
+
+def test_a_sleeper_in_the_gap_of_the_commit_that_makes_the_table_is_fenced(make_line: MakeLine) -> None:
+    line = make_line("firstborn")
+    line.send(1)
+    sleeper = _asleep(line, GAP)
+    _another_host(line)
+    made = line.run().ok().json
+    assert (made["attempt"], _sum(line)) == (2, (1, 1))
+    code, out, err = _woken(sleeper)
+    assert (code, out) == (4, ""), err
+    assert (_attempt_files(line, made, 1), len(_attempt_files(line, made, 2))) == ([], 1)
+    line.send(2)
+    line.run().ok()
+    assert _sum(line) == (2, 3)
+
+
+def test_a_sleeper_in_the_gap_of_the_dead_letters_commit_is_fenced(line: Line) -> None:
+    before = _sum(line)
+    line.send(*[1] * 30)
+    line.topics.produce(line.topic, [b"{"])
+    sleeper = _asleep(line, "commit.sinks.shops:after")
+    _another_host(line)
+    made = int(line.run().ok().json["id"][4:])
+    for _ in range(2):
+        assert _sum(line) == (before[0] + 30, before[1] + 30)
+        assert [r["value"] for r in line.dead_letters("shops", made)] == [b"{"]
+        if sleeper.poll() is None:
+            code, out, err = _woken(sleeper)
+            assert (code, out) == (4, ""), err
+
+
+def test_a_stale_commit_that_lands_between_version_and_commit_is_removed_by_the_attempt_that_loses_to_it(
+    line: Line,
+) -> None:
+    line.send(8)
+    before, chain = _sum(line), len(line.checkpoints())
+    stale = _asleep(line, GAP)
+    _another_host(line)
+    heir = _asleep(line, GAP)
+    # Both read the same version. The table takes the stale one's commit: no fence is asked behind this gap.
+    code, out, err = _woken(stale)
+    assert (code, out) == (4, ""), err
+    assert "was revoked" in err
+    assert _sum(line) == before, "no manifest names it"
+    code, out, err = _woken(heir)
+    assert code == 0, err
+    made = json.loads(out)
+    assert (made["attempt"], made["records"]) == (2, 1)
+    assert (_attempt_files(line, made, 1), len(_attempt_files(line, made, 2))) == ([], 1)
+    assert (_sum(line), len(line.checkpoints())) == ((before[0] + 1, before[1] + 8), chain + 1)
+
+
+def test_a_stale_commit_of_which_no_later_attempt_knew_is_removed_by_the_next_one(line: Line) -> None:
+    line.send(9)
+    before = _sum(line)
+    stale = _asleep(line, GAP)
+    _another_host(line)
+    line.crash("attempt:after")
+    assert _woken(stale)[0] == 4
+    assert _sum(line) == before
+    made = line.run().ok().json
+    assert made["attempt"] == 3
+    assert (_attempt_files(line, made, 1), len(_attempt_files(line, made, 3))) == ([], 1)
+    assert _sum(line) == (before[0] + 1, before[1] + 9)
