@@ -1,4 +1,4 @@
-"""`tidemark state show | export`: the resolved state of an operator at a checkpoint, read without Spark."""
+"""`tidemark state show | export | hash`, with `diff`, `sql` and `query`: resolved state, read without Spark."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,8 @@ import typer
 from tidemark.cli.checkpoint import parse_id
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
 from tidemark.cli.run import PipelineName
-from tidemark.cli.state_sql import sql
+from tidemark.cli.state_diff import diff
+from tidemark.cli.state_sql import query, sql
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.wiring import open_runtime
 
@@ -21,7 +22,10 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Read keyed state as of a checkpoint.", no_args_is_help=True)
     group.command("show")(show)
     group.command("export")(export)
+    group.command("hash")(hash_)
+    group.command("diff")(diff)
     group.command("sql")(sql)
+    group.command("query")(query)
     app.add_typer(group, name="state")
 
 
@@ -72,3 +76,18 @@ def export(
     rows = runtime.export_state(pipeline, uid, to, checkpoint=at)
     show_fields({"rows": rows, "file": str(to)}, as_json=as_json)
     note(f"wrote {rows} keys of {uid}")
+
+
+def hash_(pipeline: PipelineName, uid: Uid, checkpoint: At = None, as_json: JsonFlag = False) -> None:
+    """Print the hash of an operator's state: equal where the same keys hold the same values, in whatever order.
+
+    Floating-point sums and means are left out, and so is which checkpoint changed a key.
+
+    Examples:
+      tidemark state hash flights aircraft
+      tidemark state hash flights aircraft --checkpoint chk-3 --json
+    """
+    at = None if checkpoint is None else parse_id(checkpoint)
+    found, made = open_runtime().state_hash(pipeline, uid, at)
+    fields = {"checkpoint": found.plan.name, "uid": uid, "sha256": made.sha256, "rows": made.rows}
+    show_fields({**fields, "left_out": list(made.left_out)}, as_json=as_json)

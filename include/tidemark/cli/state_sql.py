@@ -1,17 +1,18 @@
-"""`tidemark state sql`: one read-only SQL statement over a pipeline's state at any checkpoint."""
+"""`tidemark state sql | query`: SQL over a pipeline's state at any checkpoint, here or in another engine."""
 
 import csv
 import json
 import sys
-from collections.abc import Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import date, datetime
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.output import JsonFlag, note, show_rows
+from tidemark.cli.checkpoint import parse_id
+from tidemark.cli.output import JsonFlag, note, print_json, show_rows
+from tidemark.cli.plain import plain
 from tidemark.cli.run import PipelineName
 from tidemark.errors import UsageError
 from tidemark.wiring import open_runtime
@@ -19,7 +20,12 @@ from tidemark.wiring import open_runtime
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_JSON = (bool, int, str, date, bytes)
+
+class Engine(Enum):
+    """Engines whose SQL is written."""
+
+    SPARK = "spark"
+    DUCKDB = "duckdb"
 
 
 def sql(
@@ -48,9 +54,33 @@ def sql(
     if as_csv:
         _write_csv(rows)
         return
-    plain = [{name: _plain(value) for name, value in row.items()} for row in rows.to_pylist()]
-    show_rows(plain, as_json=as_json, empty="no rows")
+    shown = [{name: plain(value) for name, value in row.items()} for row in rows.to_pylist()]
+    show_rows(shown, as_json=as_json, empty="no rows")
     note("1 row" if rows.num_rows == 1 else f"{rows.num_rows} rows")
+
+
+def query(
+    pipeline: PipelineName,
+    uid: Annotated[str, typer.Argument(metavar="UID", help="The operator.")],
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", metavar="ID", help="A checkpoint; the newest without it.")
+    ] = None,
+    dialect: Annotated[Engine, typer.Option(help="For which engine.")] = Engine.SPARK,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the query that gives an operator's state, so that another engine reads it without Tidemark.
+
+    Examples:
+      tidemark state query flights aircraft
+      tidemark state query flights aircraft --checkpoint chk-3 --dialect duckdb
+      tidemark state query flights routes --json
+    """
+    at = None if checkpoint is None else parse_id(checkpoint)
+    found = open_runtime().resolving_query(pipeline, uid, dialect.value, at)
+    if as_json:
+        print_json(found)
+        return
+    sys.stdout.write(found["sql"] + "\n")
 
 
 def _statement(given: str | None, file: Path | None) -> str:
@@ -68,7 +98,7 @@ def _write_csv(rows: "pa.Table") -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(rows.column_names)
     for row in rows.to_pylist():
-        writer.writerow(_cell(_plain(value)) for value in row.values())
+        writer.writerow(_cell(plain(value)) for value in row.values())
 
 
 def _cell(value: object) -> object:
@@ -78,19 +108,3 @@ def _cell(value: object) -> object:
         return value.hex()
     # CSV has no nesting: it is written as JSON text.
     return json.dumps(value, default=_cell, ensure_ascii=False) if isinstance(value, list | dict) else value
-
-
-def _plain(value: object) -> object:
-    """A value that the output knows: SQL has types that state has not."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    if isinstance(value, Decimal):
-        # A sum of integers is DECIMAL(38, 0) to Arrow, and a number to everybody else.
-        return int(value) if value.as_tuple().exponent == 0 else value
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    return value if value is None or isinstance(value, _JSON) else str(value)

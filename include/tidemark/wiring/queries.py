@@ -1,10 +1,11 @@
-"""The verbs that ask more of state than rows of one checkpoint: SQL over all of them."""
+"""The verbs that ask more of state than rows of one checkpoint: SQL over all of them, a diff of two, a hash."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidemark.errors import NotFoundError
+from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.wiring.reads import Reads, schema_of
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidemark.adapters.checkpoint_reader import View
+    from tidemark.adapters.state_diff import Detail, Diff
+    from tidemark.adapters.state_hash import StateHash
 
 
 class Queries(Reads):
@@ -44,6 +47,104 @@ class Queries(Reads):
             },
         )
         return answer(statement, catalogue)
+
+    def diff(self, name: str, request: "DiffRequest") -> "Diff":
+        """What changed in an operator's state from one checkpoint to another, key by key; see `adapters.state_diff`.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint or operator.
+            UsageError: the stored schemas of the two differ.
+            StateOverflowError, StoreError: as readers of state raise them.
+        """
+        from tidemark.adapters.state_diff import Comparison
+
+        before, after = (self.checkpoint(name, at) for at in (request.before, request.after))
+        if schema_of(before, request.uid).fingerprint != schema_of(after, request.uid).fingerprint:
+            raise UsageError(
+                f"the state schema of {request.uid} differs between {before.plan.name} and {after.plan.name}",
+                next=f"tidemark state sql {name}    (joins {request.uid}_at(N) of both).",
+            )
+        compared = Comparison(
+            warehouse=str(self.settings.warehouse),
+            uid=request.uid,
+            before=before,
+            after=after,
+            ancestor=self._ancestor(name, before, after),
+        )
+        return compared.diff(request.detail, request.limit)
+
+    def state_hash(self, name: str, uid: str, checkpoint: int | None = None) -> tuple[Checkpoint, "StateHash"]:
+        """The hash of an operator's resolved state, and the checkpoint it is of; see `adapters.state_hash`.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint or operator.
+            StateOverflowError, StoreError: as readers of state raise them.
+        """
+        from tidemark.adapters.checkpoint_reader import read_checkpoint
+        from tidemark.adapters.state_hash import hash_of
+
+        found = self.checkpoint(name, checkpoint)
+        schema = schema_of(found, uid)
+        return found, hash_of(schema, read_checkpoint(str(self.settings.warehouse), found, uid))
+
+    def resolving_query(self, name: str, uid: str, dialect: str, checkpoint: int | None = None) -> dict[str, Any]:
+        """The query that gives an operator's state, for another engine, and the segments that feed it.
+
+        Args:
+            name: the pipeline.
+            uid: the operator.
+            dialect: `spark` or `duckdb`.
+            checkpoint: an id; the newest one without it.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint or operator.
+            StoreError: a version or a file of the handle is gone.
+        """
+        from tidemark.adapters.portable_sql import duckdb_query, spark_query
+
+        found = self.checkpoint(name, checkpoint)
+        schema_of(found, uid)
+        whole = spark_query if dialect == "spark" else duckdb_query
+        segments = [
+            {"path": s.path, "version": s.version, "after": s.after, "through": s.through} for s in found.handles[uid]
+        ]
+        return {
+            "checkpoint": found.plan.name,
+            "uid": uid,
+            "dialect": dialect,
+            "segments": segments,
+            "sql": whole(str(self.settings.warehouse), found, uid),
+        }
+
+    def _ancestor(self, name: str, one: Checkpoint, other: Checkpoint) -> int:
+        """Id of the newest common ancestor; 0 where none is left."""
+        timelines = self.coordinator(name).timelines
+        while one.id != other.id:
+            older, newer = sorted((one, other), key=lambda c: c.id)
+            found = None if newer.plan.parent is None else timelines.find(newer.plan.parent)
+            if found is None:
+                return 0
+            one, other = older, found
+        return one.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffRequest:
+    """What to compare.
+
+    Attributes:
+        uid: the operator.
+        before: a checkpoint id.
+        after: another one; it may be older, or of another timeline.
+        detail: what to tell.
+        limit: at most this many rows; counts are of all.
+    """
+
+    uid: str
+    before: int
+    after: int
+    detail: "Detail"
+    limit: int | None = None
 
 
 class _Line:

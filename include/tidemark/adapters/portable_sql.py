@@ -1,0 +1,63 @@
+"""The resolving query with its sources, as one text that another engine runs without our code (A14)."""
+
+from pathlib import Path
+
+from tidemark.adapters.state_reader import files_of
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.dialects import DUCKDB, DUCKDB_MACROS, SPARK
+from tidemark.model.resolving import empty_columns, resolving_sql, stored_columns
+from tidemark.model.segments import Segment
+
+
+def spark_query(warehouse: str, checkpoint: Checkpoint, uid: str) -> str:
+    """For Spark with Delta's extension: each segment's table at its version, cut to its range."""
+    schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
+    if not handle:
+        return _nothing(checkpoint, uid, "`")
+    columns = ", ".join(f"`{name}`" for name in stored_columns(schema))
+    parts = [
+        f"  SELECT {columns}\n  FROM delta.`{warehouse}/{s.path}` VERSION AS OF {s.version}\n"
+        f"  WHERE `_checkpoint` > {s.after} AND `_checkpoint` <= {s.through}"
+        for s in handle
+    ]
+    query = resolving_sql(schema, "segments", checkpoint.now, dialect=SPARK)
+    return _whole(checkpoint, uid, parts, query)
+
+
+def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str) -> str:
+    """For DuckDB without its Delta extension: the Parquet files of each segment at its version.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
+    if not handle:
+        return _nothing(checkpoint, uid, '"')
+    columns = ", ".join(f'"{name}"' for name in stored_columns(schema))
+    files: dict[Segment, list[str]] = {segment: [] for segment in handle}
+    for segment, live in files_of(warehouse, handle):
+        files[segment].append("'" + str(Path(warehouse, segment.path, live.path)).replace("'", "''") + "'")
+    parts = [
+        f"  SELECT {columns}\n  FROM read_parquet([\n    " + ",\n    ".join(paths) + "\n  ])"
+        for paths in files.values()
+        if paths
+    ]
+    query = resolving_sql(schema, "segments", checkpoint.now, dialect=DUCKDB)
+    return f"{DUCKDB_MACROS};\n{_whole(checkpoint, uid, parts, query)}"
+
+
+def _whole(checkpoint: Checkpoint, uid: str, parts: list[str], query: str) -> str:
+    united = "\n  UNION ALL\n".join(parts)
+    return f"{_head(checkpoint, uid)}WITH segments AS (\n{united}\n)\n{query}"
+
+
+def _head(checkpoint: Checkpoint, uid: str) -> str:
+    sources = [
+        f"-- {s.path} at version {s.version}, checkpoints ({s.after}, {s.through}]\n" for s in checkpoint.handles[uid]
+    ]
+    return f"-- {checkpoint.plan.pipeline}: state of {uid} at {checkpoint.plan.name}\n{''.join(sources)}"
+
+
+def _nothing(checkpoint: Checkpoint, uid: str, quote: str) -> str:
+    columns = ", ".join(f"NULL AS {quote}{n}{quote}" for n, _ in empty_columns(checkpoint.plan.schemas[uid]))
+    return f"{_head(checkpoint, uid)}SELECT {columns} WHERE false"

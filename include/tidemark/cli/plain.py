@@ -1,0 +1,24 @@
+"""Values of SQL and Arrow in the forms that the output knows."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+_KNOWN = (bool, int, str, date, bytes)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON and tables can say it: SQL has types that state has not."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    if isinstance(value, Decimal):
+        # A sum of integers is DECIMAL(38, 0) to Arrow, and a number to everybody else.
+        return int(value) if value.as_tuple().exponent == 0 else value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    return value if value is None or isinstance(value, _KNOWN) else str(value)
