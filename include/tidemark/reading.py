@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.compaction import bottom_of, groups_of
 from tidemark.settings import Settings
 from tidemark.wiring import Runtime, open_runtime
 from tidemark.wiring.reads import schema_of
@@ -49,7 +50,9 @@ def read_state(
     else:
         found = runtime.checkpoint(pipeline, None if checkpoint is None else _number(checkpoint))
     schema = schema_of(found, uid)
-    return resolved(spark, str(runtime.settings.warehouse), schema, found.handles[uid], found.now)
+    handle = found.handles[uid]
+    bottom = bottom_of(schema, groups_of(handle, {s: runtime.tables.files_of(s) for s in handle}))
+    return resolved(spark, str(runtime.settings.warehouse), schema, handle, found.now, bottom)
 
 
 def _as_of(runtime: Runtime, pipeline: str, when: datetime) -> Checkpoint:

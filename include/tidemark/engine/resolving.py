@@ -4,17 +4,41 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidemark.model.dialects import SPARK
 from tidemark.model.expressions import quoted, spark
-from tidemark.model.resolving import compacted_sql, empty_columns, resolving_sql, run_columns, stored_columns
+from tidemark.model.resolving import (
+    compacted_sql,
+    empty_columns,
+    resolving_sql,
+    run_columns,
+    single_sql,
+    stored_columns,
+)
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.ttl import Now
 
 
-def resolved(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle, now: Now) -> DataFrame:
+def resolved(
+    session: SparkSession,
+    warehouse: str,
+    schema: OperatorSchema,
+    handle: StateHandle,
+    now: Now,
+    bottom: int | None = None,
+) -> DataFrame:
     """One row per live key: key columns, state fields, `_changed`.
+
+    Args:
+        session: any session that sees the warehouse.
+        warehouse: root of all tables.
+        schema: the operator's stored schema.
+        handle: its state.
+        now: the checkpoint's clocks.
+        bottom: checkpoint id of the oldest group, by `model.compaction.bottom_of`: its rows are merged only where a
+            newer row has their key; None merges everything.
 
     The session needs `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or
     Delta refuses versions older than a week although all their files exist.
@@ -22,7 +46,19 @@ def resolved(session: SparkSession, warehouse: str, schema: OperatorSchema, hand
     if not handle:
         columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
         return session.createDataFrame([], spark(columns))
-    return finished(session, stored(session, warehouse, schema, handle), schema, now)
+    rows = stored(session, warehouse, schema, handle)
+    return finished(session, rows, schema, now) if bottom is None else _split(session, rows, schema, now, bottom)
+
+
+def _split(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, bottom: int) -> DataFrame:
+    """Two readings of the bottom, without a shuffle of it: rows that stand alone, and those that are merged."""
+    keys = [k.name for k in schema.keys]
+    below, newer = rows.where(f"_checkpoint <= {bottom}"), rows.where(f"_checkpoint > {bottom}")
+    touched = F.broadcast(newer.select(*keys).distinct())
+    alone = below.join(touched, keys, "left_anti").select(*rows.columns)
+    beneath = below.join(touched, keys, "left_semi").select(*rows.columns)
+    single = session.sql(single_sql(schema, "{rows}", now, dialect=SPARK), rows=alone)
+    return single.unionAll(finished(session, newer.unionAll(beneath), schema, now))
 
 
 def compacted(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, *, deepest: bool) -> DataFrame:
@@ -36,8 +72,8 @@ def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now
 
 
 def stored(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
-    """The stored rows of a handle that has segments."""
-    columns = [spark(quoted(name)) for name in stored_columns(schema)]
+    """The stored rows of a handle that has segments, with the `_checkpoint` that each lies under."""
+    columns = [spark(quoted(name)) for name in (*stored_columns(schema), "_checkpoint")]
     parts = [_segment(session, warehouse, segment).selectExpr(*columns) for segment in handle]
     return reduce(DataFrame.unionAll, parts)
 

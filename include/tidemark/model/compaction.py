@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.writes import LiveFile
 
@@ -18,6 +19,8 @@ RUNS = 8
 """Runs that make a compaction due."""
 RATIO = 2
 """An older group is merged along when it has at most this many times the rows of all newer ones."""
+BROADCAST_ROWS = 2_000_000
+"""Most rows above the oldest group whose keys a reader hands to every task."""
 DEEPEST = 6
 """Greatest `_level`; it is a word for people, nothing is decided by it."""
 
@@ -118,6 +121,18 @@ def groups_of(handle: StateHandle, files: Mapping[Segment, Sequence[LiveFile]]) 
         for (checkpoint, negative), found in groupby(ordered, key=lambda f: (f.checkpoint, -f.level)):
             groups.append(Group(segment=segment, level=-negative, checkpoint=checkpoint, files=tuple(found)))
     return groups
+
+
+def bottom_of(schema: OperatorSchema, groups: Sequence[Group]) -> int | None:
+    """Checkpoint id of the oldest group, where a reader does well to merge only what lies above it.
+
+    None where the newer groups are more than a fifth of it, or too many keys to be known to every task, or where a
+    key has several rows in one group (a process with maps).
+    """
+    if len(groups) < 2 or groups[0].segment.after or schema.maps or not _may_move(groups, 1):
+        return None
+    newer = sum(g.rows for g in groups[1:])
+    return groups[0].checkpoint if newer <= min(groups[0].rows // 5, BROADCAST_ROWS) else None
 
 
 def due(handle: StateHandle, groups: Sequence[Group], *, runs: int = RUNS, ratio: int = RATIO) -> Compaction | None:

@@ -23,6 +23,14 @@ def resolved_rows(schema: OperatorSchema, relation: str, now: int | None, dialec
     return f'SELECT {columns} FROM ({rows}) AS "_newest" WHERE {live} AND ({alive})'
 
 
+def single_rows(schema: OperatorSchema, relation: str, now: int | None, dialect: Dialect) -> str:
+    """As `resolved_rows`, over rows each of which is the only one of its key, of a process without maps."""
+    fields = [f"{_finished(f, now, dialect)} AS {quoted(f.name)}" for f in schema.fields]
+    columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
+    alive = " OR ".join(_is_present(f, now, dialect) for f in schema.fields)
+    return f"SELECT {columns} FROM {relation} WHERE {_IS_VALUE} AND ({alive})"
+
+
 def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, dialect: Dialect, *, deepest: bool) -> str:
     """The rows that a compaction writes, in the order of `run_columns`.
 

@@ -6,7 +6,7 @@ and a compacted row keeps the newest `_changed` that it contains.
 """
 
 from tidemark.model.dialects import DUCKDB, Dialect
-from tidemark.model.entries import compacted_rows, resolved_rows
+from tidemark.model.entries import compacted_rows, resolved_rows, single_rows
 from tidemark.model.expressions import expired, finish, key_columns, live_elements, merges, now_of, quoted
 from tidemark.model.schema import ACCESS_COLUMNS, OperatorSchema, StoredField
 from tidemark.model.ttl import Now
@@ -35,6 +35,20 @@ def resolving_sql(
     needs_access = any(expired("", f, at) for f in schema.fields if f.kind != "list")
     inner = _merged(schema, _filtered(relation, where), dialect, access=needs_access)
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(_is_live(schema, at, dialect))}')
+
+
+def single_sql(schema: OperatorSchema, relation: str, now: Now, *, dialect: Dialect = DUCKDB) -> str:
+    """As `resolving_sql`, over rows each of which is the only one of its key: nothing is merged.
+
+    Not for a process with maps, whose keys have a row per entry.
+    """
+    at = now_of(schema, now)
+    if schema.kind == "process":
+        return dialect.text(single_rows(schema, relation, at, dialect))
+    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
+    columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
+    live = " AND ".join(filter(None, ["\"_kind\" <> 'tombstone'", _is_unexpired(schema, at, dialect)]))
+    return dialect.text(f"SELECT {columns} FROM {relation} WHERE {live}")
 
 
 def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: bool, dialect: Dialect = DUCKDB) -> str:
@@ -143,11 +157,14 @@ def _kind(schema: OperatorSchema, deepest: bool) -> str:
 
 def _is_live(schema: OperatorSchema, now: int | None, dialect: Dialect, *, stored: bool = False) -> str:
     """The condition that a merged key is live; `stored`: that it must be kept, because somebody may still see it."""
-    conditions = [] if schema.is_plain else ['"_live"']
+    merged = "" if schema.is_plain else '"_live"'
+    return " AND ".join(filter(None, [merged, _is_unexpired(schema, now, dialect, stored=stored)]))
+
+
+def _is_unexpired(schema: OperatorSchema, now: int | None, dialect: Dialect, *, stored: bool = False) -> str:
+    """The condition that some field has not expired; empty where some never does."""
     some = [_is_present(f, now, dialect, stored=stored) for f in schema.fields]
-    if all(some):
-        conditions.append(f"({' OR '.join(some)})")
-    return " AND ".join(conditions)
+    return f"({' OR '.join(some)})" if all(some) else ""
 
 
 def _is_present(field: StoredField, now: int | None, dialect: Dialect, *, stored: bool) -> str:

@@ -1,0 +1,120 @@
+"""What reading and compacting state costs: `python -m tests.perf.state_costs`, part of `make bench`.
+
+One Spark session, one state of `keys` keys with 5 % of the keys in runs above the base, on the local disk; each figure
+is the median of interleaved repetitions in one process, so that the ratios mean something.
+"""
+
+import itertools
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.perf.synthetic import NOW, Synthetic
+from tidemark.adapters.memory import ManualClock
+from tidemark.adapters.state_reader import read_state
+from tidemark.engine.compaction import CompactionTask, Compactor
+from tidemark.engine.resolving import resolved
+from tidemark.engine.session import SparkSettings, open_session
+from tidemark.model.compaction import bottom_of, groups_of
+from tidemark.ports import PutOutcome
+
+QUICK = os.environ.get("BENCH") == "quick"
+KEYS = 500_000 if QUICK else 8_000_000
+RUNS = max(8, KEYS // 20 // 20_000)
+ROUNDS = 3
+JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark"
+
+
+def main() -> int:
+    """Measures and prints one JSON object."""
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
+        spark = open_session(
+            SparkSettings(master="local[2]", jars=JARS, conf={"spark.driver.memory": "2g"}), "bench", 1
+        )
+        state = Synthetic(Path(home), KEYS)
+        state.add_runs(RUNS)
+        sys.stderr.write(f"{KEYS:,} keys, {RUNS} runs\n")
+        found = reading(spark, state) | compacting(spark, state)
+        sys.stdout.write(json.dumps({"keys": KEYS, "runs": RUNS} | found, indent=2) + "\n")
+        spark.stop()
+    return 0
+
+
+def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
+    """Scan and resolve by Spark, point reads by DuckDB."""
+    base = state.handle.segments[0]
+
+    def scan() -> None:
+        table = spark.read.format("delta").option("versionAsOf", str(base.version)).load(f"{state.root}/{base.path}")
+        table.select("key", "updates", "amount", "last_at", "_changed").write.format("noop").mode("overwrite").save()
+
+    def resolve() -> None:
+        files = {s: state.tables.files_of(s) for s in state.handle}
+        bottom = bottom_of(state.schema, groups_of(state.handle, files))
+        frame = resolved(spark, str(state.root), state.schema, state.handle, NOW, bottom)
+        frame.write.format("noop").mode("overwrite").save()
+
+    keys = itertools.cycle(state.texts[:: max(1, KEYS // 50)].tolist())
+
+    def point() -> None:
+        assert read_state(str(state.root), state.schema, state.handle, NOW, (next(keys),)).num_rows == 1
+
+    found = medians({"scan": scan, "resolve": resolve, "point": point})
+    return found | {"resolve_to_scan": round(found["resolve"] / found["scan"], 2)}
+
+
+def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
+    """One compaction of the runs (the level-1 fold), and the rewrite of the whole base."""
+    ids = (f"{n:032x}" for n in itertools.count(1))
+    compactor = Compactor(
+        session=lambda: spark,
+        warehouse=str(state.root),
+        tables=state.tables,
+        clock=ManualClock(),
+        write_ids=lambda: next(ids),
+        crash=lambda step, moment: sys.stderr.write(f"{time.perf_counter():.2f} {step} {moment}\n") and None,
+        put_job=lambda key, record: PutOutcome.WON,
+        put_record=lambda key, record: PutOutcome.WON,
+    )
+
+    def compact(**options: int) -> None:
+        task = CompactionTask(
+            pipeline="bench",
+            timeline="t1",
+            checkpoint=state.handle.through,
+            schema=state.schema,
+            handle=state.handle,
+            now=NOW,
+            table=state.table,
+            **options,
+        )
+        assert compactor.compact(task) is not None
+
+    levels = medians({"level_1": lambda: compact(ratio=0)})
+    full = medians({"full": lambda: compact(runs=1, ratio=2**62)}, 2)
+    return levels | full | {"full_per_million_keys": round(full["full"] / KEYS * 1_000_000, 2)}
+
+
+def medians(measured: dict[str, Callable[[], None]], rounds: int = ROUNDS) -> dict[str, float]:
+    """Median seconds of each, interleaved, after one round that does not count."""
+    times: dict[str, list[float]] = {name: [] for name in measured}
+    for turn in range(rounds + 1):
+        for name, act in measured.items():
+            started = time.perf_counter()
+            act()
+            if turn:
+                times[name].append(time.perf_counter() - started)
+                sys.stderr.write(f"{name} {times[name][-1]:.2f}\n")
+    return {name: round(statistics.median(found), 3) for name, found in times.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
