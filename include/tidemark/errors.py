@@ -3,6 +3,7 @@
     TidemarkError (1)
     ├── UsageError (2)                 what was asked for makes no sense
     │   ├── DeclarationError           a pipeline, operator or state class is not well-formed
+    │   ├── IncompatibleStateError     a declaration does not fit the state that is stored
     │   └── NameRefusedError           a name that may not reach a path or SQL
     ├── NotFoundError (3)              no such pipeline, checkpoint, operator, topic, key
     ├── ConflictError (4)              somebody else got there first; nothing was changed
@@ -17,7 +18,8 @@
         ├── EngineError                Spark failed
         ├── CheckpointExpiredError     an attempt passed checkpoint_timeout
         ├── DeadLettersExceededError   too large a share of the records could not be applied
-        └── StateOverflowError         a key's state does not fit its type or bound
+        ├── StateOverflowError         a key's state does not fit its type or bound
+        └── ProcessFunctionError       the function of a Process raised
 
 A message is three lines: what happened, what is safe, what to type next.
 """
@@ -69,6 +71,10 @@ class UsageError(TidemarkError):
 
 class DeclarationError(UsageError):
     """A pipeline, operator or state class is not well-formed (found when it is imported)."""
+
+
+class IncompatibleStateError(UsageError):
+    """The declaration does not fit the state that is stored; the message names each operator and field (C6, C9)."""
 
 
 class NameRefusedError(UsageError):
@@ -142,6 +148,26 @@ class DeadLettersExceededError(TidemarkError):
 
 class StateOverflowError(TidemarkError):
     """A key's state does not fit its type or its bound; the message names the key."""
+
+
+class ProcessFunctionError(TidemarkError):
+    """The function of a `Process` raised, or yielded something else than it emits.
+
+    Attributes:
+        key: the key, as text.
+        place: topic, partition, offset, and number of the record that it was given last.
+        kind: class name of what it raised.
+        trace: its traceback, the function's own frames only.
+    """
+
+    key: str = ""
+    place: tuple[str, int, int, int] = ("", 0, 0, 0)
+    kind: str = ""
+    trace: str = ""
+
+
+class ReplayDiffersError(TidemarkError):
+    """A checkpoint was computed again by its own plan, and came to another state."""
 
 
 EXIT_CODES: dict[int, str] = {

@@ -61,6 +61,7 @@ class Fold:
         input: whose records: a source's name, or the uid of a `Process` that emits them; None = the only source.
         deletes: a record without a value deletes the key that its message key names (a compacted topic's tombstone);
             without this it is a dead letter.
+        was: the uid that the operator had before, where it was renamed: its state is carried over (C8).
     """
 
     uid: str
@@ -68,6 +69,7 @@ class Fold:
     state: type[Keyed] = field(kw_only=True)
     input: str | None = field(default=None, kw_only=True)
     deletes: bool = field(default=False, kw_only=True)
+    was: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -87,7 +89,7 @@ class Fold:
         keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
         fields = tuple(bind_field(self.uid, d, record) for d in self.state.descriptors)
         clock = one_clock(self.uid, fields)
-        schema = OperatorSchema(self.uid, keys, fields, clock=clock, deletes=self.deletes)
+        schema = OperatorSchema(self.uid, keys, fields, clock=clock, deletes=self.deletes, was=self.was)
         return distinct_columns(self.uid, schema)
 
 
@@ -111,6 +113,7 @@ class Process:
         order: `offset`, or `event_time` for (event time, topic, partition, offset) within a checkpoint.
         on_error: `fail`, or `dead_letter`: a record whose processing raises is a dead letter and leaves no trace.
         max_state_bytes: a key whose state is larger is a `StateOverflowError` naming the key (A3, F3).
+        was: as in `Fold`.
     """
 
     uid: str
@@ -123,6 +126,7 @@ class Process:
     order: Literal["offset", "event_time"] = field(default="offset", kw_only=True)
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
     max_state_bytes: int = field(default=16 * 2**20, kw_only=True)
+    was: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -143,7 +147,8 @@ class Process:
         """The stored schema over a record type; see `Fold.bind`."""
         keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
         fields = tuple(bind_process_field(self.uid, d) for d in self.state.descriptors)
-        schema = OperatorSchema(self.uid, keys, fields, kind="process", clock=one_clock(self.uid, fields))
+        clock = one_clock(self.uid, fields)
+        schema = OperatorSchema(self.uid, keys, fields, kind="process", clock=clock, was=self.was)
         return distinct_columns(self.uid, schema)
 
     @property
@@ -156,10 +161,16 @@ Operator = Fold | Process
 
 
 def _check(operator: Operator) -> None:
-    checked_name("uid", operator.uid)
+    for name in filter(None, (operator.uid, operator.was)):
+        checked_name("uid", name)
     state = operator.state
     if not (isinstance(state, type) and issubclass(state, Keyed) and state is not Keyed):
         raise DeclarationError(f"{operator.uid}: {state!r} is no state class", next="derive it from state.Keyed.")
+    if not state.descriptors:
+        raise DeclarationError(
+            f"{operator.uid}: {state.__name__} remembers nothing",
+            next="declare a field, as in `n: int = state.count()`.",
+        )
     keys = (operator.key_by,) if isinstance(operator.key_by, str) else tuple(operator.key_by)
     if not keys or len(set(keys)) != len(keys):
         raise DeclarationError(

@@ -9,7 +9,8 @@ The kinds with a record field (`count sum min max first latest mean distinct lis
 ReducingState and AggregatingState (A5, A6). Each is an associative pair (partial over the records of one batch, merge
 of two partials), so that a checkpoint writes merge operands without reading old state, and compaction may regroup
 them. The kinds without one (`value list map`) are for a `Process`: Flink's ValueState, ListState, MapState (A2-A4).
-Every kind takes `ttl=`: a timedelta, or a `state.Ttl` with all members of Flink's StateTtlConfig.
+Every kind takes `ttl=`: a timedelta, or a `state.Ttl` with all members of Flink's StateTtlConfig; and `was=`, the name
+that a renamed field had before.
 """
 
 import inspect
@@ -60,6 +61,7 @@ class StateDescriptor:
         limit: of `distinct` and `list`: more values than this are an error that names the key.
         initial: of `value`: what a key without it has.
         ttl: how long it lives after its last access; None = for ever.
+        was: the name that the field had before, where it was renamed: its state is carried over.
         hint: the annotation, resolved; set when the class is made.
     """
 
@@ -71,6 +73,7 @@ class StateDescriptor:
     limit: int = 1000
     initial: Any = None
     ttl: Ttl | None = None
+    was: str = ""
     hint: Any = field(default=None, compare=False)
 
     @property
@@ -89,62 +92,63 @@ class StateDescriptor:
 
 
 @overload
-def count() -> int: ...
+def count(*, was: str = "") -> int: ...
 @overload
-def count(*, ttl: timedelta | Ttl) -> int | None: ...
-def count(*, ttl: _Ttl = None) -> int | None:
+def count(*, ttl: timedelta | Ttl, was: str = "") -> int | None: ...
+def count(*, ttl: _Ttl = None, was: str = "") -> int | None:
     """Number of records of the key; null where a ttl has passed."""
-    made: Any = _field("count", ttl=ttl)
+    made: Any = _field("count", ttl=ttl, was=was)
     found: int | None = made
     return found
 
 
-def sum(source: str, *, ttl: _Ttl = None) -> Any:  # noqa: A001
+def sum(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
     """Sum of a number over the records in which it is not null; null where there is none.
 
     An integer that leaves 64 bits is a `StateOverflowError` naming the key. A floating-point sum is not exact:
     it depends on where barriers cut, so it stays out of state hashes.
     """
-    return _field("sum", source, ttl=ttl)
+    return _field("sum", source, ttl=ttl, was=was)
 
 
-def min(source: str, *, ttl: _Ttl = None) -> Any:  # noqa: A001
+def min(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
     """Least value that is not null."""
-    return _field("min", source, ttl=ttl)
+    return _field("min", source, ttl=ttl, was=was)
 
 
-def max(source: str, *, ttl: _Ttl = None) -> Any:  # noqa: A001
+def max(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
     """Greatest value that is not null."""
-    return _field("max", source, ttl=ttl)
+    return _field("max", source, ttl=ttl, was=was)
 
 
-def first(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None) -> Any:
+def first(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None, was: str = "") -> Any:
     """The field of the earliest record by (event time, topic, partition, offset), null included."""
-    return _field("first", source, ignore_nulls=ignore_nulls, ttl=ttl)
+    return _field("first", source, ignore_nulls=ignore_nulls, ttl=ttl, was=was)
 
 
-def latest(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None) -> Any:
+def latest(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None, was: str = "") -> Any:
     """The field of the latest record by (event time, topic, partition, offset), null included."""
-    return _field("latest", source, ignore_nulls=ignore_nulls, ttl=ttl)
+    return _field("latest", source, ignore_nulls=ignore_nulls, ttl=ttl, was=was)
 
 
-def mean(source: str, *, ttl: _Ttl = None) -> Any:
+def mean(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:
     """Arithmetic mean of the values that are not null, as a float; exact where the values are integers or decimals."""
-    return _field("mean", source, ttl=ttl)
+    return _field("mean", source, ttl=ttl, was=was)
 
 
-def distinct(source: str, *, limit: int = 1000, ttl: _Ttl = None) -> Any:
+def distinct(source: str, *, limit: int = 1000, ttl: _Ttl = None, was: str = "") -> Any:
     """The distinct values that are not null, sorted.
 
     Args:
         source: the record field.
         limit: a key with more values is a `StateOverflowError` naming the key.
         ttl: of the whole set.
+        was: see `StateDescriptor`.
     """
-    return _field("distinct", source, limit=_checked_limit("distinct", limit), ttl=ttl)
+    return _field("distinct", source, limit=_checked_limit("distinct", limit), ttl=ttl, was=was)
 
 
-def list(source: str = "", *, limit: int = 10_000, ttl: _Ttl = None) -> Any:  # noqa: A001
+def list(source: str = "", *, limit: int = 10_000, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
     """A list.
 
     In a `Fold`, with `source`: the field's values that are not null, checkpoint after checkpoint, within one in order
@@ -154,31 +158,34 @@ def list(source: str = "", *, limit: int = 10_000, ttl: _Ttl = None) -> Any:  # 
         source: the record field; empty in a `Process`.
         limit: a key with more elements is a `StateOverflowError` naming the key (A3).
         ttl: of each element (B8).
+        was: see `StateDescriptor`.
     """
     kind = "list" if source else "list_of_values"
-    return StateDescriptor(kind=kind, source=source, limit=_checked_limit("list", limit), ttl=as_ttl(ttl))
+    return StateDescriptor(kind=kind, source=source, limit=_checked_limit("list", limit), ttl=as_ttl(ttl), was=was)
 
 
-def value(initial: T, *, ttl: _Ttl = None) -> T:
+def value(initial: T, *, ttl: _Ttl = None, was: str = "") -> T:
     """One value of a `Process`, which its function reads and assigns.
 
     Args:
         initial: what a key without it has; None, a bool, a number, or a text.
         ttl: after it the function gets `initial` again; the annotation must then allow None, which SQL shows.
+        was: see `StateDescriptor`.
     """
-    made: Any = StateDescriptor(kind="value", initial=initial, ttl=as_ttl(ttl))
+    made: Any = StateDescriptor(kind="value", initial=initial, ttl=as_ttl(ttl), was=was)
     found: T = made
     return found
 
 
-def map(*, limit: int = 100_000, ttl: _Ttl = None) -> Any:  # noqa: A001
+def map(*, limit: int = 100_000, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
     """A dict of a `Process`, stored as a row per entry: only entries that changed are written.
 
     Args:
         limit: a key with more entries is a `StateOverflowError` naming the key.
         ttl: of each entry (B8).
+        was: see `StateDescriptor`.
     """
-    return StateDescriptor(kind="map", limit=_checked_limit("map", limit), ttl=as_ttl(ttl))
+    return StateDescriptor(kind="map", limit=_checked_limit("map", limit), ttl=as_ttl(ttl), was=was)
 
 
 def _field(kind: str, source: str = "", *, ttl: _Ttl, **options: Any) -> StateDescriptor:
@@ -204,8 +211,12 @@ class Keyed:
     descriptors: ClassVar[tuple[StateDescriptor, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        hints = get_type_hints(cls, include_extras=True)
         inherited = {d.name: d for base in reversed(cls.__mro__[1:]) for d in base.__dict__.get("descriptors", ())}
+        if "__annotations__" not in cls.__dict__:
+            # Nothing of its own; or a class that is unpickled by value on a worker, whose fields follow at once.
+            cls.descriptors = tuple(inherited.values())
+            return
+        hints = get_type_hints(cls, include_extras=True)
         own = {n: _described(cls, n, hints[n]) for n in inspect.get_annotations(cls)}
         cls.descriptors = tuple((inherited | own).values())
         if not cls.descriptors:
@@ -241,6 +252,8 @@ def _described(cls: type, name: str, hint: Any) -> StateDescriptor:
             next=f"write `{name}: ... = state.count()` or another kind.",
         )
     where = f"{cls.__name__}.{name}"
+    if declared.was:
+        checked_field(declared.was)
     if name == "clear":
         raise DeclarationError(f"{where}: `clear` is a method of every state class", next="rename the field.")
     return replace(_typed(declared, checked_field(name), field_type(hint, where), where), hint=hint)

@@ -13,6 +13,7 @@ FLOORS: dict[str, int] = {
     "retention": 0,
     "model": 0,
     "ports": 1,
+    "processing": 1,
     "coordinator": 2,
     "engine": 3,
     "adapters": 3,

@@ -18,6 +18,7 @@ from tidemark.errors import (
     EngineError,
     FencedError,
     GateFailedError,
+    ProcessFunctionError,
     StateOverflowError,
     StoreError,
     TidemarkError,
@@ -32,6 +33,7 @@ _REASONS: tuple[tuple[type[TidemarkError], FailureReason], ...] = (
     (CheckpointExpiredError, FailureReason.EXPIRED),
     (DataLostError, FailureReason.OFFSET_LOST),
     (StateOverflowError, FailureReason.STATE_OVERFLOW),
+    (ProcessFunctionError, FailureReason.PROCESS_FAILED),
     (CorruptObjectError, FailureReason.INPUT_LOST),
     (BrokerError, FailureReason.BROKER_ERROR),
     (StoreError, FailureReason.STORE_ERROR),
@@ -89,6 +91,8 @@ def failure_of(error: BaseException, *, publishing: bool = False) -> Failure:
     """The record of an error: its reason, what happened, what to do next, and the gate's verdict."""
     if isinstance(error, TidemarkError):
         message, after = error.what, error.next
+        if isinstance(error, ProcessFunctionError):
+            message = f"{message}\n{error.trace}".rstrip()
     else:
         message = f"{type(error).__name__}: {error}"
         after = "read the traceback in the log, then run the pipeline again."

@@ -20,6 +20,8 @@ class FailureReason(Enum):
     """Planned offsets were deleted, or their topic recreated or shortened, before they were read (I6)."""
     STATE_OVERFLOW = "STATE_OVERFLOW"
     """A key's state does not fit its type or bound."""
+    PROCESS_FAILED = "PROCESS_FAILED"
+    """The function of a process operator raised; the message says for which key and record, with the traceback."""
     INPUT_LOST = "INPUT_LOST"
     """A file or version that the plan's input handles name cannot be read."""
     BROKER_ERROR = "BROKER_ERROR"
@@ -70,6 +72,7 @@ _FINAL = frozenset(
         FailureReason.CODE_CHANGED,
         FailureReason.OFFSET_LOST,
         FailureReason.STATE_OVERFLOW,
+        FailureReason.PROCESS_FAILED,
         FailureReason.INPUT_LOST,
         FailureReason.DECLINED,
     }

@@ -1,0 +1,119 @@
+"""Rows of a process in Python: what readers see, what compactions write; the twin of `model.entries`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidemark.adapters.memory_fold import Key
+from tidemark.model.schema import OperatorSchema, StoredField
+from tidemark.model.ttl import Now
+
+Row = Mapping[str, Any]
+
+
+def newest(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
+    """The newest row of each key and of each entry, by key, without entries below their key's tombstone."""
+    found: dict[Key, dict[object, Row]] = {}
+    for row in rows:
+        mine = found.setdefault(tuple(row[k.name] for k in schema.keys), {})
+        place = _place(row)
+        if place not in mine or mine[place]["_changed"] < row["_changed"]:
+            mine[place] = row
+    return {key: _unshadowed(mine.values()) for key, mine in found.items()}
+
+
+def values_of(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
+    """The newest rows that are values, by key: what a process function starts from."""
+    return {key: [r for r in mine if r["_kind"] != "tombstone"] for key, mine in newest(schema, rows).items()}
+
+
+def resolved_entries(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
+    """Finished values per live key: key columns, state fields, `_changed`."""
+    at = now.of(schema.clock)
+    found: dict[Key, dict[str, Any]] = {}
+    for key, mine in newest(schema, rows).items():
+        own = next((r for r in mine if _entry_of(r) is None and r["_kind"] != "tombstone"), None)
+        if own is None:
+            continue
+        live = {f.name: _live(f, own, mine, at) for f in schema.fields}
+        if any(present for _, present in live.values()):
+            found[key] = dict(zip((k.name for k in schema.keys), key, strict=True))
+            found[key] |= {name: value for name, (value, _) in live.items()}
+            found[key]["_changed"] = max(r["_changed"] for r in mine)
+    return found
+
+
+def compacted_entries(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
+    """The rows that a compaction writes; of the deepest level without tombstones and without what has expired."""
+    at = now.of(schema.clock)
+    found: list[dict[str, Any]] = []
+    for mine in newest(schema, rows).values():
+        if not deepest:
+            found += map(dict, mine)
+            continue
+        kept = [_swept(schema, r, at) for r in mine if r["_kind"] != "tombstone" and not _is_gone(schema, r, at)]
+        entries = any(_entry_of(r) is not None for r in kept)
+        found += [r for r in kept if _entry_of(r) is not None or entries or _holds(schema, r)]
+    return found
+
+
+def _place(row: Row) -> object:
+    entry = _entry_of(row)
+    return None if entry is None else (entry, row[f"{entry}__key"])
+
+
+def _entry_of(row: Row) -> str | None:
+    entry: str | None = row.get("_field")
+    return entry
+
+
+def _unshadowed(rows: Iterable[Row]) -> list[Row]:
+    rows = list(rows)
+    cleared = max((r["_changed"] for r in rows if _entry_of(r) is None and r["_kind"] == "tombstone"), default=0)
+    return [r for r in rows if _entry_of(r) is None or r["_changed"] >= cleared]
+
+
+def _live(f: StoredField, own: Row, mine: Iterable[Row], at: int | None) -> tuple[Any, bool]:
+    """What a reader sees of a field, and whether it is there."""
+    if f.kind == "map":
+        entries = [r for r in mine if _entry_of(r) == f.name and r["_kind"] != "tombstone"]
+        held = {r[f"{f.name}__key"]: r[f.name] for r in entries if not _expired(f, r[f"{f.name}__at"], at)}
+        return dict(sorted(held.items())), bool(held)
+    if f.kind == "list_of_values":
+        values = [e["value"] for e in own[f.name] or () if not _expired(f, e["at"], at)]
+        return values, bool(values)
+    if own[f"{f.name}__at"] is None or _expired(f, own[f"{f.name}__at"], at):
+        return None, False
+    return own[f.name], True
+
+
+def _expired(f: StoredField, accessed: int, at: int | None) -> bool:
+    return f.ttl is not None and f.ttl.hides and at is not None and accessed + f.ttl.ms <= at
+
+
+def _sweeps(f: StoredField) -> bool:
+    return f.ttl is not None and f.ttl.clean_up_in_background
+
+
+def _is_gone(schema: OperatorSchema, row: Row, at: int | None) -> bool:
+    """Whether an entry has expired, so that the deepest level drops it."""
+    return any(f.name == _entry_of(row) and _sweeps(f) and _expired(f, row[f"{f.name}__at"], at) for f in schema.maps)
+
+
+def _swept(schema: OperatorSchema, row: Row, at: int | None) -> dict[str, Any]:
+    made = dict(row)
+    for f in schema.fields:
+        if _entry_of(row) is not None or not _sweeps(f) or f.kind == "map":
+            continue
+        if f.kind == "list_of_values":
+            made[f.name] = [e for e in row[f.name] or () if not _expired(f, e["at"], at)]
+        elif row[f"{f.name}__at"] is not None and _expired(f, row[f"{f.name}__at"], at):
+            made[f.name] = made[f"{f.name}__at"] = None
+    return made
+
+
+def _holds(schema: OperatorSchema, row: Row) -> bool:
+    return any(
+        bool(row[f.name]) if f.kind == "list_of_values" else row[f"{f.name}__at"] is not None
+        for f in schema.fields
+        if f.kind != "map"
+    )

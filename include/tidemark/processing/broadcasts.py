@@ -1,0 +1,67 @@
+"""Broadcast state as process functions see it: the record of every key, the same for all of them (A11)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tidemark.errors import DeclarationError, StateOverflowError
+from tidemark.processing.codec import codec_of
+from tidemark.processing.shapes import record_shape
+from tidemark.sources import Broadcast
+
+
+def broadcast_records(broadcast: Broadcast, rows: Iterable[Mapping[str, Any]]) -> dict[Any, Any]:
+    """Instances of the broadcast's record by key; a key of several columns is a tuple.
+
+    Args:
+        broadcast: the declaration.
+        rows: its resolved state in stored form, timestamps with their zone; more than `max_keys + 1` need not be given.
+
+    Raises:
+        StateOverflowError: more than `max_keys` keys.
+    """
+    load = codec_of(record_shape(broadcast.source.record)).copied
+    names = [name for name, _ in broadcast.source.schema.fields]
+    keys = tuple(broadcast.key_by)
+    found: dict[Any, Any] = {}
+    for row in rows:
+        if len(found) == broadcast.max_keys:
+            raise too_large(broadcast)
+        key = tuple(row[name] for name in keys)
+        found[key if len(key) > 1 else key[0]] = load({name: row[name] for name in names})
+    return found
+
+
+def too_large(broadcast: Broadcast) -> StateOverflowError:
+    """The error of a broadcast state with more keys than its declaration allows."""
+    return StateOverflowError(
+        f"broadcast state {broadcast.uid} has more than {broadcast.max_keys} keys",
+        safe="every completed checkpoint is intact; nothing was published.",
+        next="raise max_keys if it fits the memory of every worker, or fold the topic and join downstream.",
+    )
+
+
+def checked_rows(broadcast: Broadcast, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Rows of a foreign table, if they have one row per key and no null where none may be.
+
+    Raises:
+        DeclarationError: they do not fit the declaration.
+        StateOverflowError: more than `max_keys` rows.
+    """
+    if len(rows) > broadcast.max_keys:
+        raise too_large(broadcast)
+    for name, of in broadcast.source.schema.fields:
+        if (not of.nullable or name in broadcast.key_by) and any(row[name] is None for row in rows):
+            raise misfit(broadcast, f"{name} is null in some row")
+    for key, count in Counter(tuple(row[name] for name in broadcast.key_by) for row in rows).most_common(1):
+        if count > 1:
+            raise misfit(broadcast, f"{count} rows have the key ({', '.join(map(str, key))})")
+    return rows
+
+
+def misfit(broadcast: Broadcast, why: str) -> DeclarationError:
+    """The error of a foreign table that is not what its declaration says."""
+    return DeclarationError(
+        f"broadcast state {broadcast.uid} does not fit its table: {why}",
+        next="mend the table, or declare record and key_by as the table has them, then run the pipeline again.",
+    )

@@ -1,0 +1,174 @@
+"""One field of one key's live state: how it is read and assigned, when it expires, what of it is to be written."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidemark.model.schema import StoredField
+from tidemark.processing.clock import KeyClock
+from tidemark.processing.codec import Codec, DoesNotFit, type_of
+
+Entry = tuple[str, Any, Any, int | None]
+"""A stored entry of a map: the field, the entry's key, its value in stored form, its access time; None = removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellType:
+    """What all keys' cells of a field have in common.
+
+    Attributes:
+        field: the stored field.
+        codec: of the value, the element, or the entry's value.
+        keys: of a map: the codec of its keys.
+        ttl_ms: time to live; None = for ever.
+        hides: whether what has expired is not handed out any more.
+        renews: whether a read is an access.
+    """
+
+    field: StoredField
+    codec: Codec
+    keys: Codec | None = None
+    ttl_ms: int | None = None
+    hides: bool = True
+    renews: bool = False
+
+    @classmethod
+    def of(cls, field: StoredField, codec: Codec, keys: Codec | None = None) -> "CellType":
+        """The type of a field's cells."""
+        ttl = field.ttl
+        if ttl is None:
+            return cls(field=field, codec=codec, keys=keys)
+        return cls(field=field, codec=codec, keys=keys, ttl_ms=ttl.ms, hides=ttl.hides, renews=ttl.renews_on_read)
+
+    def expired(self, at: int, now: int) -> bool:
+        """Whether what was accessed last at `at` has expired (B1)."""
+        return self.ttl_ms is not None and at + self.ttl_ms <= now
+
+    def dumped(self, value: Any) -> Any:
+        """The stored form of a value, element or entry.
+
+        Raises:
+            TypeError, DoesNotFit: it is no value of the declared type; the message names the field.
+        """
+        try:
+            return self.codec.dump(value)
+        except (TypeError, DoesNotFit, UnicodeEncodeError) as error:
+            raise type_of(error)(f"{self.field.name}: {error}") from None
+
+
+class Cell(Protocol):
+    """A field of a key while its function is at work."""
+
+    def get(self) -> Any:
+        """What the author's `remembered.<field>` is."""
+
+    def set(self, value: Any) -> None:
+        """What `remembered.<field> = value` does."""
+
+    def clear(self) -> None:
+        """Forgets the field."""
+
+    def settle(self) -> bool:
+        """Ends the key: drops what has expired, finds what changed in place; answers whether anything is to be written.
+
+        Called once, after the function has returned.
+        """
+
+    @property
+    def is_present(self) -> bool:
+        """Whether anything is left; asked after `settle`."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes are left; asked after `settle`."""
+
+    @property
+    def length(self) -> int:
+        """Number of elements or entries; asked after `settle`."""
+
+    def columns(self) -> tuple[Any, ...]:
+        """The field's columns in the key's own row."""
+
+    def entries(self) -> Iterable[Entry]:
+        """The rows of changed entries; none but of a map."""
+
+
+class ValueCell:
+    """A field `state.value` (A2)."""
+
+    __slots__ = ("_at", "_changed", "_clock", "_plain", "_read_at", "_type", "_value")
+
+    def __init__(self, of: CellType, clock: KeyClock, own: Mapping[str, Any] | None) -> None:
+        name = of.field.name
+        self._type, self._clock = of, clock
+        self._plain = None if own is None else own[name]
+        self._at: int | None = None if own is None else own[f"{name}__at"]
+        self._value = None if self._at is None else of.codec.copied(self._plain)
+        self._read_at: int | None = None
+        self._changed = False
+
+    def get(self) -> Any:
+        """The value, or the initial one where there is none; see `model.ttl` for what has expired."""
+        at, of = self._at, self._type
+        if at is None:
+            return of.field.initial
+        if of.ttl_ms is not None:
+            now = self._clock.now
+            if at + of.ttl_ms <= now:
+                value = self._value
+                self.clear()
+                return of.field.initial if of.hides else value
+            if of.renews and at != now:
+                self._at, self._changed = now, True
+        if of.codec.changeable:
+            self._read_at = self._clock.now
+        return self._value
+
+    def set(self, value: Any) -> None:
+        """Keeps a copy of the value; None clears the field."""
+        if value is None:
+            self.clear()
+            return
+        of = self._type
+        self._plain = of.dumped(value)
+        self._value = of.codec.copied(self._plain)
+        self._at, self._read_at, self._changed = self._clock.now, None, True
+
+    def clear(self) -> None:
+        """Forgets the value."""
+        if self._at is not None:
+            self._plain = self._value = self._at = self._read_at = None
+            self._changed = True
+
+    def settle(self) -> bool:
+        """See `Cell`."""
+        if self._read_at is not None:
+            plain = self._type.dumped(self._value)
+            if plain != self._plain:
+                self._plain, self._at, self._changed = plain, self._read_at, True
+        if self._at is not None and self._type.hides and self._type.expired(self._at, self._clock.now):
+            self.clear()
+        return self._changed
+
+    @property
+    def is_present(self) -> bool:
+        """See `Cell`."""
+        return self._at is not None
+
+    @property
+    def size(self) -> int:
+        """See `Cell`."""
+        return 0 if self._at is None else self._type.codec.bytes_of(self._plain)
+
+    @property
+    def length(self) -> int:
+        """One value, or none."""
+        return int(self.is_present)
+
+    def columns(self) -> tuple[Any, ...]:
+        """The value and its access time."""
+        return (self._plain, self._at)
+
+    def entries(self) -> Iterable[Entry]:
+        """None."""
+        return ()

@@ -1,0 +1,205 @@
+"""Live lists: a `list` to the author, with the access time of every element beside it (A3, B8)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, SupportsIndex
+
+from tidemark.processing.cells import CellType, Entry
+from tidemark.processing.clock import KeyClock
+
+
+class LiveList(list[Any]):
+    """A list whose elements keep the time of their last access; slices and copies of it are plain lists."""
+
+    __slots__ = ("at", "cell")
+
+    def __init__(self, cell: "ListCell", values: Iterable[Any], at: list[int | None]) -> None:
+        super().__init__(values)
+        self.cell, self.at = cell, at
+
+    def append(self, value: Any) -> None:
+        """Adds an element, accessed now."""
+        super().append(self.cell.taken(value))
+        self.at.append(self.cell.touched())
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Adds elements."""
+        for value in list(values):
+            self.append(value)
+
+    def insert(self, index: SupportsIndex, value: Any) -> None:
+        """Adds an element at a place."""
+        super().insert(index, self.cell.taken(value))
+        self.at.insert(index, self.cell.touched())
+
+    def pop(self, index: SupportsIndex = -1) -> Any:
+        """Takes an element out."""
+        value = super().pop(index)
+        self.at.pop(index)
+        self.cell.touched()
+        return value
+
+    def remove(self, value: Any) -> None:
+        """Takes the first equal element out."""
+        del self[self.index(value)]
+
+    def clear(self) -> None:
+        """Takes all elements out."""
+        del self[:]
+
+    def reverse(self) -> None:
+        """Turns the order round."""
+        super().reverse()
+        self.at.reverse()
+        self.cell.touched()
+
+    def sort(self, *, key: Any = None, reverse: bool = False) -> None:
+        """Sorts; each element keeps its access time."""
+        by = [v if key is None else key(v) for v in self]
+        order = sorted(range(len(by)), key=by.__getitem__, reverse=reverse)
+        super().__setitem__(slice(None), [self[n] for n in order])
+        self.at[:] = [self.at[n] for n in order]
+        self.cell.touched()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        now = self.cell.touched()
+        if isinstance(index, slice):
+            taken = [self.cell.taken(v) for v in value]
+            super().__setitem__(index, taken)
+            self.at[index] = [now] * len(taken)
+        else:
+            super().__setitem__(index, self.cell.taken(value))
+            self.at[index] = now
+
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        super().__delitem__(index)
+        del self.at[index]
+        self.cell.touched()
+
+    def __add__(self, other: Any) -> list[Any]:
+        return list(self) + list(other)
+
+    def __iadd__(self, values: Any) -> Self:
+        self.extend(values)
+        return self
+
+    def __imul__(self, times: SupportsIndex) -> Self:
+        before = list(self)
+        n = times.__index__()
+        if n < 1:
+            self.clear()
+        for _ in range(n - 1):
+            self.extend(before)
+        return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return (list, (list(self),))
+
+
+class ListCell:
+    """A field `state.list()`; what has expired is dealt with when the field is read from the state."""
+
+    __slots__ = ("_changed", "_clock", "_live", "_read", "_stored", "_type")
+
+    def __init__(self, of: CellType, clock: KeyClock, own: Mapping[str, Any] | None) -> None:
+        self._type, self._clock = of, clock
+        self._stored: list[dict[str, Any]] = (None if own is None else own[of.field.name]) or []
+        self._live: LiveList | None = None
+        self._read = self._changed = False
+
+    def taken(self, value: Any) -> Any:
+        """A copy of an element that the author adds."""
+        return self._type.codec.copied(self._type.dumped(value))
+
+    def touched(self) -> int:
+        """The list was changed by the author; answers when."""
+        self._changed = True
+        return self._clock.now
+
+    def get(self) -> LiveList:
+        """The list: without what has expired, or with it for the last time; renewed where a read is an access."""
+        live = self._opened()
+        if self._type.ttl_ms is not None:
+            self._expire(live)
+        self._read = True
+        return live
+
+    def set(self, value: Any) -> None:
+        """Replaces all elements: each counts as accessed now."""
+        if value is self._live and value is not None:
+            return
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"{self._type.field.name}: {value!r:.200} is no list")
+        taken = [self.taken(v) for v in value]
+        self._live = LiveList(self, taken, [self.touched()] * len(taken))
+
+    def clear(self) -> None:
+        """Forgets all elements."""
+        if self._opened():
+            self.set([])
+
+    def settle(self) -> bool:
+        """See `Cell`."""
+        now, of = self._clock.now, self._type
+        if self._live is None and of.hides and any(of.expired(e["at"], now) for e in self._stored):
+            self._opened()
+        if self._live is not None:
+            self._close(self._live, now)
+        return self._changed
+
+    @property
+    def is_present(self) -> bool:
+        """See `Cell`."""
+        return bool(self._stored)
+
+    @property
+    def size(self) -> int:
+        """See `Cell`."""
+        size_of = self._type.codec.bytes_of
+        return sum(8 + size_of(e["value"]) for e in self._stored)
+
+    @property
+    def length(self) -> int:
+        """Number of elements; asked after `settle`."""
+        return len(self._stored)
+
+    def columns(self) -> tuple[Any, ...]:
+        """All elements with their access times."""
+        return (self._stored or None,)
+
+    def entries(self) -> Iterable[Entry]:
+        """None."""
+        return ()
+
+    def _opened(self) -> LiveList:
+        if self._live is None:
+            copied = self._type.codec.copied
+            self._live = LiveList(self, [copied(e["value"]) for e in self._stored], [e["at"] for e in self._stored])
+        return self._live
+
+    def _expire(self, live: LiveList) -> None:
+        """Takes out what was handed out expired before; what is expired now goes, or is handed out this once."""
+        now, of = self._clock.now, self._type
+        gone = [at is None or (of.hides and of.expired(at, now)) for at in live.at]
+        if any(gone):
+            self._keep(live, gone)
+        for n, at in enumerate(live.at):
+            if at is not None and of.expired(at, now):
+                live.at[n], self._changed = None, True
+            elif at is not None and of.renews and at != now:
+                live.at[n], self._changed = now, True
+
+    def _keep(self, live: LiveList, gone: list[bool]) -> None:
+        kept = [(v, at) for v, at, g in zip(live, live.at, gone, strict=True) if not g]
+        list.__setitem__(live, slice(None), [v for v, _ in kept])
+        live.at[:] = [at for _, at in kept]
+        self._changed = True
+
+    def _close(self, live: LiveList, now: int) -> None:
+        of = self._type
+        gone = [at is None or (of.hides and of.expired(at, now)) for at in live.at]
+        if any(gone):
+            self._keep(live, gone)
+        if self._changed or (self._read and of.codec.changeable):
+            stored = [{"at": at, "value": of.dumped(v)} for v, at in zip(live, live.at, strict=True)]
+            self._changed = self._changed or stored != self._stored
+            self._stored = stored

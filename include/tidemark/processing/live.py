@@ -1,0 +1,146 @@
+"""The state object that a process function gets: an instance of the author's class, whose fields are cells."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tidemark.model.schema import OperatorSchema, StoredField
+from tidemark.processing.cells import Cell, CellType, Entry, ValueCell
+from tidemark.processing.clock import KeyClock
+from tidemark.processing.codec import codec_of
+from tidemark.processing.lists import ListCell
+from tidemark.processing.maps import MapCell
+from tidemark.processing.shapes import Shape
+from tidemark.state import Keyed
+
+StoredRow = Mapping[str, Any]
+"""A stored row of a key, values in stored form, by column; see `model.entries`."""
+
+
+class Live:
+    """Mixed into the author's class: reading and assigning a field asks its cell, anything else is refused."""
+
+    _cells: dict[str, Cell]
+
+    def __init_subclass__(cls) -> None:
+        """Nothing is declared here: the author's class has said it all."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        cell = self._cells.get(name)
+        if cell is None:
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+        cell.set(value)
+
+    def clear(self) -> None:
+        """Forgets everything of the key; see `Keyed.clear`."""
+        for cell in self._cells.values():
+            cell.clear()
+
+    def __eq__(self, other: object) -> bool:
+        names = self._cells
+        return isinstance(other, Keyed) and all(getattr(self, n) == getattr(other, n, None) for n in names)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{n}={c.get()!r}' for n, c in self._cells.items())})"
+
+
+@dataclass(frozen=True)
+class StateType:
+    """What the live state of all keys of an operator has in common.
+
+    Attributes:
+        cls: the author's class.
+        schema: the stored schema.
+        shapes: per field the shape of its annotation.
+    """
+
+    cls: type[Keyed]
+    schema: OperatorSchema
+    shapes: Mapping[str, Shape]
+
+    def opened(self, rows: Iterable[StoredRow], clock: KeyClock) -> tuple[Any, dict[str, Cell]]:
+        """The live state of a key, and its cells.
+
+        Args:
+            rows: its stored rows that are values, the newest of each kind only.
+            clock: of the key.
+        """
+        own, entries = self._sorted(rows)
+        cells = {name: make(clock, own, entries) for name, make in self._makers}
+        live: Any = object.__new__(self._live)
+        object.__setattr__(live, "_cells", cells)
+        return live, cells
+
+    def _sorted(self, rows: Iterable[StoredRow]) -> tuple[StoredRow | None, dict[str, dict[Any, tuple[Any, int]]]]:
+        own, entries = None, defaultdict[str, dict[Any, tuple[Any, int]]](dict)
+        for row in rows:
+            name = row.get("_field")
+            if name is None:
+                own = row
+            else:
+                entries[name][row[f"{name}__key"]] = (row[name], row[f"{name}__at"])
+        return own, {name: dict(sorted(found.items())) for name, found in entries.items()}
+
+    @cached_property
+    def _live(self) -> type:
+        names = [f.name for f in self.schema.fields]
+        made = type(self.cls.__name__, (Live, self.cls), {n: property(_reading(n)) for n in names})
+        made.__qualname__ = self.cls.__qualname__
+        return made
+
+    @cached_property
+    def _makers(self) -> list[tuple[str, Callable[..., Cell]]]:
+        return [(f.name, _maker(f, self.shapes[f.name])) for f in self.schema.fields]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a key's state came to.
+
+    Attributes:
+        changed: whether anything is to be written.
+        is_empty: whether nothing is left.
+        size: about how many bytes are left.
+        columns: of the key's own row, those of the fields in declaration order.
+        entries: changed entries of maps.
+    """
+
+    changed: bool
+    is_empty: bool
+    size: int
+    columns: tuple[Any, ...]
+    entries: tuple[Entry, ...]
+
+
+def settled(cells: Iterable[Cell]) -> Settled:
+    """Ends the work on a key; called once."""
+    cells = tuple(cells)
+    # Every cell is to settle, also behind one that has changed.
+    changed = [cell.settle() for cell in cells]
+    if not any(changed):
+        return Settled(False, False, 0, (), ())
+    return Settled(
+        changed=True,
+        is_empty=not any(cell.is_present for cell in cells),
+        size=sum(cell.size for cell in cells),
+        columns=tuple(value for cell in cells for value in cell.columns()),
+        entries=tuple(entry for cell in cells for entry in cell.entries()),
+    )
+
+
+def _reading(name: str) -> Callable[[Any], Any]:
+    return lambda live: live._cells[name].get()
+
+
+def _maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
+    if field.kind == "map":
+        keys, values = shape.inner
+        of_map = CellType.of(field, codec_of(values), codec_of(keys))
+        return lambda clock, own, entries: MapCell(of_map, clock, entries.get(field.name, {}))
+    if field.kind == "list_of_values":
+        of_list = CellType.of(field, codec_of(shape.inner[0]))
+        return lambda clock, own, entries: ListCell(of_list, clock, own)
+    of_value = CellType.of(field, codec_of(shape))
+    return lambda clock, own, entries: ValueCell(of_value, clock, own)

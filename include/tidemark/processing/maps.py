@@ -1,0 +1,268 @@
+"""Live maps: a `dict` to the author, stored as a row per entry, of which only the changed ones are written (A4, B8)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from tidemark.processing.cells import CellType, Entry
+from tidemark.processing.clock import KeyClock
+
+_ABSENT: Any = object()
+
+
+class LiveMap(dict[Any, Any]):
+    """A dict that remembers which entries were changed; copies of it are plain dicts."""
+
+    __slots__ = ("cell",)
+
+    def __init__(self, cell: "MapCell", entries: Mapping[Any, Any]) -> None:
+        super().__init__(entries)
+        self.cell = cell
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        key, value = self.cell.taken(key, value)
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.cell.look_at(self, key)
+        super().__delitem__(key)
+        self.cell.dropped(key)
+
+    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+        """Takes an entry out."""
+        if default is not _ABSENT and key not in self:
+            return default
+        value = dict.__getitem__(self, key)
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[Any, Any]:
+        """Takes the entry out that was added last."""
+        for key in reversed(list(self)):
+            return key, self.pop(key)
+        raise KeyError("popitem(): dictionary is empty")
+
+    def clear(self) -> None:
+        """Takes all entries out."""
+        for key in list(dict.keys(self)):
+            dict.__delitem__(self, key)
+            self.cell.dropped(key)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """Puts entries."""
+        for key, value in dict(*others, **named).items():
+            self[key] = value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """The entry's value; puts the default first where there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def __or__(self, other: Any) -> dict[Any, Any]:
+        return self.copy() | dict(other)
+
+    def __ior__(self, other: Any) -> Self:
+        self.update(other)
+        return self
+
+    def copy(self) -> dict[Any, Any]:
+        """A plain dict of the same entries."""
+        return dict(self.items())
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (dict, (self.copy(),))
+
+
+class ExpiringMap(LiveMap):
+    """A map with a ttl: its reads leave out what has expired, or hand it out for the last time, and may renew.
+
+    `in`, `len` and the keys neither renew nor clean up.
+    """
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        self.cell.look_at(self, key)
+        value = super().__getitem__(key)
+        self.cell.handed(self, key)
+        return value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The entry's value, or the default."""
+        # Asking first, because a miss is no access.
+        found = key in self
+        return self[key] if found else default
+
+    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+        """Takes an entry out."""
+        self.cell.look_at(self, key)
+        return super().pop(key, default)
+
+    def __contains__(self, key: Any) -> bool:
+        self.cell.look_at(self, key)
+        return super().__contains__(key)
+
+    def __len__(self) -> int:
+        self.cell.look_at_all(self)
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[Any]:
+        self.cell.look_at_all(self)
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[Any]:
+        self.cell.look_at_all(self)
+        return super().__reversed__()
+
+    def keys(self) -> Any:
+        """Keys of the entries."""
+        self.cell.look_at_all(self)
+        return super().keys()
+
+    def values(self) -> Any:
+        """Values of the entries, as they are now."""
+        return self._handed().values()
+
+    def items(self) -> Any:
+        """The entries, as they are now."""
+        return self._handed().items()
+
+    def __eq__(self, other: object) -> bool:
+        self.cell.look_at_all(self)
+        return super().__eq__(other)
+
+    def __repr__(self) -> str:
+        self.cell.look_at_all(self)
+        return super().__repr__()
+
+    def _handed(self) -> dict[Any, Any]:
+        self.cell.look_at_all(self)
+        found = dict(super().items())
+        for key in found:
+            self.cell.handed(self, key)
+        return found
+
+
+class MapCell:
+    """A field `state.map()`."""
+
+    __slots__ = ("_at", "_changed", "_clock", "_live", "_stored", "_type")
+
+    def __init__(self, of: CellType, clock: KeyClock, stored: Mapping[Any, tuple[Any, int]]) -> None:
+        self._type, self._clock, self._stored = of, clock, stored
+        self._at: dict[Any, int] = {key: at for key, (_, at) in stored.items()}
+        self._changed: set[Any] = set()
+        self._live: LiveMap | None = None
+
+    def get(self) -> LiveMap:
+        """The map."""
+        if self._live is None:
+            copied = self._type.codec.copied
+            made = LiveMap if self._type.ttl_ms is None else ExpiringMap
+            self._live = made(self, {key: copied(plain) for key, (plain, _) in self._stored.items()})
+        return self._live
+
+    def set(self, value: Any) -> None:
+        """Replaces all entries: each counts as accessed now."""
+        live = self.get()
+        if value is live:
+            return
+        if not isinstance(value, dict):
+            raise TypeError(f"{self._type.field.name}: {value!r:.200} is no dict")
+        put = dict(value.items())
+        live.clear()
+        live.update(put)
+
+    def clear(self) -> None:
+        """Forgets all entries."""
+        self.get().clear()
+
+    def taken(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """Key and value of an entry that the author puts, as they are kept."""
+        of = self._type
+        assert of.keys is not None  # noqa: S101  (for the type checker: a map has keys)
+        kept = of.keys.dump(key)
+        plain = of.dumped(value)
+        self._at[kept] = self._clock.now
+        self._changed.add(kept)
+        return kept, of.codec.copied(plain)
+
+    def dropped(self, key: Any) -> None:
+        """An entry is gone."""
+        self._at.pop(key, None)
+        self._changed.add(key)
+
+    def look_at(self, live: LiveMap, key: Any) -> None:
+        """Takes an entry out that has expired, where that hides it."""
+        at = self._at.get(key)
+        if at is not None and self._type.hides and self._type.expired(at, self._clock.now):
+            dict.__delitem__(live, key)
+            self.dropped(key)
+
+    def look_at_all(self, live: LiveMap) -> None:
+        """Takes out all that have expired, where that hides them."""
+        if self._type.hides and self._type.ttl_ms is not None:
+            for key in list(self._at):
+                self.look_at(live, key)
+
+    def handed(self, live: LiveMap, key: Any) -> None:
+        """An entry was read: it is renewed where that is an access, and gone from now on where it has expired."""
+        now, of = self._clock.now, self._type
+        at = self._at[key]
+        if of.expired(at, now):
+            dict.__delitem__(live, key)
+            self.dropped(key)
+        elif of.renews and at != now:
+            self._at[key] = now
+            self._changed.add(key)
+
+    def settle(self) -> bool:
+        """See `Cell`."""
+        of, now = self._type, self._clock.now
+        if of.hides and of.ttl_ms is not None and any(of.expired(at, now) for at in self._at.values()):
+            self.look_at_all(self.get())
+        if self._live is not None and of.codec.changeable:
+            for key, value in dict.items(self._live):
+                stored = self._stored.get(key)
+                if key not in self._changed and stored is not None and of.dumped(value) != stored[0]:
+                    self._at[key] = now
+                    self._changed.add(key)
+        # An entry that came and went within the batch has left no trace.
+        self._changed = {key for key in self._changed if key in self._at or key in self._stored}
+        return bool(self._changed)
+
+    @property
+    def is_present(self) -> bool:
+        """See `Cell`."""
+        return bool(self._at)
+
+    @property
+    def length(self) -> int:
+        """Number of entries; asked after `settle`."""
+        return len(self._at)
+
+    @property
+    def size(self) -> int:
+        """See `Cell`."""
+        if self._live is None or self._type.codec.size is None:
+            plain = self._type.codec.bytes_of
+            values = sum(plain(p) for p, _ in self._stored.values()) if self._live is None else 8 * len(self._at)
+        else:
+            values = sum(self._type.codec.bytes_of(self._type.dumped(v)) for v in dict.values(self._live))
+        keys = self._type.keys
+        return values + (0 if keys is None else sum(map(keys.bytes_of, self._at)))
+
+    def columns(self) -> tuple[Any, ...]:
+        """Nothing: a map is not in the key's own row."""
+        return (None, None, None)
+
+    def entries(self) -> Iterable[Entry]:
+        """The changed entries, in order of their keys."""
+        live, name = self._live, self._type.field.name
+        for key in sorted(self._changed):
+            at = self._at.get(key)
+            if at is None:
+                yield (name, key, None, None)
+            else:
+                assert live is not None  # noqa: S101  (what is not live has not changed)
+                yield (name, key, self._type.dumped(dict.__getitem__(live, key)), at)

@@ -1,0 +1,201 @@
+"""One key after another through a process function: records in, rows of state and emitted records out (A2-A4)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import Parameter, signature
+from itertools import chain
+from typing import Any
+
+from tidemark.errors import ProcessFunctionError, StateOverflowError
+from tidemark.model.dead_letters import Reason
+from tidemark.model.key_groups import key_group
+from tidemark.model.schema import OperatorSchema
+from tidemark.operators import Process
+from tidemark.processing.cells import Cell
+from tidemark.processing.clock import KeyClock
+from tidemark.processing.codec import Codec, DoesNotFit, codec_of, type_of
+from tidemark.processing.failures import failed, key_words, overflow
+from tidemark.processing.live import Settled, StateType, StoredRow, settled
+from tidemark.processing.records import Emitted, Letter, Output, Placed
+from tidemark.processing.shapes import Shape, record_shape, shape_of
+
+Key = tuple[Any, ...]
+PER_RECORD = 2**20
+"""A record may be answered by less than so many; the number of an emitted record is unique among those of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processing:
+    """A process operator, ready to run anywhere: everything that annotations say is resolved.
+
+    Attributes:
+        operator: the declaration.
+        state: of its keys.
+        emits: shape of what it yields.
+        checkpoint: id of the checkpoint that is made.
+        broadcast: records of broadcast states, by uid and key.
+    """
+
+    operator: Process
+    state: StateType
+    emits: Shape | None
+    checkpoint: int
+    broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        operator: Process,
+        schema: OperatorSchema,
+        checkpoint: int,
+        broadcast: Mapping[str, Mapping[Any, Any]] | None = None,
+    ) -> "Processing":
+        """Binds a declaration to its stored schema."""
+        shapes = {d.name: shape_of(d.hint, f"{operator.uid}.{d.name}") for d in operator.state.descriptors}
+        return cls(
+            operator=operator,
+            state=StateType(operator.state, schema, shapes),
+            emits=None if operator.emits is None else record_shape(operator.emits),
+            checkpoint=checkpoint,
+            broadcast=broadcast or {},
+        )
+
+    def process(self, key: Key, stored: Sequence[StoredRow], records: Iterable[Placed], out: Output) -> None:
+        """Runs the function for one key.
+
+        Args:
+            key: its columns.
+            stored: its stored rows that are values, the newest of each only; of the key itself and of map entries.
+            records: at least one, in the operator's order; taken one by one.
+            out: what comes of it is added here, once the function has returned.
+
+        Raises:
+            ProcessFunctionError: the function raised, or yielded something else than it emits.
+            StateOverflowError: the state that it left does not fit.
+        """
+        if self.operator.on_error == "fail":
+            self._once(key, stored, records, out)
+            return
+        left = list(records)
+        while left:
+            try:
+                self._once(key, stored, left, out)
+            except ProcessFunctionError as error:
+                bad = next(n for n, r in enumerate(left) if r[:4] == error.place)
+                out.letters.append(Letter(*left.pop(bad)[:4], Reason.PROCESS_FAILED.at(error.kind)))
+            else:
+                return
+
+    def _once(self, key: Key, stored: Sequence[StoredRow], records: Iterable[Placed], out: Output) -> None:
+        waiting = iter(records)
+        first = next(waiting)
+        clock = KeyClock(first.at, first)
+        live, cells = self.state.opened(stored, clock)
+        emitted: list[Emitted] = []
+        try:
+            self._call(key, _handed(chain((first,), waiting), clock), live, clock, emitted)
+            came_to = settled(cells.values())
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._failed(key, clock.place, error) from error
+        if came_to.changed:
+            self._refuse_large(key, cells, came_to.size)
+            out.rows += self._rows(key, bool(stored), came_to)
+        out.emitted += emitted
+
+    def _call(self, key: Key, records: Iterator[Any], live: Any, clock: KeyClock, emitted: list[Emitted]) -> None:
+        shown = key if len(key) > 1 else key[0]
+        function = self.operator.function
+        found = function(shown, records, live, self.broadcast) if self._is_broadcast else function(shown, records, live)
+        if found is None:
+            return
+        place, n = None, 0
+        for item in found:
+            at = clock.place
+            place, n = (at, 0) if at is not place else (place, n + 1)
+            if n == PER_RECORD:
+                raise DoesNotFit(f"more than {PER_RECORD:,} records are emitted for one")
+            dumped = self._dumped(item)
+            emitted.append(Emitted(at.topic, at.partition, at.offset, at.n * PER_RECORD + n, at.event_time, dumped))
+
+    def _dumped(self, item: Any) -> tuple[Any, ...]:
+        emits = self.operator.emits
+        if emits is None or not isinstance(item, emits):
+            wanted = "nothing is emitted" if emits is None else f"not {emits.__name__}"
+            raise TypeError(f"yielded {item!r:.200}, {wanted}")
+        return tuple(_field(emits, name, codec, item) for name, codec in self._emitting)
+
+    def _rows(self, key: Key, was_stored: bool, came_to: Settled) -> list[tuple[Any, ...]]:
+        """The key's own row always, behind it one per changed entry; where nothing is left its tombstone alone."""
+        group = key_group(key, self.state.schema.key_groups)
+        if came_to.is_empty:
+            return [self._tombstone(key, group)] if was_stored else []
+        maps = bool(self.state.schema.maps)
+        rows = [(*key, *((None,) if maps else ()), *came_to.columns, "value", self.checkpoint, group)]
+        for name, entry, plain, at in came_to.entries:
+            held: list[Any] = [None] * self._width
+            held[self._places[name] : self._places[name] + 3] = [entry, plain, at]
+            kind = "tombstone" if at is None else "value"
+            rows.append((*key, name, *held, kind, self.checkpoint, group))
+        return rows
+
+    def _tombstone(self, key: Key, group: int) -> tuple[Any, ...]:
+        maps = (None,) if self.state.schema.maps else ()
+        return (*key, *maps, *([None] * self._width), "tombstone", self.checkpoint, group)
+
+    def _refuse_large(self, key: Key, cells: Mapping[str, Cell], size: int) -> None:
+        for f in self.state.schema.fields:
+            length = cells[f.name].length
+            if f.kind != "value" and length > f.limit:
+                what = f"{f.name} of key ({key_words(key)}) has {length:,} elements, its limit is {f.limit:,}"
+                raise overflow(self.operator.uid, what)
+        bound = self.operator.max_state_bytes
+        if size > bound:
+            what = f"key ({key_words(key)}) has about {size:,} bytes of state, the bound is {bound:,}"
+            raise overflow(self.operator.uid, what)
+
+    def _failed(self, key: Key, place: Placed, error: Exception) -> ProcessFunctionError | StateOverflowError:
+        if isinstance(error, DoesNotFit) and self.operator.on_error == "fail":
+            return overflow(self.operator.uid, f"key ({key_words(key)}): {error}")
+        return failed(self.operator.uid, key, place, error)
+
+    @cached_property
+    def _is_broadcast(self) -> bool:
+        found = signature(self.operator.function).parameters.values()
+        positional = [p for p in found if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+        return len(positional) > 3 and positional[3].default is Parameter.empty
+
+    @cached_property
+    def _emitting(self) -> list[tuple[str, Codec]]:
+        assert self.emits is not None  # noqa: S101  (for the type checker: asked where something is emitted)
+        return [(name, codec_of(shape)) for name, shape in zip(self.emits.names, self.emits.inner, strict=True)]
+
+    @cached_property
+    def _width(self) -> int:
+        return sum(len(f.columns) for f in self.state.schema.fields)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Where a field's columns begin among those of all fields."""
+        places, at = {}, 0
+        for f in self.state.schema.fields:
+            places[f.name], at = at, at + len(f.columns)
+        return places
+
+
+def _handed(records: Iterable[Placed], clock: KeyClock) -> Iterator[Any]:
+    """The records themselves, one by one; the clock knows the last."""
+    for placed in records:
+        clock.place = placed
+        if placed.at > clock.now:
+            clock.now = placed.at
+        yield placed.record
+
+
+def _field(emits: type, name: str, codec: Codec, item: Any) -> Any:
+    try:
+        return codec.dump(getattr(item, name))
+    except (TypeError, DoesNotFit, UnicodeEncodeError) as error:
+        raise type_of(error)(f"{emits.__name__}.{name}: {error}") from None
