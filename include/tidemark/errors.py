@@ -19,7 +19,8 @@
         ├── CheckpointExpiredError     an attempt passed checkpoint_timeout
         ├── DeadLettersExceededError   too large a share of the records could not be applied
         ├── StateOverflowError         a key's state does not fit its type or bound
-        └── ProcessFunctionError       the function of a Process raised
+        ├── ProcessFunctionError       the function of a Process raised
+        └── ReplayDiffersError         a checkpoint, computed again, came to another state
 
 A message is three lines: what happened, what is safe, what to type next.
 """
