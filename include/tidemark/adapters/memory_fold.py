@@ -37,11 +37,26 @@ class Decoded:
         return found
 
 
-def folded(schema: OperatorSchema, records: Iterable[Decoded], plan: CheckpointPlan) -> list[dict[str, Any]]:
-    """The run of a batch: one row of merge operands per key, sorted by (key group, key)."""
-    by_key: dict[Key, list[Decoded]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """A record without a value: everything of a key that lies before it does not count.
+
+    `event_time` is the Kafka timestamp; `key` is what an operator reads from the message key.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    event_time: datetime
+    key: Key
+
+
+def folded(schema: OperatorSchema, records: Iterable[Decoded | Deleted], plan: CheckpointPlan) -> list[dict[str, Any]]:
+    """The run of a batch: one row per key, of merge operands, or of what follows a delete; by (key group, key)."""
+    by_key: dict[Key, list[Decoded | Deleted]] = {}
     for record in records:
-        by_key.setdefault(key_of(schema, record), []).append(record)
+        key = record.key if isinstance(record, Deleted) else key_of(schema, record)
+        by_key.setdefault(key, []).append(record)
     rows = [_row(schema, key, found, plan) for key, found in by_key.items()]
     return sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys)))
 
@@ -51,7 +66,7 @@ def key_of(schema: OperatorSchema, record: Decoded) -> Key:
     return tuple(record.at(k.source) for k in schema.keys)
 
 
-def access_ms(schema: OperatorSchema, record: Decoded, plan: CheckpointPlan) -> int:
+def access_ms(schema: OperatorSchema, record: Decoded | Deleted, plan: CheckpointPlan) -> int:
     """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
     if schema.clock == "logical_time":
         return plan.logical_time_ms
@@ -59,10 +74,11 @@ def access_ms(schema: OperatorSchema, record: Decoded, plan: CheckpointPlan) -> 
     return at if plan.watermark_ms is None else max(at, plan.watermark_ms)
 
 
-def _row(schema: OperatorSchema, key: Key, records: Sequence[Decoded], plan: CheckpointPlan) -> dict[str, Any]:
+def _row(schema: OperatorSchema, key: Key, found: Sequence[Decoded | Deleted], plan: CheckpointPlan) -> dict[str, Any]:
     row: dict[str, Any] = {k.name: value for k, value in zip(schema.keys, key, strict=True)}
+    gone, records = _since_delete(found)
     placed = [(access_ms(schema, r, plan), r) for r in records]
-    times = sorted(at for at, _ in placed)
+    times = sorted(at for at, _ in placed) or [access_ms(schema, r, plan) for r in gone]
     for f in schema.fields:
         began = times[0] if not f.is_cut or f.ttl is None else last_start(times, f.ttl.ms)
         counted = [(at, r) for at, r in placed if at >= began]
@@ -70,7 +86,20 @@ def _row(schema: OperatorSchema, key: Key, records: Sequence[Decoded], plan: Che
         if f.is_cut:
             row[f"{f.name}__cut"] = began > times[0]
     row |= {"_first_at": times[0] if times[0] != times[-1] else None, "_last_at": times[-1]}
-    return row | {"_kind": "operand", "_changed": plan.id, "_key_group": key_group(key, schema.key_groups)}
+    row["_kind"] = "operand" if not gone else "value" if records else "tombstone"
+    return row | {"_changed": plan.id, "_key_group": key_group(key, schema.key_groups)}
+
+
+def _since_delete(found: Sequence[Decoded | Deleted]) -> tuple[list[Deleted], list[Decoded]]:
+    """The last delete of a key in a batch, if there is one, and the records behind it."""
+    gone: list[Deleted] = []
+    records: list[Decoded] = []
+    for r in sorted(found, key=lambda r: (r.topic, r.partition, r.offset)):
+        if isinstance(r, Deleted):
+            gone, records = [r], []
+        else:
+            records.append(r)
+    return gone, records
 
 
 def last_start(times: Sequence[int], ttl_ms: int) -> int:

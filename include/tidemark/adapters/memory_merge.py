@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidemark.adapters.memory_fold import Key, bounded, distinct_values, extreme, picked, summed
+from tidemark.adapters.memory_fold import Key, bounded, extreme, picked, summed
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType
@@ -61,9 +61,9 @@ def _merged(schema: OperatorSchema, key: Key, rows: Sequence[Row]) -> dict[str, 
             made[name] = _merge(f, of, key, [row[name] for row in rows[start or 0 :]])
         if f.is_cut:
             made[f"{f.name}__cut"] = start is not None
-    began, ended = min(map(_began, rows)), max(row["_last_at"] for row in rows)
+    live = [row for row in rows if row["_kind"] != "tombstone"]
+    began, ended = min(map(_began, live or rows)), max(row["_last_at"] for row in live or rows)
     made |= {"_first_at": None if began == ended else began, "_last_at": ended}
-    live = any(row["_kind"] != "tombstone" for row in rows)
     made["_kind"] = "operand" if not floors else "value" if live else "tombstone"
     made["_changed"] = max(row["_changed"] for row in rows)
     made["_key_group"] = rows[0]["_key_group"]
@@ -93,9 +93,9 @@ def _merge(f: StoredField, of: FieldType, key: Key, values: Sequence[Any]) -> An
     if f.kind in ("min", "max"):
         return extreme(f.kind, values)
     if f.kind == "distinct":
-        return distinct_values(f, key, [v for held in values if held is not None for v in held])
+        return sorted({v for held in values if held is not None for v in held})
     if f.kind == "list":
-        return bounded(f, key, [v for held in values if held is not None for v in held])
+        return [v for held in values if held is not None for v in held]
     return summed(f, of, key, values)
 
 
@@ -126,9 +126,11 @@ def _sweeps(f: StoredField) -> bool:
 
 def _finished(f: StoredField, row: Row, key: Key, now: Now, schema: OperatorSchema) -> Any:
     if f.kind == "list":
-        return [e["value"] for e in _elements(f, row, now, schema)]
+        return bounded(f, key, [e["value"] for e in _elements(f, row, now, schema)])
     if _hidden(f, row, now, schema):
         return [] if f.kind == "distinct" else None
+    if f.kind == "distinct":
+        return bounded(f, key, row[f.name] or [])
     if f.kind in ("first", "latest"):
         held = row[f.name]
         return None if held is None else held["value"]

@@ -61,8 +61,10 @@ def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now:
         now: the time on the operator's clock, in milliseconds; None = nothing expires.
     """
     if field.kind == "list":
-        return list_values(field, dialect, now)
+        return _bounded(field, list_values(field, dialect, now), keys)
     value = _finish_sql(field, keys)
+    if field.kind == "distinct":
+        value = _bounded(field, dialect.or_empty(quoted(field.name)), keys)
     hidden = expired('coalesce("_last_at", 0)', field, now)
     empty = dialect.or_empty("NULL") if field.kind == "distinct" else "NULL"
     return value if hidden is None else f"CASE WHEN {hidden} THEN {empty} ELSE {value} END"
@@ -169,11 +171,9 @@ def _merge_sql(field: StoredField, name: str, of: FieldType, keys: Sequence[KeyC
     if field.kind in ("latest", "max"):
         return f"max({column})"
     if field.kind == "distinct":
-        merged = f"array_sort(array_distinct(flatten(array_agg({column}){_where(f'{column} IS NOT NULL')})))"
-        return _checked(merged, f"cardinality({merged}) <= {field.limit}", merged, field.name, keys)
+        return f"array_sort(array_distinct(flatten(array_agg({column}){_where(f'{column} IS NOT NULL')})))"
     if field.kind == "list":
-        merged = _joined(column, dialect)
-        return _checked(merged, f"cardinality({merged}) <= {field.limit}", merged, field.name, keys)
+        return _joined(column, dialect)
     if of.kind == "int":
         wide = f"sum(CAST({column} AS DECIMAL(38,0)))"
         fits = f"{wide} IS NULL OR {wide} BETWEEN {_LEAST} AND {_GREATEST}"
@@ -188,6 +188,11 @@ def _joined(column: str, dialect: Dialect) -> str:
     collected = f"array_sort(array_agg({placed}){_where(f'{column} IS NOT NULL')})"
     held = dialect.transform(collected, "r", 'r."held"')
     return f"flatten({held})"
+
+
+def _bounded(field: StoredField, values: str, keys: Sequence[KeyColumn]) -> str:
+    """The visible values, if the limit allows so many: what has expired does not count, whenever it is dropped."""
+    return _checked(values, f"cardinality({values}) <= {field.limit}", values, field.name, keys)
 
 
 def _checked(value: str, fits: str, finished: str, name: str, keys: Sequence[KeyColumn]) -> str:

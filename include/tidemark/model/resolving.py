@@ -102,12 +102,21 @@ def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: 
     columns = [f"{sql} AS {quoted(name)}" for f in schema.fields for name, sql in merges(f, schema.keys, dialect)]
     columns += [f"bool_or({_cut(f)}) AS {_cut(f)}" for f in schema.fields if f.is_cut]
     if access:
-        columns += [f'min({_BEGAN}) AS "_first_at"', 'max("_last_at") AS "_last_at"']
+        columns += _accesses(schema)
     if not schema.is_plain:
         columns += ['bool_or("_kind" <> \'tombstone\') AS "_live"', 'max("_floor") AS "_floor"']
     columns += ['max("_changed") AS "_changed"', 'min("_key_group") AS "_key_group"']
     rows = relation if schema.is_plain else f'({_history(schema, relation)}) AS "_history"'
     return f"SELECT {', '.join([*keys, *columns])} FROM {rows} GROUP BY {', '.join(keys)}"
+
+
+def _accesses(schema: OperatorSchema) -> list[str]:
+    """First and last access of what is remembered: that of a delete counts only where nothing follows it."""
+    first, last = f"min({_BEGAN})", 'max("_last_at")'
+    if schema.deletes:
+        kept = "FILTER (WHERE \"_kind\" <> 'tombstone')"
+        first, last = f"coalesce({first} {kept}, {first})", f"coalesce({last} {kept}, {last})"
+    return [f'{first} AS "_first_at"', f'{last} AS "_last_at"']
 
 
 def _history(schema: OperatorSchema, relation: str) -> str:

@@ -1,0 +1,88 @@
+"""TTL, lists and deletes of folds: whatever the compaction schedule, the answer is that of a brute-force replay.
+
+`TIDEMARK_TEST_SEED` repeats one run; a failing case prints its own seed.
+"""
+
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.property.ttl_cases import Case, case, expected, records
+from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.duckdb_session import Ask, asking
+from tidemark.adapters.memory_fold import folded
+from tidemark.adapters.memory_merge import compacted, resolved
+from tidemark.model.resolving import compacted_sql, resolving_sql, run_columns
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.ttl import Now
+
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
+Rows = Sequence[Mapping[str, Any]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _seed() -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """One DuckDB connection for all cases."""
+    with asking() as found:
+        yield found
+
+
+def _table(schema: OperatorSchema, rows: Rows) -> pa.Table:
+    return pa.Table.from_pylist([dict(r) for r in rows], schema=arrow_schema(run_columns(schema)))
+
+
+def _plain(schema: OperatorSchema, rows: Rows) -> dict[tuple[Any, ...], dict[str, Any]]:
+    fields = [f.name for f in schema.fields]
+    return {tuple(r[k.name] for k in schema.keys): {name: r[name] for name in fields} for r in rows}
+
+
+def _by_memory(schema: OperatorSchema, rows: Rows, now: Now) -> dict[tuple[Any, ...], dict[str, Any]]:
+    return _plain(schema, list(resolved(schema, rows, now).values()))
+
+
+def _by_duckdb(ask: Ask, schema: OperatorSchema, rows: Rows, now: Now) -> dict[tuple[Any, ...], dict[str, Any]]:
+    return _plain(schema, ask(resolving_sql(schema, "rows", now), rows=_table(schema, rows)).to_pylist())
+
+
+def _compacted(ask: Ask | None, schema: OperatorSchema, rows: Rows, now: Now, deepest: bool) -> Rows:
+    if ask is None:
+        return compacted(schema, rows, now, deepest=deepest)
+    return ask(compacted_sql(schema, "rows", now, deepest=deepest), rows=_table(schema, rows)).to_pylist()
+
+
+def _judge(made: Case, seed: int, ask: Ask | None) -> None:
+    """Replays a case; any suffix of the runs is compacted any number of times, as of any checkpoint that had it."""
+    chance, schema = random.Random(seed), made.schema
+    handles: list[Rows] = []
+    eager = chance.choice([0.0, 0.3, 0.8])
+    for plan, batch in made.plans():
+        handles.append(folded(schema, records(batch), plan))
+        while handles and chance.random() < eager:
+            cut = chance.randrange(len(handles))
+            merged = [row for rows in handles[cut:] for row in rows]
+            handles = [*handles[:cut], _compacted(ask, schema, merged, batch.now, cut == 0)]
+        rows = [row for level in handles for row in level]
+        right = expected(made, batch.number)
+        why = f"case {seed}, checkpoint {batch.number}, {schema.fields}"
+        assert _by_memory(schema, rows, batch.now) == right, why
+        if ask is not None:
+            assert _by_duckdb(ask, schema, rows, batch.now) == right, why
+
+
+def test_the_memory_twin_is_right_for_any_schedule() -> None:
+    for seed in range(SEED, SEED + 1500):
+        _judge(case(seed), seed, None)
+
+
+def test_duckdb_is_right_for_any_schedule(ask: Ask) -> None:
+    for seed in range(SEED + 10_000, SEED + 10_100):
+        _judge(case(seed, batches=5), seed, ask)
