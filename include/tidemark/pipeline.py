@@ -95,6 +95,11 @@ class Pipeline:
         """Kafka's isolation level of all reads."""
         return next(iter(self.inputs.values())).isolation
 
+    @property
+    def tables(self) -> dict[str, Broadcast]:
+        """The broadcast states that are copied from tables, by uid."""
+        return {b.uid: b for b in self.broadcast if isinstance(b.source, DeltaTable)}
+
     def readers(self, name: str) -> tuple[str, ...]:
         """The uids that get the records of an input, or what a `Process` emits: broadcast states, then operators."""
         own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
+from tidemark.model.copies import TableVersion
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.segments import Segment
 from tidemark.model.writes import CommitRequest, Committed, LiveFile, PlanRequest, UidCounts, WrittenFile, WrittenRun
+from tidemark.sources import Broadcast
 
 __all__ = [
     "Attempt",
@@ -25,6 +27,7 @@ __all__ = [
     "Compute",
     "CrashPoints",
     "Fence",
+    "ForeignTables",
     "LineageSink",
     "LiveFile",
     "Log",
@@ -140,14 +143,49 @@ class Log(Protocol):
         """Sets the group's offsets, for lag monitoring (J10). Failure is harmless and raises BrokerError."""
 
 
+class ForeignTables(Protocol):
+    """Delta tables of somebody else's, which broadcast states copy; they are only read."""
+
+    def newest(self, broadcast: Broadcast) -> TableVersion:
+        """The newest version of a table, and its id.
+
+        Raises:
+            NotFoundError: no such table.
+            StoreError: it cannot be read.
+        """
+
+    def rows(self, broadcast: Broadcast, at: TableVersion) -> Sequence[Mapping[str, Any]]:
+        """The rows of a version: the declared fields, in the stored form of their types, timestamps in UTC.
+
+        Raises:
+            DataLostError: the version is gone, or the table at this place has another id.
+            DeclarationError: a column is missing or of another type; a key is null or there twice; a null in a field
+                that may not be null.
+            StateOverflowError: more than `max_keys` rows.
+            StoreError: it cannot be read.
+        """
+
+
 class Batch(Protocol):
     """The decoded records of one attempt: read and decoded once, used by every operator, the gate and the counts."""
 
     facts: BatchFacts
+    uids: Sequence[str]
+    """Broadcast states, then operators, each behind the one whose emitted records it gets."""
     counts: Mapping[str, UidCounts]
+    """Per uid, as far as it is known: of folds that read a source at once, of the others once they are prepared."""
+
+    def prepare(self, uid: str) -> UidCounts:
+        """Finds out what an operator has to do; of a process: runs its function. Called once, in order of `uids`.
+
+        Raises:
+            ProcessFunctionError: the function raised.
+            StateOverflowError: a key's state does not fit; the message names the key.
+            EngineError: Spark failed.
+        """
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
-        """Folds the batch by the operator's key and writes the run's files.
+        """Folds the batch by the operator's key and writes the run's files; of a process what its function has left.
 
         Args:
             uid: the operator.
@@ -160,6 +198,9 @@ class Batch(Protocol):
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters: topic, partition, offset, timestamp, uid, reason, raw key and value."""
+
+    def write_emitted(self, uid: str, folder: str) -> WrittenRun:
+        """Writes what a process emitted, in the columns of its sink: fields, uid, position, number (J16)."""
 
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate.

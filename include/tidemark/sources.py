@@ -127,20 +127,26 @@ class Broadcast:
     """A small table that every key of a `Process` may look into: Flink's broadcast state (A11).
 
     Rows of a checkpoint's range are applied before its keyed records, so that all keys see one version: that of the
-    barrier. For equal keys the row latest in (topic, partition, offset) counts.
+    barrier. For equal keys the row latest in (topic, partition, offset) counts, or in event time where the source
+    declares one; a record without a value deletes the key that its message key names. Broadcast records do not move
+    the watermark.
 
     Attributes:
         uid: names the state, as an operator's uid does.
         source: what it is read from.
         key_by: record field, or several, that make the key.
+        max_keys: a state with more keys is a `StateOverflowError`: every worker holds all of it.
     """
 
     uid: str
     source: KafkaSource | DeltaTable
     key_by: str | Sequence[str]
+    max_keys: int = 100_000
 
     def __post_init__(self) -> None:
         checked_name("uid", self.uid)
+        if self.max_keys < 1:
+            raise DeclarationError(f"{self.uid}: max_keys={self.max_keys}", next="allow at least one key.")
         keys = (self.key_by,) if isinstance(self.key_by, str) else tuple(self.key_by)
         if not keys or len(set(keys)) != len(keys):
             raise DeclarationError(

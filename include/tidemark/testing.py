@@ -12,6 +12,7 @@ from tidemark.adapters.memory import (
     Feed,
     ManualClock,
     MemoryCompute,
+    MemoryForeignTables,
     MemoryLog,
     MemoryStore,
     MemoryTables,
@@ -25,9 +26,9 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.pipeline import Pipeline
 from tidemark.ports import PlanRequest
-from tidemark.state import Keyed
+from tidemark.processing.broadcasts import broadcast_records
 
-__all__ = ["BARRIER", "CRASH", "Barrier", "Crash", "Replayed", "replay"]
+__all__ = ["BARRIER", "CRASH", "Barrier", "Crash", "Overwrite", "Replayed", "replay"]
 
 _NOW_MS = 4_102_444_800_000
 """The replay's clock (2100-01-01): behind every event time that a test is likely to use."""
@@ -61,6 +62,19 @@ BARRIER = Barrier()
 CRASH = Crash()
 
 
+@dataclass(frozen=True)
+class Overwrite:
+    """Gives the table of a broadcast state a new version.
+
+    Attributes:
+        path: of the `DeltaTable`.
+        records: its rows, as instances of the declared record.
+    """
+
+    path: str
+    records: Sequence[object]
+
+
 class _Killed(BaseException):
     """The process is gone; nothing in it may catch this."""
 
@@ -76,10 +90,11 @@ class _World:
     clock: ManualClock = field(default_factory=lambda: ManualClock(_NOW_MS))
     ids: SequentialIds = field(default_factory=SequentialIds)
     due: list[Crash] = field(default_factory=list)
+    foreign: MemoryForeignTables = field(default_factory=MemoryForeignTables)
 
     @property
     def compute(self) -> MemoryCompute:
-        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables)
+        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables, foreign=self.foreign)
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
@@ -90,6 +105,7 @@ class _World:
             write_ids=self.ids,
             crash=self.crash,
             files_exist=self.tables.files_exist,
+            foreign=self.foreign,
         )
 
     def crash(self, step: str, moment: str) -> None:
@@ -122,14 +138,17 @@ class Replayed:
     crashes: int
     _world: _World = field(repr=False)
 
-    def state(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[Any, Keyed]:
+    def state(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[Any, Any]:
         """State per key after a checkpoint, the last one by default; a key of several columns is a tuple.
 
-        Timestamps are in UTC.
+        Of an operator instances of its `state.Keyed` class, of a broadcast state its records. Timestamps are in UTC.
         """
+        rows = self.rows(uid, checkpoint)
+        for broadcast in self._world.pipeline.broadcast:
+            if broadcast.uid == uid:
+                return broadcast_records(broadcast, rows.values())
         made = self._world.pipeline.operator(uid).state
         names = [d.name for d in made.descriptors]
-        rows = self.rows(uid, checkpoint)
         return {key if len(key) > 1 else key[0]: made(**{n: row[n] for n in names}) for key, row in rows.items()}
 
     def rows(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -150,8 +169,8 @@ class Replayed:
         return self.checkpoints[-1] if self.checkpoints else None
 
 
-Script = Sequence[Iterable[object] | Barrier | Crash]
-"""Lists of records, barriers and crashes, in order."""
+Script = Sequence[Iterable[object] | Barrier | Crash | Overwrite]
+"""Lists of records, barriers, crashes and new versions of tables, in order."""
 
 
 def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replayed:
@@ -179,6 +198,8 @@ def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replay
             world.due.append(part)
         elif isinstance(part, Barrier):
             crashes += _complete(world, done)
+        elif isinstance(part, Overwrite):
+            world.foreign.overwrite(part.path, part.records)
         else:
             for record in part:
                 feed.send(record, world.clock.now_ms())

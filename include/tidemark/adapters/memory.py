@@ -3,6 +3,7 @@
 from tidemark.adapters.memory_clock import ManualClock, SequentialIds
 from tidemark.adapters.memory_compute import MemoryBatch, MemoryCompute
 from tidemark.adapters.memory_feed import Feed
+from tidemark.adapters.memory_foreign import MemoryForeignTables
 from tidemark.adapters.memory_log import LogRecord, MemoryLog
 from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
 from tidemark.adapters.memory_tables import MemoryTables
@@ -15,6 +16,7 @@ __all__ = [
     "ManualClock",
     "MemoryBatch",
     "MemoryCompute",
+    "MemoryForeignTables",
     "MemoryLog",
     "MemoryStore",
     "MemoryTables",

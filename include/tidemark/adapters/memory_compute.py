@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidemark.adapters.memory_broadcasting import broadcast_values, copied
 from tidemark.adapters.memory_fold import Key, folded, key_of
 from tidemark.adapters.memory_intake import EPOCH, MS, Intake, Letter
 from tidemark.adapters.memory_log import MemoryLog
@@ -15,8 +16,10 @@ from tidemark.model.dead_letters import Reason
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
+from tidemark.model.ttl import Now
 from tidemark.model.writes import UidCounts, WrittenRun
 from tidemark.pipeline import Pipeline
+from tidemark.ports import ForeignTables
 
 Judge = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
 """Stands in for the gate, which needs Great Expectations and Spark."""
@@ -35,22 +38,27 @@ class MemoryCompute:
         log: where records are.
         tables: where runs are written.
         judge: in place of the gate.
+        foreign: tables that broadcast states copy; None where there are none.
     """
 
     pipeline: Pipeline
     log: MemoryLog
     tables: MemoryTables
     judge: Judge = _passes
+    foreign: ForeignTables | None = None
 
     def read(self, plan: CheckpointPlan) -> "MemoryBatch":
         """See `ports.Compute`."""
         self._refuse_lost(plan)
+        copies: dict[str, list[dict[str, Any]]] = {}
+        if plan.copies and self.foreign is not None:
+            copies = copied(self.tables, self.pipeline, plan, self.foreign)
         inputs = {name: Intake(self.pipeline, plan, name) for name in self.pipeline.inputs}
         for name, intake in inputs.items():
             for tp, within in plan.ranges_of(name).items():
                 intake.take(tp, self.log.records(tp, within))
         self._refuse_lost(plan)
-        return MemoryBatch(self, plan, inputs)
+        return MemoryBatch(self, plan, inputs, copies)
 
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
         """The state of an operator at a checkpoint: finished values per key (I4: every file is read)."""
@@ -76,11 +84,19 @@ class MemoryBatch:
     """The decoded records of one attempt."""
 
     facts: BatchFacts
-    counts: Mapping[str, UidCounts]
+    counts: dict[str, UidCounts]
 
-    def __init__(self, compute: MemoryCompute, plan: CheckpointPlan, inputs: Mapping[str, Intake]) -> None:
+    def __init__(
+        self,
+        compute: MemoryCompute,
+        plan: CheckpointPlan,
+        inputs: Mapping[str, Intake],
+        copies: Mapping[str, Sequence[dict[str, Any]]],
+    ) -> None:
         self._compute = compute
+        self._copies = copies
         self._plan = plan
+        self._runs: dict[str, list[str]] = {}
         self._inputs = {uid: i for name, i in inputs.items() for uid in compute.pipeline.readers(name)}
         self.facts = BatchFacts.after(
             plan,
@@ -96,11 +112,22 @@ class MemoryBatch:
             uid: UidCounts(applied=len(found), dead_lettered=self._inputs[uid].records - len(found))
             for uid, found in self._applied.items()
         }
+        for uid in compute.pipeline.tables:
+            self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
-        run = folded(self._plan.schemas[uid], self._applied[uid], self._plan)
-        return self._compute.tables.write(folder, run)
+        run: Sequence[dict[str, Any]] = self._copies.get(uid, ())
+        if uid not in self._copies:
+            run = folded(self._plan.schemas[uid], self._applied[uid], self._plan)
+        done = self._compute.tables.write(folder, run)
+        self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
+        return done
+
+    def broadcast(self) -> dict[str, dict[Any, Any]]:
+        """Per uid of a broadcast state its records by key, as of this barrier: asked once their runs are written."""
+        now = Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
+        return broadcast_values(self._compute.tables, self._compute.pipeline, self._plan, self._runs, now)
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""

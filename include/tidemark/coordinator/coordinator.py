@@ -33,7 +33,7 @@ from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import AbortRecord, Failure
 from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
-from tidemark.ports import CheckpointStore, Clock, CrashPoints, Log, PlanRequest, WriteIds
+from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, Log, PlanRequest, WriteIds
 
 
 def no_crash(step: str, moment: str) -> None:
@@ -55,6 +55,7 @@ class CheckpointCoordinator:
         write_ids: the only randomness.
         crash: where tests kill the process.
         files_exist: whether all files of a handle are there; asked before a compaction is adopted.
+        foreign: tables that broadcast states copy; None where no pipeline has any.
     """
 
     store: CheckpointStore
@@ -63,6 +64,7 @@ class CheckpointCoordinator:
     write_ids: WriteIds
     crash: CrashPoints = no_crash
     files_exist: FilesExist = _all_exist
+    foreign: ForeignTables | None = None
 
     @property
     def objects(self) -> Objects:
@@ -234,6 +236,7 @@ class CheckpointCoordinator:
             write_ids=self.write_ids,
             crash=self.crash,
             files_exist=self.files_exist,
+            foreign=self.foreign,
         )
 
     def _deadline(self, timeout: timedelta | None) -> int | None:

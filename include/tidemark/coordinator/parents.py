@@ -10,6 +10,7 @@ from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import Closing, Genesis
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
+from tidemark.model.sinks import SinkTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,9 @@ class Parent:
         logical_time_ms: its "now".
         watermark_ms: watermark after it.
         watermarks: per partition.
+        broadcast_versions: per broadcast state that copies a table, the version that it holds.
+        broadcast_ids: Delta's id of the same tables.
+        sinks: table of every sink, by uid of its operator.
     """
 
     id: int | None = None
@@ -43,6 +47,9 @@ class Parent:
     logical_time_ms: int | None = None
     watermark_ms: int | None = None
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    broadcast_versions: Mapping[str, int] = field(default_factory=dict)
+    broadcast_ids: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
     @classmethod
     def of(cls, head: Head) -> "Parent":
@@ -77,6 +84,9 @@ class Parent:
             logical_time_ms=plan.logical_time_ms,
             watermark_ms=found.sealed.facts.watermark_ms,
             watermarks=found.sealed.facts.watermarks,
+            broadcast_versions=plan.broadcast_versions,
+            broadcast_ids=plan.broadcast_ids,
+            sinks=found.sinks,
         )
 
     @classmethod
@@ -92,4 +102,7 @@ class Parent:
             logical_time_ms=found.logical_time_ms,
             watermark_ms=found.watermark_ms,
             watermarks=found.watermarks,
+            broadcast_versions=found.broadcast_versions,
+            broadcast_ids=found.broadcast_ids,
+            sinks=found.sinks,
         )

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidemark.coordinator.copies import plan_copies
 from tidemark.coordinator.inputs import FilesExist, InputPlanner
 from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
 from tidemark.coordinator.ranges import plan_ranges
+from tidemark.coordinator.sinks import planned_sinks
 from tidemark.coordinator.starts import to_ms
 from tidemark.coordinator.states import NothingOpen, OpenPlan, Refused
 from tidemark.coordinator.timelines import Head
@@ -17,7 +19,7 @@ from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.records import IdRecord, StopRecord
 from tidemark.pipeline import Pipeline
-from tidemark.ports import Clock, CrashPoints, Log, PlanRequest, PutOutcome, WriteIds
+from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Planner:
     write_ids: WriteIds
     crash: CrashPoints
     files_exist: FilesExist
+    foreign: ForeignTables | None = None
 
     def plan(self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen) -> OpenPlan | Refused:
         """Freezes and puts the next plan.
@@ -45,7 +48,8 @@ class Planner:
 
         Raises:
             DataLostError, NotFoundError, BrokerError: see `plan_ranges`.
-            ConflictError: the declaration does not fit the state, or the timeline was closed.
+            IncompatibleStateError: the declaration does not fit the state.
+            ConflictError: the timeline was closed.
         """
         refused = self._stopped() or self._too_early(pipeline, head)
         if refused is not None:
@@ -65,13 +69,14 @@ class Planner:
 
     def _draft(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> CheckpointPlan:
         ranges = plan_ranges(pipeline, request, parent, self.log)
+        copied = plan_copies(pipeline, request, parent, self.foreign)
         inputs = InputPlanner(objects=self.objects, files_exist=self.files_exist).plan(
             pipeline, slot, parent, allow_removed=request.allow_non_restored_state
         )
-        interval, now = _interval(request), self.clock.now_ms()
+        interval, now, number = _interval(request), self.clock.now_ms(), self._take_id(slot, parent)
         return CheckpointPlan(
             pipeline=pipeline.name,
-            id=self._take_id(slot, parent),
+            id=number,
             slot=slot,
             parent=parent.id,
             ranges=ranges.ranges,
@@ -79,12 +84,17 @@ class Planner:
             sources=ranges.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
-            tables=inputs.tables,
+            sinks=planned_sinks(pipeline, slot.timeline, parent),
+            tables=inputs.tables(pipeline.name, slot.timeline, number),
             schemas=inputs.schemas,
             adopted=inputs.adopted,
+            left_behind=inputs.left_behind,
             logical_time_ms=max(interval.end_ms if interval else now, parent.logical_time_ms or 0),
             watermark_ms=parent.watermark_ms,
             watermarks=parent.watermarks,
+            broadcast_versions=copied.versions,
+            broadcast_ids=copied.ids,
+            copies=copied.copies,
             interval=interval,
             covers=ranges.covers,
             isolation=pipeline.isolation,

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.engine.broadcasting import broadcast_values, copied, copied_frame
 from tidemark.engine.failures import NumericOverflow, overflow, translated
 from tidemark.engine.files import bounded_columns
 from tidemark.engine.frames import dead_letters, decoded, folded
@@ -18,7 +20,7 @@ from tidemark.model.checkpoint import BatchFacts, Verdict
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.ttl import Now
 from tidemark.pipeline import Pipeline
-from tidemark.ports import Log, UidCounts, WrittenRun
+from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class SparkCompute:
         warehouse: root of all tables, as Spark and this process both see it.
         kafka: how to reach the brokers.
         log: answers with today's topic ids, which are compared with the plan's after the read (J9); None = not asked.
+        foreign: tables that broadcast states copy; None where there are none.
     """
 
     spark: SparkSession
@@ -38,9 +41,13 @@ class SparkCompute:
     warehouse: str
     kafka: KafkaOptions
     log: Log | None = None
+    foreign: ForeignTables | None = None
 
     def read(self, plan: CheckpointPlan) -> "SparkBatch":
-        """Reads exactly the plan's ranges; see `ports.Compute`."""
+        """Reads exactly the plan's ranges, and the planned versions of foreign tables; see `ports.Compute`."""
+        copies: dict[str, list[dict[str, Any]]] = {}
+        if plan.copies and self.foreign is not None:
+            copies = copied(self.spark, self.warehouse, self.pipeline, plan, self.foreign)
         with translated():
             inputs = {
                 name: decoded(read_ranges(self.spark, plan, name, self.kafka), self.pipeline, plan, name).persist()
@@ -57,7 +64,7 @@ class SparkCompute:
                 for records in inputs.values():
                     records.unpersist()
             raise
-        return SparkBatch(self, plan, inputs, tally)
+        return SparkBatch(self, plan, inputs, tally, copies)
 
     def _refuse_recreated(self, plan: CheckpointPlan) -> None:
         """Spark knows no topic ids: it reads the old range of a new topic of the same name without a complaint."""
@@ -81,27 +88,36 @@ class SparkBatch:
     counts: Mapping[str, UidCounts]
 
     def __init__(
-        self, compute: SparkCompute, plan: CheckpointPlan, inputs: Mapping[str, DataFrame], tally: Tally
+        self,
+        compute: SparkCompute,
+        plan: CheckpointPlan,
+        inputs: Mapping[str, DataFrame],
+        tally: Tally,
+        copies: Mapping[str, Sequence[Mapping[str, Any]]],
     ) -> None:
         self._compute = compute
         self._plan = plan
         self._inputs = dict(inputs)
+        self._runs: dict[str, list[str]] = {}
+        self._broadcast: dict[str, dict[Any, Any]] | None = None
         self.facts = tally.facts(plan)
-        self.counts = tally.counts(compute.pipeline)
+        self._copies = copies
+        self.counts = tally.counts(compute.pipeline) | _of_tables(compute.pipeline, copies)
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
-        """Folds the batch by the operator's key and writes the run's files; see `ports.Batch`."""
-        schema = self._plan.schemas[uid]
-        records = self._records(uid)
-        run = folded(records, schema, self._plan)
-        order = ["_key_group", *(k.name for k in schema.keys)]
-        try:
-            with translated():
-                return self._written(run, order, folder, self.counts[uid].applied, bounded_columns(schema))
-        except NumericOverflow as error:
-            with translated():
-                key = overflowing_key(records, schema)
-            raise overflow(key or error.what) from error
+        """Folds the batch by the operator's key, or takes a table's copy, and writes the files; see `ports.Batch`."""
+        done = self._copy(uid, folder) if uid in self._copies else self._fold(uid, folder)
+        self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
+        return done
+
+    def broadcast(self) -> dict[str, dict[Any, Any]]:
+        """Per uid of a broadcast state its records by key, as of this barrier: asked once their runs are written."""
+        if self._broadcast is None:
+            compute = self._compute
+            self._broadcast = broadcast_values(
+                compute.spark, compute.warehouse, compute.pipeline, self._plan, self._runs, self._now
+            )
+        return self._broadcast
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters in order of their positions; see `ports.Batch`."""
@@ -123,16 +139,39 @@ class SparkBatch:
             sources=tuple(self._compute.pipeline.sources),
             records=self._inputs,
             runs=runs,
-            now=Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms),
+            now=self._now,
         )
         with translated():
             return judge(gate, candidate)
+
+    @property
+    def _now(self) -> Now:
+        return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
 
     def close(self) -> None:
         """Releases what was cached."""
         with translated():
             for records in self._inputs.values():
                 records.unpersist()
+
+    def _fold(self, uid: str, folder: str) -> WrittenRun:
+        schema, records = self._plan.schemas[uid], self._records(uid)
+        try:
+            with translated():
+                return self._run(uid, folded(records, schema, self._plan), folder)
+        except NumericOverflow as error:
+            with translated():
+                key = overflowing_key(records, schema)
+            raise overflow(key or error.what) from error
+
+    def _copy(self, uid: str, folder: str) -> WrittenRun:
+        with translated():
+            return self._run(uid, copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid]), folder)
+
+    def _run(self, uid: str, run: DataFrame, folder: str) -> WrittenRun:
+        schema = self._plan.schemas[uid]
+        order = ["_key_group", *(k.name for k in schema.keys)]
+        return self._written(run, order, folder, self.counts[uid].applied, bounded_columns(schema))
 
     def _records(self, uid: str) -> DataFrame:
         """The decoded records that an operator gets; asked for only where it has some."""
@@ -142,3 +181,8 @@ class SparkBatch:
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
         return write_rows(rows, order, f"{self._compute.warehouse}/{folder}", at_most, bounded)
+
+
+def _of_tables(pipeline: Pipeline, copies: Mapping[str, Sequence[object]]) -> dict[str, UidCounts]:
+    """Counts of what is copied from tables: rows of the run, tombstones included."""
+    return {uid: UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0) for uid in pipeline.tables}

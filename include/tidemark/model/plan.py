@@ -8,6 +8,7 @@ from tidemark.model.names import checked_name
 from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
+from tidemark.model.sinks import SinkTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,8 @@ class CheckpointPlan:
             `ranges` that no input names are parked: their ranges are empty, and naming them again goes on there.
         handles: input handle per uid, with adopted compactions (E16); an operator without state has an empty one.
         dead_letters: handle of the dead-letter table per uid, as the parent left it.
-        tables: per uid the folder `<pipeline>/state/<uid>/<timeline>-<n>`, relative to
-            the warehouse, that this checkpoint's run goes to.
+        tables: per uid the folder `<pipeline>/state/<uid>/<timeline>-<n>`, relative to the warehouse, that this
+            checkpoint's run goes to; n is the id of the checkpoint that began it, so no folder is ever begun twice.
         schemas: stored schema per uid.
         adopted: per uid the key of the compaction record that `handles` already uses.
         logical_time_ms: "now" of this checkpoint, never below the parent's.
@@ -86,6 +87,12 @@ class CheckpointPlan:
         origin: who asked, for people: a DAG run id, or "cli".
         planned_at_ms: clock at planning.
         write_id: of the planner.
+        broadcast_versions: per broadcast state that is copied from a table the Delta version that it holds after this
+            checkpoint; all tries copy the same one.
+        broadcast_ids: Delta's id of the same tables.
+        copies: those whose version the input handle does not hold yet: this checkpoint copies them.
+        sinks: per uid of an operator with a sink its table, as the parent left it.
+        left_behind: state of operators that are not declared any more, by uid (G11).
     """
 
     pipeline: str
@@ -111,6 +118,11 @@ class CheckpointPlan:
     planned_at_ms: int
     write_id: str
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    broadcast_versions: Mapping[str, int] = field(default_factory=dict)
+    broadcast_ids: Mapping[str, str] = field(default_factory=dict)
+    copies: tuple[str, ...] = ()
+    left_behind: Mapping[str, StateHandle] = field(default_factory=dict)
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

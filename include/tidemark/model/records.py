@@ -10,6 +10,7 @@ from tidemark.model.offsets import OffsetRanges, TopicPartition
 from tidemark.model.plan import Slot
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
+from tidemark.model.sinks import SinkTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,9 @@ class Genesis:
     write_id: str
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    broadcast_versions: Mapping[str, int] = field(default_factory=dict)
+    broadcast_ids: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints
 from tidemark.settings import Settings
+from tidemark.wiring.lazy_foreign import LazyForeignTables
 from tidemark.wiring.lazy_log import LazyLog
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from tidemark.adapters.delta_log import DeltaTables
     from tidemark.coordinator.attempts import OwnedAttempt
+    from tidemark.engine.job import CheckpointJob
     from tidemark.engine.session import SparkSettings
 
 _log = structlog.get_logger("tidemark")
@@ -73,6 +75,7 @@ class Core:
             write_ids=random_id,
             crash=crash or self.crash,
             files_exist=self._files_exist,
+            foreign=LazyForeignTables(),
         )
 
     @cached_property
@@ -127,28 +130,33 @@ class Core:
 
     def execute(self, pipeline: Pipeline, owned: "OwnedAttempt", crash: CrashPoints | None = None) -> Sealed:
         """Executes one attempt up to its seal, in a Spark session of its own."""
+        # The write id, because a server may outlive a warehouse, or serve several: a closed session never opens again.
+        owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
+        with _fenced_first(owned), self.session(owner, owned.number) as spark:
+            return self.job(pipeline, spark, crash or self.crash).execute(owned)
+
+    def job(self, pipeline: Pipeline, spark: "SparkSession", crash: CrashPoints) -> "CheckpointJob":
+        """The steps of an attempt, over Spark, Kafka and the Delta tables."""
         from tidemark.engine.compute import SparkCompute
         from tidemark.engine.job import CheckpointJob
         from tidemark.engine.source import KafkaOptions
 
-        # The write id, because a server may outlive a warehouse, or serve several: a closed session never opens again.
-        owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
-        with _fenced_first(owned), self.session(owner, owned.number) as spark:
-            job = CheckpointJob(
-                compute=SparkCompute(
-                    spark=spark,
-                    pipeline=pipeline,
-                    warehouse=str(self.settings.warehouse),
-                    kafka=KafkaOptions(bootstrap=self.settings.kafka_address),
-                    log=LazyLog(self.settings),
-                ),
-                tables=self.tables,
-                clock=self.clock,
-                write_ids=random_id,
-                crash=crash or self.crash,
-                max_dead_letters=pipeline.max_dead_letters,
-            )
-            return job.execute(owned)
+        compute = SparkCompute(
+            spark=spark,
+            pipeline=pipeline,
+            warehouse=str(self.settings.warehouse),
+            kafka=KafkaOptions(bootstrap=self.settings.kafka_address),
+            log=LazyLog(self.settings),
+            foreign=LazyForeignTables(),
+        )
+        return CheckpointJob(
+            compute=compute,
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=random_id,
+            crash=crash,
+            max_dead_letters=pipeline.max_dead_letters,
+        )
 
     def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
         """Sets the consumer groups' offsets, where sources name any; monitoring only, so failure is harmless."""
