@@ -1,11 +1,11 @@
 """The input state of the next plan: the parent's handles, with compactions that may be adopted (E16, design 5)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from tidemark.coordinator.carrying import carried_over
 from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
-from tidemark.errors import ConflictError
 from tidemark.model.plan import Slot
 from tidemark.model.records import CompactionRecord
 from tidemark.model.schema import OperatorSchema
@@ -18,13 +18,25 @@ FilesExist = Callable[[StateHandle], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInputs:
-    """Per uid, in declaration order: state, dead letters, folder, stored schema, adopted compaction."""
+    """Per uid, in declaration order: state, dead letters, stored schema, adopted compaction; and what is left behind.
+
+    `kept` are the folders of tables that go on, None where new tables begin.
+    """
 
     handles: Mapping[str, StateHandle]
     dead_letters: Mapping[str, StateHandle]
-    tables: Mapping[str, str]
+    kept: Mapping[str, str | None]
     schemas: Mapping[str, OperatorSchema]
     adopted: Mapping[str, str]
+    left_behind: Mapping[str, StateHandle]
+
+    def tables(self, pipeline: str, timeline: str, checkpoint_id: int) -> dict[str, str]:
+        """Per uid the folder that the checkpoint's run goes to.
+
+        New tables are numbered by the checkpoint that begins them: no plan, abandoned or not, ever has the same number.
+        """
+        new = f"{timeline}-{checkpoint_id}"
+        return {uid: folder or f"{pipeline}/state/{uid}/{new}" for uid, folder in self.kept.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,30 +50,36 @@ class InputPlanner:
         """The inputs of the next plan.
 
         Raises:
-            ConflictError: the declaration does not fit the state; the message names uids and fields.
+            IncompatibleStateError: the declaration does not fit the state; the message names uids and fields.
         """
         schemas = pipeline.schemas()
-        refuse_incompatible(parent, schemas, allow_removed=allow_removed)
+        carried = carried_over(parent, schemas, allow_removed=allow_removed)
         handles, adopted = {}, {}
         for uid in schemas:
-            handles[uid], key = self._adopted(uid, slot.timeline, parent.handles.get(uid, StateHandle()))
+            handle = carried.handle(uid)
+            readable = {*handle.folders, parent.tables.get(uid)}
+            handles[uid], key = self._adopted(uid, slot.timeline, handle, readable)
             if key is not None:
                 adopted[uid] = key
         return PlannedInputs(
             handles=handles,
-            dead_letters={uid: parent.dead_letters.get(uid, StateHandle()) for uid in schemas},
-            # The first stored schema of a uid on a timeline; a later one is refused until schemas may evolve.
-            tables={uid: parent.tables.get(uid, f"{pipeline.name}/state/{uid}/{slot.timeline}-1") for uid in schemas},
-            schemas=schemas,
+            dead_letters={uid: carried.dead_letters(uid) for uid in schemas},
+            kept={uid: carried.folder(uid) for uid in schemas},
+            schemas={uid: carried.schema(uid, handles[uid]) for uid in schemas},
             adopted=adopted,
+            left_behind=carried.left_behind,
         )
 
-    def _adopted(self, uid: str, timeline: str, handle: StateHandle) -> tuple[StateHandle, str | None]:
+    def _adopted(
+        self, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
+    ) -> tuple[StateHandle, str | None]:
         for key, record in self._newest_first(uid, timeline):
             merged = adopt(handle, record)
             if merged == handle:
                 return handle, None
-            if merged is not None and self.files_exist(record.output):
+            # Of folders that nothing names any more nobody knows the columns.
+            known = all(folder in readable for folder in record.output.folders)
+            if merged is not None and known and self.files_exist(record.output):
                 return merged, key
         return handle, None
 
@@ -92,32 +110,6 @@ def adopt(handle: StateHandle, record: CompactionRecord) -> StateHandle | None:
     return StateHandle((*record.output.segments, *rest))
 
 
-def refuse_incompatible(parent: Parent, schemas: Mapping[str, OperatorSchema], *, allow_removed: bool) -> None:
-    """Raises where the declared operators do not fit the parent's state (C6).
-
-    Raises:
-        ConflictError: naming uid and field.
-    """
-    problems = [
-        f"{uid}: {', '.join(_differences(old, schemas[uid]))}"
-        for uid, old in parent.schemas.items()
-        if uid in schemas and schemas[uid].fingerprint != old.fingerprint
-    ]
-    if problems:
-        raise ConflictError(
-            f"state schema changed: {'; '.join(problems)}",
-            safe="nothing was planned; every restore point is intact.",
-            next="declare the old schema again, or give the operator a new uid; schema evolution comes later.",
-        )
-    removed = [uid for uid in parent.schemas if uid not in schemas]
-    if removed and not allow_removed:
-        raise ConflictError(
-            f"operators are gone from the pipeline, but have state: {', '.join(removed)}",
-            safe="nothing was planned; every restore point is intact.",
-            next="declare them again; a request with allow_non_restored_state leaves their state behind.",
-        )
-
-
 def _behind(segment: Segment, cut: int, read: StateHandle) -> Segment | None:
     part = read.segment_of(segment.path)
     if not segment.path.endswith("/runs") or part is None or (part.after, part.through) != (segment.after, cut):
@@ -129,25 +121,3 @@ def _behind(segment: Segment, cut: int, read: StateHandle) -> Segment | None:
         bytes=segment.bytes - part.bytes,
         files=segment.files - part.files,
     )
-
-
-def _differences(old: OperatorSchema, new: OperatorSchema) -> Iterable[str]:
-    if old.keys != new.keys:
-        yield f"key ({_columns(old)}) became ({_columns(new)})"
-    before, after = {f.name: f for f in old.fields}, {f.name: f for f in new.fields}
-    for name in dict.fromkeys((*before, *after)):
-        if name not in after:
-            yield f"field {name} removed"
-        elif name not in before:
-            yield f"field {name} added"
-        elif before[name] != after[name]:
-            was, now = before[name], after[name]
-            yield f"field {name}: {was.kind} {was.type.sql} became {now.kind} {now.type.sql}"
-    if [f.name for f in old.fields] != [f.name for f in new.fields] and before.keys() == after.keys():
-        yield "fields changed their order"
-    if old.key_groups != new.key_groups:
-        yield f"key groups {old.key_groups} became {new.key_groups}"
-
-
-def _columns(schema: OperatorSchema) -> str:
-    return ", ".join(f"{k.name} {k.type.sql}" for k in schema.keys)

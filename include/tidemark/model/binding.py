@@ -107,6 +107,7 @@ def _stored(declared: StateDescriptor, over: FieldType) -> StoredField:
         limit=declared.limit,
         initial=declared.initial,
         ttl=declared.ttl,
+        was=declared.was,
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tidemark.model.types import FieldType
+
 DUCKDB_MACROS = "CREATE OR REPLACE TEMP MACRO raise_error(message) AS error(message)"
 """What DuckDB must be told once per connection; other engines have `raise_error` or drop the branch."""
 
@@ -39,6 +41,17 @@ class Dialect:
     def or_empty(self, array: str) -> str:
         """An array, empty where it is null."""
         return f"coalesce({array}, {self._of('array()', '[]')})"
+
+    def type(self, of: FieldType) -> str:
+        """A stored type, as a cast names it."""
+        if self.name == "spark":
+            return of.sql
+        if of.element is not None:
+            inner = self.type(of.element)
+            return f"{inner}[]" if of.key is None else f"MAP({self.type(of.key)}, {inner})"
+        if of.kind == "struct":
+            return "STRUCT(" + ", ".join(f'"{name}" {self.type(t)}' for name, t in of.fields) + ")"
+        return "TIMESTAMPTZ" if of.kind == "timestamp" else of.sql
 
     def text(self, sql: str) -> str:
         """A whole text in the engine's quotes.

@@ -4,7 +4,8 @@ It is bound from a declaration (`model.binding`), written into every manifest, a
 can be read without the code that made it (H1).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidemark.model.canonical import checksum
@@ -41,6 +42,7 @@ class StoredField:
         limit: see `StateDescriptor`.
         initial: see `StateDescriptor`; None, a bool, a number or a text.
         ttl: see `StateDescriptor`.
+        was: see `StateDescriptor`; of a declaration only, manifests do not carry it.
     """
 
     name: str
@@ -52,6 +54,7 @@ class StoredField:
     limit: int = 1000
     initial: Any = None
     ttl: Ttl | None = None
+    was: str = field(default="", compare=False)
 
     @property
     def exact(self) -> bool:
@@ -103,6 +106,21 @@ class StoredField:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a folder of tables is read that an earlier stored schema has written (C9).
+
+    Attributes:
+        folder: `<pipeline>/state/<uid>/<timeline>-<n>`, relative to the warehouse.
+        fields: what a field of the current schema is there, by its current name; one that is left out is not there.
+        has_entries: whether its rows have `_field`.
+    """
+
+    folder: str
+    fields: Mapping[str, StoredField]
+    has_entries: bool
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSchema:
     """Keys and fields of one operator, in declaration order.
@@ -116,6 +134,8 @@ class OperatorSchema:
             tombstones, per key and per entry of a map.
         clock: what access times are read from.
         deletes: whether a fold takes records without a value as deletes of the key that the message key names.
+        older: folders that a handle may name and whose columns are not those of this schema (`model.evolution`).
+        was: the uid that the state had before; of a declaration only, manifests do not carry it.
     """
 
     uid: str
@@ -125,11 +145,18 @@ class OperatorSchema:
     kind: OperatorKind = "fold"
     clock: Clock = "event_time"
     deletes: bool = False
+    older: tuple[Layout, ...] = ()
+    was: str = field(default="", compare=False)
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the JSON form: equal fingerprints share tables."""
-        return checksum(self.to_json())
+        """sha256 over the JSON form without `older`: equal fingerprints share tables."""
+        return checksum(self.to_json() | {"older": []})
+
+    def layout(self, table: str) -> Layout | None:
+        """How a table is read, named by a segment; None where it has the columns of this schema."""
+        folder = table.rpartition("/")[0]
+        return next((found for found in self.older if found.folder == folder), None)
 
     @property
     def maps(self) -> tuple[StoredField, ...]:
@@ -151,6 +178,7 @@ class OperatorSchema:
             "key_groups": self.key_groups,
             "keys": [{"name": k.name, "source": k.source, "type": type_to_json(k.type)} for k in self.keys],
             "fields": [_field_to_json(f) for f in self.fields],
+            "older": [_layout_to_json(found) for found in self.older],
         }
 
     @classmethod
@@ -164,12 +192,23 @@ class OperatorSchema:
             key_groups=body["key_groups"],
             keys=tuple(KeyColumn(k["name"], k["source"], type_from_json(k["type"])) for k in body["keys"]),
             fields=tuple(_field_from_json(f) for f in body["fields"]),
+            older=tuple(_layout_from_json(found) for found in body["older"]),
         )
 
 
 def timed(of: FieldType) -> FieldType:
     """The stored element of a list: when it was added, and its value."""
     return FieldType("struct", fields=(("at", FieldType("int")), ("value", of.with_null(True))))
+
+
+def _layout_to_json(found: Layout) -> dict[str, Any]:
+    fields = {name: _field_to_json(f) for name, f in found.fields.items()}
+    return {"folder": found.folder, "fields": fields, "has_entries": found.has_entries}
+
+
+def _layout_from_json(body: dict[str, Any]) -> Layout:
+    fields = {name: _field_from_json(f) for name, f in body["fields"].items()}
+    return Layout(folder=body["folder"], fields=fields, has_entries=body["has_entries"])
 
 
 def _field_to_json(f: StoredField) -> dict[str, Any]:

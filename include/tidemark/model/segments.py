@@ -77,6 +77,11 @@ class StateHandle:
         """Full bytes of the state (K3)."""
         return sum(s.bytes for s in self.segments)
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders of its tables: what `runs` and `base` of one stored schema lie in."""
+        return tuple(dict.fromkeys(s.path.rpartition("/")[0] for s in self.segments))
+
     def segment_of(self, path: str) -> Segment | None:
         """The segment that lies in table `path`, if any (at most one: the newest)."""
         return next((s for s in reversed(self.segments) if s.path == path), None)

@@ -129,7 +129,7 @@ def test_the_live_timeline_is_found_by_following_closings() -> None:
     house.send(1)
     restored = house.complete()
     assert (restored.id, str(restored.plan.slot), restored.plan.parent) == (3, "t2/2.1", 1)
-    assert restored.plan.tables == {"accounts": "bank/state/accounts/t2-1"}
+    assert restored.plan.tables == {"accounts": "bank/state/accounts/t2-3"}
     assert restored.plan.ranges[P0].start == 2
     assert list(house.coordinator.checkpoints()) == [restored, made[0]]
     with pytest.raises(ConflictError, match="timeline t1 was closed in favour of t2"):

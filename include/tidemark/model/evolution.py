@@ -1,0 +1,198 @@
+"""Evolution of stored schemas: what a changed declaration may make of the state that is there (C9).
+
+`compared` says what carries over and what does not fit; `evolved` gives the stored schema of the next checkpoint, which
+knows how the tables of earlier ones are read. Nothing is rewritten: readers map rows (`model.layouts`), a later
+compaction writes them in the new columns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tidemark.model.resolving import run_columns
+from tidemark.model.schema import Layout, OperatorSchema, StoredField
+from tidemark.model.types import FieldType
+
+_FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
+"""What of a field may change, or is judged by a rule of its own; the rest says what the field aggregates."""
+_FREE_OF_OPERATORS = ("uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "older", "was")
+_NEW_NAME = "declare it under a new name"
+_NEW_UID = "give the operator a new uid"
+_NULL_IN_ELEMENTS = ("list_of_values", "map")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """A change that stored state does not allow.
+
+    Attributes:
+        uid: the operator.
+        field: what of it: a field's name, or `key`, `kind`, `clock`, `deletes`, `key groups`; empty for all of it.
+        what: old and new, in words.
+        remedy: what to do instead.
+    """
+
+    uid: str
+    field: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(filter(None, (self.uid, self.field)))}: {self.what} ({self.remedy})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two stored schemas of one operator.
+
+    Attributes:
+        carried: per field of the new one the old one's that it goes on with; added fields are left out.
+        misfits: what does not fit; `carried` means nothing then.
+    """
+
+    carried: Mapping[str, str]
+    misfits: tuple[Misfit, ...]
+
+
+def compared(old: OperatorSchema, new: OperatorSchema) -> Comparison:
+    """What a new declaration makes of stored state.
+
+    Args:
+        old: the stored schema that the state was written by.
+        new: the declared one; `was` of its fields names what was renamed.
+    """
+    carried, misfits = _carried(old, new)
+    before = {f.name: f for f in old.fields}
+    misfits = [*_of_operator(old, new), *misfits]
+    if old.kind == new.kind:
+        misfits += [m for f in new.fields if f.name in carried for m in _of_field(new.uid, before[carried[f.name]], f)]
+    return Comparison(carried=carried, misfits=tuple(misfits))
+
+
+def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
+    """The stored schema of the next checkpoint, as a manifest carries it.
+
+    Args:
+        old: the stored schema of the state.
+        new: the declared one, which fits.
+        folders: of the tables that the state's handle names.
+    """
+    carried = compared(old, new).carried
+    known = {layout.folder: layout for layout in old.older}
+    if not _has_columns_of(old, new, carried):
+        own = {f.name: f for f in old.fields}
+        for folder in folders:
+            known.setdefault(folder, Layout(folder=folder, fields=own, has_entries=bool(old.maps)))
+    older = []
+    for folder in dict.fromkeys(folders):
+        if folder in known:
+            there = known[folder].fields
+            fields = {name: there[was] for name, was in carried.items() if was in there}
+            older.append(replace(known[folder], fields=fields))
+    return replace(plain(new), older=tuple(older))
+
+
+def plain(schema: OperatorSchema) -> OperatorSchema:
+    """A declared schema as manifests carry it: without the names that it had before."""
+    return replace(schema, was="", fields=tuple(replace(f, was="") for f in schema.fields))
+
+
+def shares_tables(old: OperatorSchema, new: OperatorSchema) -> bool:
+    """Whether rows of a new stored schema may go to the tables of the old one: the same columns, the same fields."""
+    return old.uid == new.uid and _has_columns_of(old, new, compared(old, new).carried)
+
+
+def widens(old: FieldType, new: FieldType) -> bool:
+    """Whether every value of a stored type is one of another, and is stored as the same value there."""
+    if old.kind != new.kind or (old.nullable and not new.nullable):
+        return False
+    if old.kind == "decimal":
+        return old.scale == new.scale and old.digits <= new.digits
+    if old.key != new.key or [name for name, _ in old.fields] != [name for name, _ in new.fields]:
+        return False
+    inner = zip((t for _, t in old.fields), (t for _, t in new.fields), strict=True)
+    elements = [] if old.element is None or new.element is None else [(old.element, new.element)]
+    return all(widens(was, now) for was, now in (*inner, *elements))
+
+
+def _has_columns_of(old: OperatorSchema, new: OperatorSchema, carried: Mapping[str, str]) -> bool:
+    return run_columns(old) == run_columns(new) and dict(carried) == {f.name: f.name for f in new.fields}
+
+
+def _carried(old: OperatorSchema, new: OperatorSchema) -> tuple[dict[str, str], list[Misfit]]:
+    stored, declared = {f.name for f in old.fields}, {f.name for f in new.fields}
+    carried: dict[str, str] = {}
+    misfits: list[Misfit] = []
+    for f in new.fields:
+        if f.name in stored:
+            carried[f.name] = f.name
+        elif f.was:
+            why = _no_rename(f.was, stored, declared, carried.values())
+            if why:
+                misfits.append(Misfit(uid=new.uid, field=f.name, what=why, remedy="correct was=, or leave it out"))
+            else:
+                carried[f.name] = f.was
+    return carried, misfits
+
+
+def _no_rename(was: str, stored: Iterable[str], declared: Iterable[str], taken: Iterable[str]) -> str:
+    if was not in stored:
+        return f"was={was!r} names no stored field; there are {', '.join(sorted(stored))}"
+    if was in declared:
+        return f"was={was!r} is declared too"
+    return f"was={was!r} is said of two fields" if was in taken else ""
+
+
+def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
+    found: list[tuple[str, str, str]] = []
+    if old.kind != new.kind:
+        found.append(("kind", f"{old.kind} became {new.kind}", _NEW_UID))
+    if old.keys != new.keys:
+        found.append(("key", f"{_keys(old)} became {_keys(new)}", _NEW_UID))
+    if old.key_groups != new.key_groups:
+        found.append(("key groups", f"{old.key_groups} became {new.key_groups}", _NEW_UID))
+    if old.clock != new.clock:
+        found.append(("clock", f"{old.clock} became {new.clock}", "keep the clock, or " + _NEW_UID))
+    if old.deletes and not new.deletes:
+        found.append(("deletes", "True became False, but deletes are stored", "keep deletes=True, or " + _NEW_UID))
+    for name in (f.name for f in fields(OperatorSchema) if f.name not in _FREE_OF_OPERATORS):
+        if getattr(old, name) != getattr(new, name):
+            found.append((name, f"{getattr(old, name)!r} became {getattr(new, name)!r}", _NEW_UID))
+    return [Misfit(uid=new.uid, field=field, what=what, remedy=remedy) for field, what, remedy in found]
+
+
+def _of_field(uid: str, old: StoredField, new: StoredField) -> Iterable[Misfit]:
+    was, now = _aggregate(old), _aggregate(new)
+    if was != now:
+        what = f"{_words(old, was, now)} became {_words(new, now, was)}"
+        yield Misfit(uid=uid, field=new.name, what=what, remedy=_NEW_NAME)
+    elif not (widens(*_overs(old, new)) and widens(old.type.with_null(False), new.type.with_null(False))):
+        types = f"{_type(old.over)} became {_type(new.over)}" if old.over != new.over else ""
+        types = types or f"{_type(old.type)} became {_type(new.type)}"
+        yield Misfit(uid=uid, field=new.name, what=types, remedy=f"keep the type, or {_NEW_NAME}")
+
+
+def _overs(old: StoredField, new: StoredField) -> tuple[FieldType, FieldType]:
+    """The types to compare; null of the whole is absence, which every kind may store, but in elements and entries."""
+    if new.kind in _NULL_IN_ELEMENTS:
+        return old.over, new.over
+    return old.over.with_null(False), new.over.with_null(False)
+
+
+def _aggregate(f: StoredField) -> dict[str, Any]:
+    return {a.name: getattr(f, a.name) for a in fields(StoredField) if a.name not in _FREE}
+
+
+def _words(f: StoredField, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    more = ", ".join(f"{n}={v!r}" for n, v in mine.items() if n not in ("kind", "source") and v != other[n])
+    kind = "list" if f.kind == "list_of_values" else f.kind
+    shown = f"{kind}({f.source!r})" if f.source else kind
+    return f"{shown} with {more}" if more else shown
+
+
+def _type(of: FieldType) -> str:
+    return of.sql.replace("`", "") + (" or null" if of.nullable else "")
+
+
+def _keys(schema: OperatorSchema) -> str:
+    return "(" + ", ".join(f"{k.source} {k.type.sql}" for k in schema.keys) + ")"
