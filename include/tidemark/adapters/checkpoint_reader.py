@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.state_reader import read_state, resolve, stored_rows
+from tidemark.adapters.state_reader import Relation, read_state, resolve, stored_rows
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.resolving import empty_columns, resolving_sql
 
@@ -20,11 +20,11 @@ class View:
     """Resolved state that is not read yet.
 
     Attributes:
-        rows: an Arrow table or dataset, to be registered under a name.
-        sql: the query over that name, which gives one row per live key.
+        rows: what is to be registered under a name.
+        sql: the query over the relation that comes of it, which gives one row per live key.
     """
 
-    rows: Any
+    rows: Relation
     sql: Callable[[str], str]
 
 
@@ -54,8 +54,8 @@ def view(warehouse: str, checkpoint: Checkpoint, uid: str) -> View:
         StoreError: a version or a file of the handle is gone.
     """
     schema = checkpoint.plan.schemas[uid]
-    rows = stored_rows(warehouse, checkpoint.handles[uid])
+    rows = stored_rows(warehouse, schema, checkpoint.handles[uid])
     if rows is None:
         empty = arrow_schema(empty_columns(schema)).empty_table()
-        return View(rows=empty, sql="FROM {}".format)
+        return View(rows=Relation(parts=((empty, None),)), sql="FROM {}".format)
     return View(rows=rows, sql=lambda relation: resolving_sql(schema, relation, checkpoint.now))

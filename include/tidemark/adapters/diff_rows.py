@@ -11,11 +11,12 @@ def compared(ask: Ask, schema: OperatorSchema, before: pa.Table, after: pa.Table
     """Keys that differ between two resolved states: key columns and `_change`.
 
     Floating-point sums and means may differ in their last bits after a compaction: of them only null is compared.
+    Where the schema has changed in between, fields of one side only say nothing.
     """
     keys = ", ".join(key_columns(schema))
     same = [
         f"_b.{f} IS NOT DISTINCT FROM _a.{f}" if exact else f"(_b.{f} IS NULL) = (_a.{f} IS NULL)"
-        for f, exact in ((quoted(f.name), f.exact) for f in schema.fields)
+        for f, exact in ((quoted(f.name), f.exact) for f in schema.fields if f.name in before.column_names)
     ]
     alike = " AND ".join(["_b._changed = _a._changed", *same])
     change = "CASE WHEN _b._changed IS NULL THEN 'inserted' WHEN _a._changed IS NULL THEN 'deleted' ELSE 'updated' END"
@@ -45,14 +46,17 @@ def packed(ask: Ask, schema: OperatorSchema, shown: pa.Table, values: tuple[pa.T
     key = f"struct_pack({', '.join(f'{k} := _c.{k}' for k in key_columns(schema))}) AS key, _change AS change"
     if values is None:
         return ask(f"SELECT {key} FROM _c ORDER BY {keys}", _c=shown)
-    fields = [*(quoted(f.name) for f in schema.fields), '"_changed"']
     sides = ", ".join(
-        f"CASE WHEN {side}._changed IS NOT NULL THEN struct_pack({', '.join(f'{f} := {side}.{f}' for f in fields)}) END"
-        f" AS {name}"
-        for side, name in (("_b", "before"), ("_a", "after"))
+        f"CASE WHEN {side}._changed IS NOT NULL THEN struct_pack({_fields(schema, rows, side)}) END AS {name}"
+        for side, name, rows in (("_b", "before", values[0]), ("_a", "after", values[1]))
     )
     sql = f"SELECT {key}, {sides} FROM _c LEFT JOIN _b USING ({keys}) LEFT JOIN _a USING ({keys}) ORDER BY {keys}"
     return ask(sql, _c=shown, _b=values[0], _a=values[1])
+
+
+def _fields(schema: OperatorSchema, rows: pa.Table, side: str) -> str:
+    keys = {k.name for k in schema.keys}
+    return ", ".join(f"{quoted(name)} := {side}.{quoted(name)}" for name in rows.column_names if name not in keys)
 
 
 def counts(ask: Ask, changes: pa.Table) -> dict[str, int]:

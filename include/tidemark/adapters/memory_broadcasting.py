@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_merge import resolved
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.model.copies import TableVersion, copied_rows
@@ -23,7 +24,7 @@ def broadcast_values(
     """Per uid of a broadcast state its records by key, as of the plan's barrier; see `engine.broadcasting`."""
     found: dict[str, dict[Any, Any]] = {}
     for broadcast in pipeline.broadcast:
-        rows = [*tables.rows(plan.handles[broadcast.uid])]
+        rows = state_rows(tables, plan.schemas[broadcast.uid], plan.handles[broadcast.uid])
         rows += [row for path in runs.get(broadcast.uid, ()) for row in tables.files[path]]
         state = resolved(plan.schemas[broadcast.uid], rows, now)
         found[broadcast.uid] = broadcast_records(broadcast, state.values())
@@ -37,6 +38,7 @@ def copied(
     found = {}
     for uid in plan.copies:
         at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
-        before = resolved(plan.schemas[uid], tables.rows(plan.handles[uid]), Now())
+        schema = plan.schemas[uid]
+        before = resolved(schema, state_rows(tables, schema, plan.handles[uid]), Now())
         found[uid] = copied_rows(plan, uid, foreign.rows(pipeline.tables[uid], at), before)
     return found

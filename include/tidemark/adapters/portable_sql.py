@@ -4,8 +4,11 @@ from pathlib import Path
 
 from tidemark.adapters.state_reader import files_of
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.dialects import DUCKDB, DUCKDB_MACROS, SPARK
+from tidemark.model.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
+from tidemark.model.expressions import quoted
+from tidemark.model.layouts import mapped_sql
 from tidemark.model.resolving import empty_columns, resolving_sql, stored_columns
+from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment
 
 
@@ -14,12 +17,7 @@ def spark_query(warehouse: str, checkpoint: Checkpoint, uid: str) -> str:
     schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
     if not handle:
         return _nothing(checkpoint, uid, "`")
-    columns = ", ".join(f"`{name}`" for name in stored_columns(schema))
-    parts = [
-        f"  SELECT {columns}\n  FROM delta.`{warehouse}/{s.path}` VERSION AS OF {s.version}\n"
-        f"  WHERE `_checkpoint` > {s.after} AND `_checkpoint` <= {s.through}"
-        for s in handle
-    ]
+    parts = [_spark_part(schema, s, warehouse) for s in handle]
     query = resolving_sql(schema, "segments", checkpoint.now, dialect=SPARK)
     return _whole(checkpoint, uid, parts, query)
 
@@ -33,17 +31,31 @@ def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str) -> str:
     schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
     if not handle:
         return _nothing(checkpoint, uid, '"')
-    columns = ", ".join(f'"{name}"' for name in stored_columns(schema))
     files: dict[Segment, list[str]] = {segment: [] for segment in handle}
     for segment, live in files_of(warehouse, handle):
         files[segment].append("'" + str(Path(warehouse, segment.path, live.path)).replace("'", "''") + "'")
     parts = [
-        f"  SELECT {columns}\n  FROM read_parquet([\n    " + ",\n    ".join(paths) + "\n  ])"
-        for paths in files.values()
+        _selected(schema, s, "read_parquet([\n    " + ",\n    ".join(paths) + "\n  ])", DUCKDB)
+        for s, paths in files.items()
         if paths
     ]
     query = resolving_sql(schema, "segments", checkpoint.now, dialect=DUCKDB)
     return f"{DUCKDB_MACROS};\n{_whole(checkpoint, uid, parts, query)}"
+
+
+def _spark_part(schema: OperatorSchema, s: Segment, warehouse: str) -> str:
+    table = f"delta.`{warehouse}/{s.path}` VERSION AS OF {s.version}"
+    if schema.layout(s.path) is not None:
+        # A version is named in FROM only; the mapping may bring a condition of its own.
+        table = f"(SELECT * FROM {table} WHERE `_checkpoint` > {s.after} AND `_checkpoint` <= {s.through})"
+        return _selected(schema, s, table, SPARK)
+    return f"{_selected(schema, s, table, SPARK)}\n  WHERE `_checkpoint` > {s.after} AND `_checkpoint` <= {s.through}"
+
+
+def _selected(schema: OperatorSchema, s: Segment, source: str, dialect: Dialect) -> str:
+    if schema.layout(s.path) is not None:
+        return "  " + mapped_sql(schema, s.path, source, dialect)
+    return f"  SELECT {', '.join(dialect.text(quoted(name)) for name in stored_columns(schema))}\n  FROM {source}"
 
 
 def _whole(checkpoint: Checkpoint, uid: str, parts: list[str], query: str) -> str:

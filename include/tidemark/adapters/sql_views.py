@@ -97,9 +97,8 @@ def _open(connection: duckdb.DuckDBPyConnection, statement: str, catalogue: Cata
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> None:
-    rows = f"rows of {name}"
-    connection.register(rows, view.rows)
-    connection.execute(f'CREATE TEMP VIEW "{name}" AS {view.sql(written(rows))}')
+    relation = view.rows.registered(connection, f"rows of {name}")
+    connection.execute(f'CREATE TEMP VIEW "{name}" AS {view.sql(relation)}')
 
 
 def _ids(words: Sequence[str], uid: str) -> list[int]:

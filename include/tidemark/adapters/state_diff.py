@@ -3,7 +3,8 @@
 Candidates are keys whose `_changed` is later than the newest common ancestor, on either side. Where every file of a
 side is later than that, a compaction may have dropped tombstones, so keys that only the other side has are candidates
 too. A key whose `_changed` is the same on both sides was left alone by every checkpoint between, so its value is the
-same. That does not hold where values expire: there both states are resolved in full and compared.
+same. That does not hold where values expire, nor where the stored schema has changed and tables of both are read:
+there both states are resolved in full and compared.
 """
 
 from dataclasses import dataclass
@@ -71,8 +72,14 @@ class Comparison:
 
     @property
     def schema(self) -> OperatorSchema:
-        """The stored schema, the same on both sides."""
+        """The stored schema of the later side."""
         return self.after.plan.schemas[self.uid]
+
+    @property
+    def has_evolved(self) -> bool:
+        """Whether a row may have to be mapped before it is resolved, or the two sides have other fields."""
+        before = self.before.plan.schemas[self.uid]
+        return before != self.schema or bool(self.schema.older)
 
     def diff(self, detail: Detail, limit: int | None = None) -> Diff:
         """Compares.
@@ -86,7 +93,7 @@ class Comparison:
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
         with asking() as ask:
-            if expires(self.schema):
+            if expires(self.schema) or self.has_evolved:
                 return _in_full(self, ask, detail, limit)
             return _by_candidates(self, ask, detail, limit)
 

@@ -1,9 +1,11 @@
 """Reads state without a JVM: deltalake opens each segment at its version, DuckDB resolves over Arrow."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -12,7 +14,9 @@ from pyarrow import fs
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_reading import files_in, open_table, refused
 from tidemark.adapters.duckdb_session import opened, told
+from tidemark.model.dialects import DUCKDB
 from tidemark.model.key_groups import key_group
+from tidemark.model.layouts import mapped_sql
 from tidemark.model.resolving import empty_columns, resolving_sql
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
@@ -36,32 +40,68 @@ def read_state(
         StoreError: a version or a file of the handle is gone.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
-    rows = stored_rows(warehouse, handle)
+    rows = stored_rows(warehouse, schema, handle)
     if rows is None:
         return arrow_schema(empty_columns(schema)).empty_table()
-    return resolve(schema, now, rows if key is None else rows.to_table(filter=_of_key(schema, key)))
+    return resolve(schema, now, rows if key is None else rows.filtered(_of_key(schema, key)))
 
 
-def stored_rows(warehouse: str, handle: StateHandle) -> ds.Dataset | None:
-    """The rows of a handle's files as they are stored, nothing read yet; None where it has no files.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """Rows that are not read yet, as DuckDB gets them.
+
+    Attributes:
+        parts: Arrow tables or datasets, each with the query over its name that makes rows of one schema of it; None
+            where it has them already.
+    """
+
+    parts: tuple[tuple[Any, Callable[[str], str] | None], ...]
+
+    def filtered(self, condition: Any) -> "Relation":
+        """The rows of datasets that meet a condition on columns which all of them have, read."""
+        return Relation(parts=tuple((rows.to_table(filter=condition), sql) for rows, sql in self.parts))
+
+    def registered(self, connection: duckdb.DuckDBPyConnection, name: str) -> str:
+        """Makes the rows known to a connection; returns the relation that a query reads."""
+        selected = []
+        for n, (rows, sql) in enumerate(self.parts):
+            own = name if len(self.parts) == 1 else f"{name} {n}"
+            connection.register(own, rows)
+            written = '"' + own.replace('"', '""') + '"'
+            selected.append(f"FROM {written}" if sql is None else sql(written))
+        return f'({" UNION ALL ".join(selected)}) AS "_stored"'
+
+
+def stored_rows(warehouse: str, schema: OperatorSchema, handle: StateHandle) -> Relation | None:
+    """The rows of a handle's files in the columns of a schema, nothing read yet; None where it has no files.
 
     Raises:
         StoreError: a version or a file of the handle is gone.
     """
-    paths = [str(Path(warehouse, segment.path, f.path)) for segment, f in files_of(warehouse, handle)]
-    return ds.dataset(paths, format="parquet", filesystem=fs.LocalFileSystem()) if paths else None
+    paths: dict[str, list[str]] = {}
+    for segment, f in files_of(warehouse, handle):
+        table = segment.path if schema.layout(segment.path) is not None else ""
+        paths.setdefault(table, []).append(str(Path(warehouse, segment.path, f.path)))
+    disk = fs.LocalFileSystem()
+    parts = ((ds.dataset(found, format="parquet", filesystem=disk), table) for table, found in paths.items())
+    return Relation(parts=tuple((rows, _mapping(schema, table)) for rows, table in parts)) if paths else None
+
+
+def _mapping(schema: OperatorSchema, table: str) -> Callable[[str], str]:
+    return lambda relation: mapped_sql(schema, table, relation, DUCKDB)
 
 
 def resolve(schema: OperatorSchema, now: Now, rows: Any) -> pa.Table:
-    """One row per live key of stored rows: an Arrow table or dataset that holds all rows of each of its keys.
+    """One row per live key of stored rows: a `Relation` or an Arrow table that holds all rows of each of its keys.
 
     Raises:
         StoreError: the rows cannot be read.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
     with opened() as connection, told(f"state of {schema.uid} is not readable"):
-        connection.register("rows", rows)
-        resolved = connection.sql(resolving_sql(schema, "rows", now)).to_arrow_table()
+        relation = rows if isinstance(rows, Relation) else Relation(parts=((rows, None),))
+        named = relation.registered(connection, "rows")
+        resolved = connection.sql(resolving_sql(schema, named, now)).to_arrow_table()
         return resolved.cast(arrow_schema(empty_columns(schema)))
 
 

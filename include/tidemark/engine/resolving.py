@@ -8,14 +8,8 @@ from pyspark.sql import functions as F
 
 from tidemark.model.dialects import SPARK
 from tidemark.model.expressions import quoted, spark
-from tidemark.model.resolving import (
-    compacted_sql,
-    empty_columns,
-    resolving_sql,
-    run_columns,
-    single_sql,
-    stored_columns,
-)
+from tidemark.model.layouts import mapped_sql, table_columns
+from tidemark.model.resolving import compacted_sql, empty_columns, resolving_sql, single_sql, stored_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.ttl import Now
@@ -73,15 +67,28 @@ def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now
 
 def stored(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
     """The stored rows of a handle that has segments, with the `_checkpoint` that each lies under."""
-    columns = [spark(quoted(name)) for name in (*stored_columns(schema), "_checkpoint")]
-    parts = [_segment(session, warehouse, segment).selectExpr(*columns) for segment in handle]
+    parts = [_mapped(session, _segment(session, warehouse, s), schema, s.path, "_checkpoint") for s in handle]
     return reduce(DataFrame.unionAll, parts)
 
 
-def stored_files(session: SparkSession, paths: Sequence[str], schema: OperatorSchema) -> DataFrame:
-    """The stored rows of files of ours, read as the plain Parquet that they are, without Delta's replay of the log."""
-    columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in run_columns(schema))
-    return session.read.schema(spark(columns)).parquet(*paths)
+def stored_files(session: SparkSession, paths: Sequence[str], schema: OperatorSchema, table: str = "") -> DataFrame:
+    """The stored rows of files of ours, read as the plain Parquet that they are, without Delta's replay of the log.
+
+    Args:
+        session: any session that sees the files.
+        paths: of the files.
+        schema: the stored schema.
+        table: the table of the files, as a segment names it; without it they have the schema's own columns.
+    """
+    columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in table_columns(schema, table))
+    return _mapped(session, session.read.schema(spark(columns)).parquet(*paths), schema, table)
+
+
+def _mapped(session: SparkSession, rows: DataFrame, schema: OperatorSchema, table: str, *more: str) -> DataFrame:
+    """Rows of a table in the columns of the schema."""
+    if schema.layout(table) is None:
+        return rows.selectExpr(*(spark(quoted(name)) for name in (*stored_columns(schema), *more)))
+    return session.sql(mapped_sql(schema, table, "{rows}", SPARK, more=more), rows=rows)
 
 
 def _segment(session: SparkSession, warehouse: str, segment: Segment) -> DataFrame:
