@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 UNTIL = START + timedelta(hours=12)
 FACTS = {
     "id", "pipeline", "timeline", "sequence", "attempt", "parent", "interval_start", "interval_end", "logical_time",
-    "covered_until", "ranges", "records", "dead_letters", "keys", "run_bytes", "full_bytes", "gate", "accepted_losses",
+    "covered_until", "ranges", "watermark", "watermarks", "broadcast_versions", "records", "dead_letters", "keys",
+    "run_bytes", "full_bytes", "gate", "accepted_losses",
     "timings_ms", "seconds",
 }  # fmt: skip
 """Documented keys of a checkpoint; a script may rely on them."""

@@ -10,7 +10,8 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
 
     Returns:
         id, timeline, sequence, parent, interval, ranges as `[start, end)` per partition, records, dead letters and
-        touched keys per operator, bytes of the run and of the whole state, gate, milliseconds per step.
+        touched keys per operator, bytes of the run and of the whole state, gate, milliseconds per step; the watermark,
+        over all and per partition, and the versions of the tables that broadcast states copy.
     """
     plan, sealed = checkpoint.plan, checkpoint.sealed
     interval = plan.interval
@@ -26,6 +27,9 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
         "logical_time": _time(plan.logical_time_ms),
         "covered_until": None if checkpoint.covered_until_ms is None else _time(checkpoint.covered_until_ms),
         "ranges": {str(tp): str(r) for tp, r in plan.ranges.items()},
+        "watermark": None if sealed.facts.watermark_ms is None else _time(sealed.facts.watermark_ms),
+        "watermarks": {str(tp): _time(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
+        "broadcast_versions": dict(plan.broadcast_versions),
         "records": sealed.facts.records,
         "dead_letters": {a.uid: a.dead_lettered for a in sealed.acks},
         "keys": {a.uid: a.keys for a in sealed.acks},
