@@ -158,7 +158,7 @@ class SparkBatch:
         schema, records = self._plan.schemas[uid], self._records(uid)
         try:
             with translated():
-                return self._run(uid, folded(records, schema, self._plan), folder)
+                return self._sorted(uid, folded(records, schema, self._plan), folder)
         except NumericOverflow as error:
             with translated():
                 key = overflowing_key(records, schema)
@@ -166,9 +166,9 @@ class SparkBatch:
 
     def _copy(self, uid: str, folder: str) -> WrittenRun:
         with translated():
-            return self._run(uid, copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid]), folder)
+            return self._sorted(uid, copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid]), folder)
 
-    def _run(self, uid: str, run: DataFrame, folder: str) -> WrittenRun:
+    def _sorted(self, uid: str, run: DataFrame, folder: str) -> WrittenRun:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
         return self._written(run, order, folder, self.counts[uid].applied, bounded_columns(schema))
