@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.adapters.memory_broadcasting import broadcast_values, copied
+from tidemark.adapters.memory_deletes import deletes, refused
 from tidemark.adapters.memory_fold import Key, folded, key_of
 from tidemark.adapters.memory_intake import EPOCH, MS, Intake, Letter
 from tidemark.adapters.memory_log import MemoryLog
@@ -108,10 +109,11 @@ class MemoryBatch:
             uid: [r for r in intake.good if None not in key_of(plan.schemas[uid], r)]
             for uid, intake in self._inputs.items()
         }
-        self.counts = {
-            uid: UidCounts(applied=len(found), dead_lettered=self._inputs[uid].records - len(found))
-            for uid, found in self._applied.items()
-        }
+        self._deleted = {uid: deletes(intake, plan.schemas[uid]) for uid, intake in self._inputs.items()}
+        self.counts = {}
+        for uid, intake in self._inputs.items():
+            applies = len(self._applied[uid]) + len(self._deleted[uid])
+            self.counts[uid] = UidCounts(applied=applies, dead_lettered=intake.records - applies)
         for uid in compute.pipeline.tables:
             self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
 
@@ -119,7 +121,8 @@ class MemoryBatch:
         """See `ports.Batch`."""
         run: Sequence[dict[str, Any]] = self._copies.get(uid, ())
         if uid not in self._copies:
-            run = folded(self._plan.schemas[uid], self._applied[uid], self._plan)
+            found = [*self._applied[uid], *self._deleted[uid]]
+            run = folded(self._plan.schemas[uid], found, self._plan)
         done = self._compute.tables.write(folder, run)
         self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
         return done
@@ -142,7 +145,7 @@ class MemoryBatch:
 
     def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
         intake = self._inputs[uid]
-        letters = list(intake.letters)
+        letters = refused(intake, schema)
         for r in intake.good:
             if None in key_of(schema, r):
                 record = intake.raw[r.topic, r.partition, r.offset]

@@ -6,6 +6,7 @@ Numbers keep their text until their declared type is known, because `1.0` is no 
 import base64
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -24,6 +25,7 @@ _FORMATS = {
     "bytes": re.compile("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
     "decimal": re.compile("-?[0-9]+([.][0-9]+)?"),
 }
+_WHOLE = {"int": re.compile("-?(0|[1-9][0-9]*)"), "bool": re.compile("true|false")}
 _MOST_DIGITS = 38
 
 
@@ -55,6 +57,37 @@ def decode(value: bytes | None, record: FieldType) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise BadRecord(Reason.NOT_AN_OBJECT.value)
     return _fields(parsed, record, "")
+
+
+def decode_key(key: bytes | None, columns: Sequence[tuple[str, FieldType]]) -> tuple[Any, ...]:
+    """The key that the message key of a delete names, one value per key column.
+
+    Of one column the message key is the text, as it is for a string, in its JSON or ISO-8601 form for other types; of
+    several a JSON array of them in order, or an object by their names.
+
+    Raises:
+        BadRecord: it names none.
+    """
+    try:
+        text = (key or b"").decode()
+        if key is None or _HALF.search(_PAIRS.sub("", text)) and len(columns) > 1:
+            raise BadRecord(Reason.BAD_KEY.value)
+        found = _named(text, columns)
+        return tuple(_value(v, of, name) for v, (name, of) in zip(found, columns, strict=True))
+    except (ValueError, KeyError) as error:
+        raise BadRecord(Reason.BAD_KEY.value) from error
+
+
+def _named(text: str, columns: Sequence[tuple[str, FieldType]]) -> list[Any]:
+    if len(columns) > 1:
+        parsed = _parsed(text)
+        if isinstance(parsed, dict):
+            return [parsed[name] for name, _ in columns]
+        return parsed if isinstance(parsed, list) else []
+    whole = _WHOLE.get(columns[0][1].kind)
+    if whole is not None and not whole.fullmatch(text):
+        raise BadRecord(Reason.BAD_KEY.value)
+    return [text if whole is None else _parsed(text)]
 
 
 def _parsed(text: str) -> object:

@@ -11,11 +11,6 @@ from tidemark.model.dead_letters import Reason
 from tidemark.model.types import FieldType
 
 TEXT = "CAST(value AS STRING)"
-_SEAL = f"sha2({TEXT}, 256)"
-# A parser stops behind the first JSON value, so the value is wrapped: whatever follows it stands between it and a
-# seal that depends on its own bytes, and then the wrapped text is no array of exactly these two.
-PARSED = f"""try_parse_json(concat('[', {TEXT}, ',"', {_SEAL}, '"]'))"""
-_SEALED = f"coalesce(try_variant_get(_parsed, '$[1]', 'string') = {_SEAL}, false)"
 # Escapes of surrogates that are left when escaped backslashes and whole pairs are taken out are halves of pairs.
 _PAIRS = r"(\\\\)|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 _HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -25,6 +20,43 @@ _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _DECIMAL = "-?[0-9]+([.][0-9]+)?"
 _FORMATS = {"timestamp": _TIMESTAMP, "date": _DATE, "bytes": _BASE64, "decimal": _DECIMAL}
+
+
+def parsed_sql(text: str = TEXT) -> str:
+    """The variant of a JSON text in an envelope: `$[0]` is the value, if `is_sealed_sql` holds.
+
+    A parser stops behind the first JSON value, so the value is wrapped: whatever follows it stands between it and a
+    seal that depends on its own bytes, and then the wrapped text is no array of exactly these two.
+    """
+    return f"""try_parse_json(concat('[', {text}, ',"', {_seal(text)}, '"]'))"""
+
+
+def is_sealed_sql(parsed: str, text: str = TEXT) -> str:
+    """The condition that a parsed envelope holds one JSON value and nothing else."""
+    return f"coalesce(try_variant_get({parsed}, '$[1]', 'string') = {_seal(text)}, false)"
+
+
+def is_text_sql(text: str = TEXT) -> str:
+    """The condition that bytes are Unicode: UTF-8, and no escape is half of a surrogate pair."""
+    rest = f"regexp_replace({text}, r'{_PAIRS}', '')"
+    escaped = rf"contains({text}, r'\ud') OR contains({text}, r'\uD')"
+    return f"is_valid_utf8({text}) AND NOT (({escaped}) AND regexp_like({rest}, r'{_HALF}'))"
+
+
+def scalar_sql(variant: str, path: str, of: FieldType) -> tuple[str, str]:
+    """(why a variant is not of a scalar type, null where it is; its value) as expressions."""
+    leaf = _checked(variant, f"schema_of_variant({variant})", path, of)
+    return leaf.reason, leaf.value
+
+
+def matches_sql(text: str, pattern: str) -> str:
+    """The condition that a regular expression matches the whole text."""
+    # Not `$`, which also matches before a final line break.
+    return rf"regexp_like({text}, r'^({pattern})\z')"
+
+
+def _seal(text: str) -> str:
+    return f"sha2({text}, 256)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +109,12 @@ class Decoder:
 def _envelope() -> str:
     broken = (
         ("value IS NULL", Reason.NULL_VALUE),
-        (f"NOT is_valid_utf8({TEXT}) OR {_half_pair()}", Reason.INVALID_UTF8),
-        (f"_parsed IS NULL OR NOT {_SEALED}", Reason.MALFORMED_JSON),
+        (f"NOT ({is_text_sql()})", Reason.INVALID_UTF8),
+        (f"_parsed IS NULL OR NOT {is_sealed_sql('_parsed')}", Reason.MALFORMED_JSON),
         ("NOT startswith(schema_of_variant(try_variant_get(_parsed, '$[0]', 'variant')), 'OBJECT<')",
          Reason.NOT_AN_OBJECT),
     )  # fmt: skip
     return "CASE " + " ".join(f"WHEN {test} THEN '{reason.value}'" for test, reason in broken) + " END"
-
-
-def _half_pair() -> str:
-    rest = f"regexp_replace({TEXT}, r'{_PAIRS}', '')"
-    escaped = rf"contains({TEXT}, r'\ud') OR contains({TEXT}, r'\uD')"
-    return f"(({escaped}) AND regexp_like({rest}, r'{_HALF}'))"
 
 
 def _struct(variant: str, json_type: str, path: str, of: FieldType, inner: list[tuple[str, _Leaf]]) -> _Leaf:
@@ -157,7 +183,7 @@ def _misfits(variant: str, json_type: str, of: FieldType) -> list[tuple[str, Rea
     text = f"try_variant_get({variant}, '$', 'string')"
     misfits = [
         (f"{json_type} != 'STRING' AND NOT ({numbers})", Reason.WRONG_TYPE),
-        (f"NOT {_matches(text, _FORMATS[of.kind])}", Reason.BAD_FORMAT),
+        (f"NOT {matches_sql(text, _FORMATS[of.kind])}", Reason.BAD_FORMAT),
         (f"NOT ({_fits(text, value, of)})", Reason.OUT_OF_RANGE),
     ]
     # A number with an exponent or with more than 38 digits is a double to the parser: not exactly what was written.
@@ -167,18 +193,13 @@ def _misfits(variant: str, json_type: str, of: FieldType) -> list[tuple[str, Rea
 
 def _fits(text: str, value: str, of: FieldType) -> str:
     if of.kind == "decimal":
-        return f"{value} IS NOT NULL AND {_matches(text, f'-?[0-9]+([.][0-9]{{0,{of.scale}}}0*)?')}"
+        return f"{value} IS NOT NULL AND {matches_sql(text, f'-?[0-9]+([.][0-9]{{0,{of.scale}}}0*)?')}"
     if of.kind == "bytes":
         return f"{value} IS NOT NULL"
     least, most = ("0001-01-01", "9999-12-31") if of.kind == "date" else (
         "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z",
     )  # fmt: skip
     return f"coalesce({value} BETWEEN {of.sql} '{least}' AND {of.sql} '{most}', false)"
-
-
-def _matches(text: str, pattern: str) -> str:
-    # Not `$`, which also matches before a final line break.
-    return rf"regexp_like({text}, r'^({pattern})\z')"
 
 
 def _value(variant: str, of: FieldType) -> str:

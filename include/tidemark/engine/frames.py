@@ -6,15 +6,17 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.engine.decoding import PARSED, Decoder
+from tidemark.engine.decoding import Decoder, parsed_sql
+from tidemark.engine.deleting import applied_sql, key_names, keyed, reason_sql
 from tidemark.model.dead_letters import Reason
-from tidemark.model.expressions import overflow_message, partials, quoted, record_path, spark
+from tidemark.model.expressions import overflow_message, partials, quoted, spark
 from tidemark.model.key_groups import key_group_sql
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.pipeline import KafkaSource, Pipeline
 
+_KIND = "CASE WHEN NOT _was_deleted THEN 'operand' WHEN _has_records THEN 'value' ELSE 'tombstone' END"
 _POSITION = ("topic", "partition", "offset", "timestamp")
 
 
@@ -51,10 +53,10 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({lateness.limit_us})"
     late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
-    unusable = " OR ".join(["_reason IS NOT NULL", *(f"NOT ({keyed_sql(s)})" for s in schemas)])
+    unusable = " OR ".join(["_reason IS NOT NULL", *(f"NOT ({applied_sql(s)})" for s in schemas)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (
-        raw.selectExpr(*kept, f"{PARSED} AS _parsed")
+        raw.selectExpr(*kept, f"{parsed_sql()} AS _parsed")
         .selectExpr("*", *decoder.variants)
         .selectExpr("*", *decoder.json_types)
         .selectExpr(*kept, f"{decoder.reason} AS _fault", f"{decoder.record} AS _good")
@@ -79,34 +81,37 @@ def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
     return "timestamp_millis(0)" if is_broadcast else "timestamp"
 
 
-def keyed_sql(schema: OperatorSchema) -> str:
-    """The condition that no key column of a good record is null."""
-    tests = (f"{spark(record_path(k.source))} IS NOT NULL" for k in schema.keys)
-    return " AND ".join(tests)
-
-
-def applied_sql(schema: OperatorSchema) -> str:
-    """The condition that an operator applies a record."""
-    return f"_reason IS NULL AND {keyed_sql(schema)}"
-
-
 def folded(records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan) -> DataFrame:
-    """The run of an operator: one row of merge operands per key that the batch touched."""
-    keys = [F.expr(spark(record_path(k.source))).alias(k.name) for k in schema.keys]
-    rows = records.where(applied_sql(schema)).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
+    """The run of an operator: one row per key that the batch touched, of merge operands or of what follows a delete."""
+    rows = keyed(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
     rows = _with_cuts(rows, schema)
-    aggregates = [F.expr(spark(sql)).alias(name) for f in schema.fields for name, sql in partials(f, _only(f))]
+    aggregates = [F.expr(spark(sql)).alias(name) for f in schema.fields for name, sql in partials(f, _only(f, schema))]
     aggregates += [F.expr(f"bool_or(_from{f.ttl.ms} > _least)").alias(f"{f.name}__cut") for f in _cut(schema) if f.ttl]
-    aggregates += [F.min("_at").alias("_first_at"), F.max("_at").alias("_last_at")]
-    grouped = rows.groupBy(*keys).agg(*aggregates)
-    return grouped.selectExpr(*map(spark, _run_columns(schema, plan)))
+    aggregates += [F.expr(f"{sql} AS {name}") for name, sql in _accesses(schema)]
+    keys = [F.col(k).alias(key.name) for k, key in zip(key_names(schema), schema.keys, strict=True)]
+    return rows.groupBy(*keys).agg(*aggregates).selectExpr(*map(spark, _run_columns(schema, plan)))
+
+
+def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
+    """First and last access of a key in the batch, and what is left of it where it takes deletes."""
+    if not schema.deletes:
+        return [("_first_at", "min(_at)"), ("_last_at", "max(_at)")]
+    kept = "FILTER (WHERE NOT _gone)"
+    times = [
+        (name, f"coalesce({of}(_at) {kept}, {of}(_at))") for name, of in (("_first_at", "min"), ("_last_at", "max"))
+    ]
+    return [*times, ("_was_deleted", "bool_or(_gone)"), ("_has_records", "bool_or(NOT _gone)")]
 
 
 def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
     """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
     if schema.clock == "logical_time":
         return f"CAST({plan.logical_time_ms} AS BIGINT)"
-    at = "unix_millis(event_time)"
+    at = (
+        "unix_millis(CASE WHEN _gone THEN `timestamp` ELSE event_time END)"
+        if schema.deletes
+        else "unix_millis(event_time)"
+    )
     return at if plan.watermark_ms is None else f"greatest({at}, CAST({plan.watermark_ms} AS BIGINT))"
 
 
@@ -117,7 +122,7 @@ def _with_cuts(rows: DataFrame, schema: OperatorSchema) -> DataFrame:
     """
     if not _cut(schema):
         return rows
-    keys = ", ".join(spark(record_path(k.source)) for k in schema.keys)
+    keys = ", ".join([*key_names(schema), *(["_gone"] if schema.deletes else [])])
     over = f"OVER (PARTITION BY {keys})"
     rows = rows.selectExpr("*", f"lag(_at) OVER (PARTITION BY {keys} ORDER BY _at) AS _before")
     starts = [
@@ -131,14 +136,16 @@ def _cut(schema: OperatorSchema) -> list[StoredField]:
     return [f for f in schema.fields if f.is_cut]
 
 
-def _only(field: StoredField) -> str:
-    return f"_at >= _from{field.ttl.ms}" if field.is_cut and field.ttl else ""
+def _only(field: StoredField, schema: OperatorSchema) -> str:
+    conditions = ["NOT _gone"] if schema.deletes else []
+    conditions += [f"_at >= _from{field.ttl.ms}"] if field.is_cut and field.ttl else []
+    return " AND ".join(conditions)
 
 
 def _run_columns(schema: OperatorSchema, plan: CheckpointPlan) -> list[str]:
     own = {
         "_first_at": "nullif(_first_at, _last_at)",
-        "_kind": "'operand'",
+        "_kind": _KIND if schema.deletes else "'operand'",
         "_changed": f"CAST({plan.id} AS BIGINT)",
         "_key_group": key_group_sql(schema),
         **_held(schema),
@@ -148,7 +155,7 @@ def _run_columns(schema: OperatorSchema, plan: CheckpointPlan) -> list[str]:
 
 def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     """What an operator could not apply, with raw key and value."""
-    reason = f"coalesce(_reason, '{Reason.NULL_KEY.value}') AS reason"
+    reason = f"{reason_sql(schema)} AS reason"
     here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
     return records.where(f"NOT ({applied_sql(schema)})").selectExpr(
         *here, f"'{schema.uid}' AS uid", reason, "key", "value"

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.engine.frames import applied_sql
+from tidemark.engine.deleting import applied_sql
 from tidemark.model.expressions import record_path, spark
 from tidemark.model.schema import OperatorSchema, StoredField
 

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.engine.frames import applied_sql
+from tidemark.engine.deleting import applied_sql
 from tidemark.errors import EngineError
 from tidemark.model.checkpoint import BatchFacts
 from tidemark.model.offsets import TopicPartition

@@ -31,6 +31,8 @@ class Reason(Enum):
     """The event time is later than logical time + `max_future`."""
     NULL_KEY = "null_key"
     """A key column of this operator is null; the record is a normal one for other operators."""
+    BAD_KEY = "bad_key"
+    """The value is null, and the message key names no key of this operator, which takes such records as deletes."""
     PROCESS_FAILED = "process_failed"
     """The operator's function raised, and it declares `on_error="dead_letter"`; carries the exception's class."""
 
