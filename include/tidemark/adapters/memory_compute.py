@@ -6,10 +6,12 @@ from typing import Any
 
 from tidemark.adapters.memory_broadcasting import broadcast_values, copied
 from tidemark.adapters.memory_deletes import deletes, refused
-from tidemark.adapters.memory_fold import Key, folded, key_of
+from tidemark.adapters.memory_fold import Decoded, Key, folded, key_of
 from tidemark.adapters.memory_intake import EPOCH, MS, Intake, Letter
+from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_log import MemoryLog
 from tidemark.adapters.memory_merge import resolved
+from tidemark.adapters.memory_process import Processed, Task, chained_letters, numbered, processed
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Checkpoint, Verdict
@@ -19,6 +21,7 @@ from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.ttl import Now
 from tidemark.model.writes import UidCounts, WrittenRun
+from tidemark.operators import Process
 from tidemark.pipeline import Pipeline
 from tidemark.ports import ForeignTables
 
@@ -63,7 +66,8 @@ class MemoryCompute:
 
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
         """The state of an operator at a checkpoint: finished values per key (I4: every file is read)."""
-        return resolved(checkpoint.plan.schemas[uid], self.tables.rows(checkpoint.handles[uid]), checkpoint.now)
+        schema = checkpoint.plan.schemas[uid]
+        return resolved(schema, state_rows(self.tables, schema, checkpoint.handles[uid]), checkpoint.now)
 
     def _refuse_lost(self, plan: CheckpointPlan) -> None:
         now = self.log.topic_ids(plan.topic_ids)
@@ -116,11 +120,42 @@ class MemoryBatch:
             self.counts[uid] = UidCounts(applied=applies, dead_lettered=intake.records - applies)
         for uid in compute.pipeline.tables:
             self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
+        self.uids = compute.pipeline.uids
+        self._processed: dict[str, Processed] = {}
+        self._unkeyed: dict[str, list[Decoded]] = {}
+
+    def prepare(self, uid: str) -> UidCounts:
+        """See `ports.Batch`."""
+        pipeline, plan = self._compute.pipeline, self._plan
+        operator = next((o for o in pipeline.operators if o.uid == uid), None)
+        if operator is None:
+            return self.counts[uid]
+        schema, upstream = plan.schemas[uid], self._processed.get(pipeline.input_of(operator))
+        if upstream is not None:
+            self._applied[uid] = [r for r in upstream.emitted if None not in key_of(schema, r)]
+            self._unkeyed[uid] = [r for r in upstream.emitted if None in key_of(schema, r)]
+            self.counts[uid] = UidCounts(applied=len(self._applied[uid]), dead_lettered=len(self._unkeyed[uid]))
+        if isinstance(operator, Process):
+            task = Task(
+                operator=operator,
+                schema=schema,
+                plan=plan,
+                record=pipeline.record_class(operator),
+                broadcast=self.broadcast(),
+            )
+            done = processed(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
+            self._processed[uid] = done
+            self.counts[uid] = self.counts[uid].after(failed=len(done.failed), emitted=len(done.emitted))
+        return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
         run: Sequence[dict[str, Any]] = self._copies.get(uid, ())
-        if uid not in self._copies:
+        if uid in self._processed:
+            run = self._processed[uid].rows
+        elif uid in self._unkeyed:
+            run = folded(self._plan.schemas[uid], map(numbered, self._applied[uid]), self._plan)
+        elif uid not in self._copies:
             found = [*self._applied[uid], *self._deleted[uid]]
             run = folded(self._plan.schemas[uid], found, self._plan)
         done = self._compute.tables.write(folder, run)
@@ -136,6 +171,10 @@ class MemoryBatch:
         """See `ports.Batch`."""
         return self._compute.tables.write(folder, self._letter_rows(uid, self._plan.schemas[uid]))
 
+    def write_emitted(self, uid: str, folder: str) -> WrittenRun:
+        """See `ports.Batch`."""
+        return self._compute.tables.write(folder, self._processed[uid].sunk)
+
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """See `ports.Batch`."""
         return self._compute.judge(self._plan, runs)
@@ -144,8 +183,14 @@ class MemoryBatch:
         """See `ports.Batch`; there is nothing to release."""
 
     def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
+        failed = self._processed[uid].failed if uid in self._processed else {}
+        if uid in self._unkeyed:
+            return chained_letters(uid, self._unkeyed[uid], self._applied[uid], failed)
         intake = self._inputs[uid]
         letters = refused(intake, schema)
+        for (topic, partition, offset, _), why in failed.items():
+            record = intake.raw[topic, partition, offset]
+            letters.append(Letter(tp=TopicPartition(topic, partition), record=record, reason=why))
         for r in intake.good:
             if None in key_of(schema, r):
                 record = intake.raw[r.topic, r.partition, r.offset]

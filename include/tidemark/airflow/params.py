@@ -20,6 +20,7 @@ class RunConf(BaseModel):
         max_records: offsets per partition and checkpoint; None = no bound.
         until: stop before the first record at or after this time, instead of at the data interval's end.
         accept_loss: record offsets that were lost, instead of stopping.
+        allow_non_restored_state: leave the state of operators behind that the pipeline does not declare any more.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,6 +28,7 @@ class RunConf(BaseModel):
     max_records: int | None = Field(None, ge=1, strict=True)
     until: AwareDatetime | None = None
     accept_loss: bool = Field(False, strict=True)
+    allow_non_restored_state: bool = Field(False, strict=True)
 
 
 def form() -> dict[str, Param]:
@@ -51,6 +53,12 @@ def form() -> dict[str, Param]:
             type="boolean",
             title="Accept loss",
             description="Offsets that Kafka has deleted before they were read: record the gap and go on.",
+        ),
+        "allow_non_restored_state": Param(
+            False,
+            type="boolean",
+            title="Allow non-restored state",
+            description="Operators that are gone from the pipeline: leave their state behind, and go on without it.",
         ),
     }
 
@@ -92,4 +100,5 @@ def request_of(
         until_interval_end=until and end is not None,
         max_records=conf.max_records,
         accept_loss=conf.accept_loss,
+        allow_non_restored_state=conf.allow_non_restored_state,
     )

@@ -31,6 +31,10 @@ def run(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Record offsets that were lost instead of stopping.")
     ] = False,
+    allow_non_restored_state: Annotated[
+        bool,
+        typer.Option("--allow-non-restored-state", help="Leave the state of operators behind that are gone."),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Make one checkpoint: finish the open one, or plan a new one.
@@ -47,6 +51,7 @@ def run(
         until_interval_end=end is not None,
         max_records=max_records,
         accept_loss=accept_loss,
+        allow_non_restored_state=allow_non_restored_state,
     )
     runtime = open_runtime()
     with Steps() as steps:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.segments import Segment
 
 
 def facts(checkpoint: Checkpoint) -> dict[str, object]:
@@ -36,10 +37,15 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
         "run_bytes": sum(a.run_bytes for a in sealed.acks),
         "full_bytes": sum(a.handle.bytes for a in sealed.acks),
         "gate": _gate(checkpoint),
+        "left_behind": {uid: [_segment(s) for s in handle] for uid, handle in plan.left_behind.items()},
         "accepted_losses": [f"{g.partition} {g.lost}: {g.why}" for g in plan.losses],
         "timings_ms": dict(sealed.timings_ms),
         "seconds": round(sum(sealed.timings_ms.values()) / 1000, 3),
     }
+
+
+def _segment(s: Segment) -> str:
+    return f"{s.path} version {s.version} ({s.after}, {s.through}]"
 
 
 def _gate(checkpoint: Checkpoint) -> str:

@@ -85,6 +85,8 @@ class Steps(Core):
             done = advance.once(request)
         if not done.checkpoints:
             return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
+        for made in done.checkpoints:
+            report_left_behind(made.plan)
         self.report_offsets(pipeline, done.checkpoints[-1])
         return Made(checkpoint=done.checkpoints[-1])
 
@@ -104,6 +106,7 @@ class Steps(Core):
                 found = coordinator.trigger(pipeline, request)
         done = tuple(published)
         if isinstance(found, OpenPlan):
+            report_left_behind(found.plan)
             return Planned(slot=str(found.plan.slot), id=found.plan.id, adopted=found.adopted, published=done)
         return Planned(covered_by=covered_or_refused(name, found), published=done)
 
@@ -210,6 +213,19 @@ def both(first: CrashPoints, second: CrashPoints) -> CrashPoints:
         second(step, moment)
 
     return tell
+
+
+def report_left_behind(plan: CheckpointPlan) -> None:
+    """Logs the state that a plan leaves behind (G11); it stays readable at older checkpoints."""
+    for uid, handle in plan.left_behind.items():
+        _log.warning(
+            "state_left_behind",
+            pipeline=plan.pipeline,
+            checkpoint=plan.name,
+            uid=uid,
+            tables=[f"{s.path} version {s.version}" for s in handle],
+            rows=handle.rows,
+        )
 
 
 def report_failure(report: FailureReport) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from tests.in_memory import START_MS, InMemory, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory import ManualClock, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.coordinator.advance import Advance
 from tidemark.coordinator.attempts import OwnedAttempt
 from tidemark.coordinator.failures import FailureReport
@@ -96,6 +96,13 @@ class House(InMemory):
         found = self.coordinator.trigger(self.pipeline, request)
         assert isinstance(found, OpenPlan), found
         return found.plan
+
+    def state(self, uid: str) -> dict[tuple[object, ...], tuple[object, ...]]:
+        """Fields of every key of an operator at the newest checkpoint."""
+        newest = next(self.coordinator.checkpoints())
+        rows = MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables).resolve(newest, uid)
+        names = [f.name for f in newest.plan.schemas[uid].fields]
+        return {key: tuple(row[name] for name in names) for key, row in rows.items()}
 
     def free(self) -> NothingOpen:
         """The free slot."""

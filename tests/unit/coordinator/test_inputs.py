@@ -1,18 +1,41 @@
 """Input handles: those of the parent, with compactions adopted only where they are an exact prefix (E16)."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House, Wider
-from tidemark import Fold
+from tidemark import Fold, state
 from tidemark.coordinator.inputs import adopt
-from tidemark.errors import ConflictError
+from tidemark.errors import IncompatibleStateError
 from tidemark.model import keys
 from tidemark.model.records import CompactionRecord
 from tidemark.model.segments import Segment, StateHandle
 
 RUNS, BASE = "bank/state/accounts/t1-1/runs", "bank/state/accounts/t1-1/base"
+
+
+class More(state.Keyed):
+    """An account with another field."""
+
+    payments: int = state.count()
+    total: int | None = state.sum("amount")
+    least: int | None = state.min("amount")
+
+
+class Bounded(state.Keyed):
+    """An account that forgets."""
+
+    payments: int | None = state.count(ttl=timedelta(days=1))
+    total: int | None = state.sum("amount")
+
+
+class Longer(state.Keyed):
+    """The same, later."""
+
+    payments: int | None = state.count(ttl=timedelta(days=2))
+    total: int | None = state.sum("amount")
 
 
 def seg(path: str, after: int, through: int, rows: int = 1, version: int = 0) -> Segment:
@@ -127,23 +150,104 @@ def test_an_added_operator_starts_empty() -> None:
     assert not plan.handles["new"]
 
 
-def test_a_changed_schema_is_refused_by_uid_and_field() -> None:
+def test_all_that_does_not_fit_is_said_at_once_by_uid_and_field() -> None:
     house, _ = _house_with_runs()
-    house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="amount", state=Wider)])
-    with pytest.raises(ConflictError) as caught:
+    accounts = Fold("accounts", key_by="amount", state=Wider)
+    others = Fold("others", key_by="account", state=Account, was="nobody")
+    house.pipeline = replace(PIPELINE, operators=[accounts, others])
+    with pytest.raises(IncompatibleStateError) as caught:
         house.plan()
     assert caught.value.what == (
-        "state schema changed: accounts: key (account STRING) became (amount BIGINT),"
-        " field total: sum BIGINT became max BIGINT, field least added"
+        "the pipeline does not fit its state:"
+        " others: was='nobody' names no operator with state; there are accounts (correct was=, or leave it out);"
+        " accounts.key: (account STRING) became (amount BIGINT) (give the operator a new uid);"
+        " accounts.total: sum('amount') became max('amount') (declare it under a new name)"
     )
+    assert len(house.coordinator.objects.list("ids/")) == 3, "a refused plan takes no id"
+
+
+def test_a_changed_schema_starts_new_tables_and_an_equal_one_goes_on() -> None:
+    house, _ = _house_with_runs()
+    assert house.plan().tables == {"accounts": "bank/state/accounts/t1-1"}
+    more = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=More)])
+    house.pipeline = more
+    house.send(1)
+    made = house.complete()  # the open plan of the other declaration is given up: 4
+    assert made.plan.tables == {"accounts": "bank/state/accounts/t1-5"}
+    (older,) = made.plan.schemas["accounts"].older
+    assert (older.folder, set(older.fields)) == ("bank/state/accounts/t1-1", {"payments", "total"})
+    assert house.complete().plan.tables == made.plan.tables
+
+
+def test_a_ttl_and_a_limit_change_in_the_tables_that_are_there() -> None:
+    house, _ = _house_with_runs()
+    house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Bounded)])
+    first = house.complete().plan
+    house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Longer)])
+    assert house.complete().plan.tables == first.tables
 
 
 def test_a_removed_operator_is_refused_unless_it_is_let_go() -> None:
     house, _ = _house_with_runs()
     house.pipeline = replace(PIPELINE, operators=[Fold("others", key_by="account", state=Account)])
-    with pytest.raises(ConflictError, match="have state: accounts"):
+    with pytest.raises(IncompatibleStateError, match=r"accounts: is not declared any more, but has state \(declare"):
         house.plan()
-    assert list(house.plan(replace(ASK, allow_non_restored_state=True)).handles) == ["others"]
+    left = house.coordinator.checkpoint(3).handles
+    plan = house.complete(replace(ASK, allow_non_restored_state=True)).plan
+    assert (list(plan.handles), plan.left_behind) == (["others"], left)
+    assert house.complete().plan.left_behind == {}
+
+
+def test_a_uid_that_comes_back_starts_empty_in_new_tables() -> None:
+    house, _ = _house_with_runs()
+    house.pipeline = replace(PIPELINE, operators=[Fold("others", key_by="account", state=Account)])
+    house.complete(replace(ASK, allow_non_restored_state=True))
+    house.pipeline = replace(PIPELINE, operators=[*house.pipeline.operators, *PIPELINE.operators])
+    house.send(1)
+    made = house.complete().plan
+    assert not made.handles["accounts"]
+    assert made.tables["accounts"] == f"bank/state/accounts/t1-{made.id}"
+    assert house.state("accounts") == {("a",): (1, 1)}
+
+
+def test_a_renamed_operator_goes_on_with_its_state_and_its_old_name_is_free() -> None:
+    house, _ = _house_with_runs()
+    renamed = Fold("customers", key_by="account", state=Account, was="accounts")
+    house.pipeline = replace(PIPELINE, operators=[renamed])
+    house.send(1)
+    house.complete()
+    assert house.state("customers") == {("a",): (4, 4)}
+    house.pipeline = replace(PIPELINE, operators=[renamed, *PIPELINE.operators])
+    house.send(1)
+    house.complete()
+    assert (house.state("customers"), house.state("accounts")) == ({("a",): (5, 5)}, {("a",): (1, 1)})
+
+
+def test_a_rename_is_refused_while_the_old_name_is_declared_too() -> None:
+    house, _ = _house_with_runs()
+    one, two = (Fold(uid, key_by="account", state=Account, was="accounts") for uid in ("one", "two"))
+    house.pipeline = replace(PIPELINE, operators=[one, *PIPELINE.operators])
+    with pytest.raises(IncompatibleStateError, match="one: was='accounts' is declared too"):
+        house.plan()
+    house.pipeline = replace(PIPELINE, operators=[one, two])
+    with pytest.raises(IncompatibleStateError, match="two: was='accounts' is said of two operators"):
+        house.plan()
+
+
+def test_an_operator_without_stored_rows_may_become_anything() -> None:
+    house = House()
+    house.complete()
+    house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="amount", state=Wider)])
+    assert house.complete().plan.tables == {"accounts": "bank/state/accounts/t1-2"}
+
+
+def test_a_compaction_into_tables_that_nothing_names_any_more_is_not_adopted() -> None:
+    house, read = _house_with_runs()
+    house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
+    elsewhere = BASE.replace("t1-1", "t1-9")
+    house.tables.tables[elsewhere] = house.tables.tables[BASE]
+    _put(house, record(read, StateHandle((seg(elsewhere, 0, 2),))))
+    assert house.plan().adopted == {}
 
 
 def test_the_watermark_is_that_of_the_parent() -> None:

@@ -1,0 +1,137 @@
+"""Every change of a declaration that the documentation's table answers: pairs of stored schemas, old and new."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.ttl import Ttl
+from tidemark.model.types import FieldType
+
+INT, TEXT = FieldType("int"), FieldType("str")
+FOLD_KINDS = ("count", "sum", "min", "max", "first", "latest", "mean", "distinct", "list")
+PROCESS_KINDS = ("value", "list_of_values", "map")
+
+
+def decimal(digits: int, scale: int) -> FieldType:
+    return FieldType("decimal", digits=digits, scale=scale)
+
+
+def listed(of: FieldType) -> FieldType:
+    return FieldType("list", element=of)
+
+
+TYPES: dict[str, FieldType] = {
+    "bool": FieldType("bool"),
+    "int": INT,
+    "float": FieldType("float"),
+    "Decimal(10,2)": decimal(10, 2),
+    "Decimal(20,2)": decimal(20, 2),
+    "Decimal(20,4)": decimal(20, 4),
+    "str": TEXT,
+    "bytes": FieldType("bytes"),
+    "date": FieldType("date"),
+    "datetime": FieldType("timestamp"),
+    "list[int]": listed(INT),
+    "list[int or None]": listed(INT.with_null(True)),
+    "dataclass(a: Decimal(10,2))": FieldType("struct", fields=(("a", decimal(10, 2)),)),
+    "dataclass(a: Decimal(20,2))": FieldType("struct", fields=(("a", decimal(20, 2)),)),
+    "dataclass(a, b)": FieldType("struct", fields=(("a", decimal(10, 2)), ("b", INT))),
+}
+
+
+def field(kind: str, name: str = "f", over: FieldType = INT, **more: object) -> StoredField:
+    """A field as binding makes it."""
+    of = over
+    if kind == "mean":
+        of = FieldType("float")
+    elif kind in ("distinct", "list", "list_of_values"):
+        of = listed(over)
+    elif kind == "map":
+        of = FieldType("map", key=TEXT, element=over)
+    source = "" if kind in ("count", *PROCESS_KINDS) else "x"
+    return StoredField(**{"name": name, "kind": kind, "source": source, "over": over, "type": of, **more})
+
+
+def fold(*fields: StoredField, **more: object) -> OperatorSchema:
+    keys = (KeyColumn("k", "k", TEXT),)
+    return OperatorSchema(**{"uid": "u", "keys": keys, "fields": fields, **more})
+
+
+def process(*fields: StoredField, **more: object) -> OperatorSchema:
+    return fold(*fields, **{"kind": "process", **more})
+
+
+def alone(kind: str, over: FieldType = INT, **more: object) -> OperatorSchema:
+    """An operator with one field."""
+    return (process if kind in PROCESS_KINDS else fold)(field(kind, over=over, **more))
+
+
+def every(days: int, **more: object) -> Ttl:
+    return Ttl(ttl=timedelta(days=days), **more)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Old and new, made when asked for."""
+
+    old: OperatorSchema
+    new: OperatorSchema
+
+
+N, S = field("count", "n"), field("sum", "s")
+V = field("value", "v")
+A = process(V, field("map", "m"))
+
+
+def _rows(**made: Callable[[], tuple[OperatorSchema, OperatorSchema]]) -> dict[str, Change]:
+    return {name.replace("_", " "): Change(*pair()) for name, pair in made.items()}
+
+
+CHANGES = _rows(
+    nothing=lambda: (fold(N, S), fold(N, S)),
+    field_added=lambda: (fold(N), fold(N, S)),
+    field_removed=lambda: (fold(N, S), fold(N)),
+    field_renamed_with_was=lambda: (fold(N, S), fold(N, replace(S, name="total", was="s"))),
+    field_renamed_without_was=lambda: (fold(N, S), fold(N, replace(S, name="total"))),
+    was_names_no_stored_field=lambda: (fold(N), fold(N, replace(S, was="t"))),
+    was_names_a_field_that_is_declared_too=lambda: (fold(S), fold(S, field("sum", "t", was="s"))),
+    was_said_of_two_fields=lambda: (fold(S), fold(field("sum", "a", was="s"), field("sum", "b", was="s"))),
+    order_of_fields=lambda: (fold(N, S), fold(S, N)),
+    map_added_to_a_process_without_one=lambda: (process(V), A),
+    the_only_map_removed=lambda: (A, process(V)),
+    map_renamed_with_was=lambda: (A, process(V, field("map", "p", was="m"))),
+    key_of_a_map=lambda: (
+        process(field("map", "m")),
+        process(replace(field("map", "m"), type=FieldType("map", key=INT, element=INT))),
+    ),
+    record_field=lambda: (fold(S), fold(replace(S, source="y"))),
+    ignore_nulls=lambda: (fold(field("latest")), fold(field("latest", ignore_nulls=True))),
+    limit=lambda: (fold(field("list")), fold(field("list", limit=5))),
+    initial_value=lambda: (process(V), process(replace(V, initial=7))),
+    null_allowed=lambda: (process(V), process(replace(V, over=INT.with_null(True), type=INT.with_null(True)))),
+    null_no_longer_allowed=lambda: (process(replace(V, over=INT.with_null(True), type=INT.with_null(True))), process(V)),
+    null_allowed_in_elements=lambda: (alone("list_of_values"), alone("list_of_values", INT.with_null(True))),
+    null_no_longer_allowed_in_elements=lambda: (alone("list_of_values", INT.with_null(True)), alone("list_of_values")),
+    digits_of_a_sum=lambda: (alone("sum", decimal(10, 2)), alone("sum", decimal(20, 2))),
+    ttl_on=lambda: (alone("value"), alone("value", ttl=every(1))),
+    ttl_on_in_a_fold=lambda: (alone("sum"), alone("sum", ttl=every(1))),
+    ttl_on_in_a_list_of_a_fold=lambda: (alone("list"), alone("list", ttl=every(1))),
+    ttl_longer_or_shorter=lambda: (alone("sum", ttl=every(1)), alone("sum", ttl=every(2))),
+    ttl_off=lambda: (alone("value", ttl=every(1)), alone("value")),
+    ttl_off_in_a_fold=lambda: (alone("sum", ttl=every(1)), alone("sum")),
+    visibility_of_a_fold=lambda: (
+        alone("sum", ttl=every(1)),
+        alone("sum", ttl=every(1, visibility="return_expired_if_not_cleaned_up")),
+    ),
+    clock=lambda: (fold(S, clock="event_time"), fold(S, clock="logical_time")),
+    deletes_on=lambda: (fold(S), fold(S, deletes=True)),
+    deletes_off=lambda: (fold(S, deletes=True), fold(S)),
+    key_column=lambda: (fold(S), fold(S, keys=(KeyColumn("c", "c", TEXT),))),
+    key_column_added=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", TEXT), KeyColumn("c", "c", TEXT)))),
+    type_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", INT),))),
+    record_field_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "other.k", TEXT),))),
+    key_groups=lambda: (fold(S), fold(S, key_groups=64)),
+    fold_to_process=lambda: (fold(field("list")), process(field("list_of_values"))),
+)
+"""By the words of the documentation's table."""
