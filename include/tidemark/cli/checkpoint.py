@@ -1,23 +1,24 @@
-"""`tidemark checkpoint list | show | abort`."""
+"""`tidemark checkpoint list | show | replay | abort`."""
 
 from typing import Annotated, Any
 
 import typer
 
+from tidemark.cli.checkpoint_id import CheckpointId, parse_id
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
+from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
 from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.wiring import open_runtime
 
-CheckpointId = Annotated[str, typer.Argument(metavar="ID", help="A checkpoint id, as in chk-17.")]
-
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Look at checkpoints, or give up an open one.", no_args_is_help=True)
+    group = typer.Typer(help="Look at checkpoints, repeat one, or give up an open one.", no_args_is_help=True)
     group.command("list")(list_checkpoints)
     group.command("show")(show)
+    group.command("replay")(replay)
     group.command("abort")(abort)
     app.add_typer(group, name="checkpoint")
 
@@ -105,18 +106,6 @@ def abort(
 
 def _show_abort(done: str | None, would: str | None, reason: str | None, *, as_json: bool) -> None:
     show_fields({"aborted": done, "would_abort": would, "reason": reason}, as_json=as_json)
-
-
-def parse_id(text: str) -> int:
-    """The number of `chk-17` or `17`.
-
-    Raises:
-        UsageError: neither.
-    """
-    digits = text.removeprefix("chk-")
-    if not digits.isdecimal():
-        raise UsageError(f"not a checkpoint id: {text!r}", next="write chk-17 or 17.")
-    return int(digits)
 
 
 def _line(found: Checkpoint) -> dict[str, Any]:

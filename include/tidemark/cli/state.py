@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.checkpoint import parse_id
+from tidemark.cli.checkpoint_id import At, parse_id
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
 from tidemark.cli.run import PipelineName
 from tidemark.cli.state_diff import diff
@@ -14,7 +14,6 @@ from tidemark.errors import NotFoundError, UsageError
 from tidemark.wiring import open_runtime
 
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The operator.")]
-At = Annotated[str | None, typer.Option("--checkpoint", metavar="ID", help="A checkpoint; the newest without it.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.checkpoint import parse_id
+from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.output import JsonFlag, cell, human_bytes, note, print_json, show_rows
 from tidemark.cli.plain import plain
 from tidemark.wiring import open_runtime

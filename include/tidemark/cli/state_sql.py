@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.checkpoint import parse_id
+from tidemark.cli.checkpoint_id import At, parse_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.cli.plain import plain
 from tidemark.cli.run import PipelineName
@@ -62,9 +62,7 @@ def sql(
 def query(
     pipeline: PipelineName,
     uid: Annotated[str, typer.Argument(metavar="UID", help="The operator.")],
-    checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="ID", help="A checkpoint; the newest without it.")
-    ] = None,
+    checkpoint: At = None,
     dialect: Annotated[Engine, typer.Option(help="For which engine.")] = Engine.SPARK,
     as_json: JsonFlag = False,
 ) -> None:

@@ -2,13 +2,13 @@
 
 from tidemark.settings import Settings, load_settings
 from tidemark.wiring.compactions import Compactions
-from tidemark.wiring.queries import Queries
+from tidemark.wiring.replays import Replays
 from tidemark.wiring.steps import Folded, Made, Planned, Steps
 
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Steps, Queries, Compactions):
+class Runtime(Steps, Replays, Compactions):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

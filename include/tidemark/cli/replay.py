@@ -1,0 +1,74 @@
+"""`tidemark checkpoint replay`: computes a checkpoint again and compares the states."""
+
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.checkpoint_id import CheckpointId, parse_id
+from tidemark.cli.output import JsonFlag, cell, print_json, show_rows
+from tidemark.cli.plain import plain
+from tidemark.cli.progress import Steps
+from tidemark.cli.run import PipelineName
+from tidemark.errors import ReplayDiffersError
+from tidemark.wiring import open_runtime
+from tidemark.wiring.replays import ReplayedState
+
+_DIGITS = 16
+
+
+def replay(
+    pipeline: PipelineName,
+    checkpoint: CheckpointId,
+    force: Annotated[bool, typer.Option("--force", help="Compare although other code planned it.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compute a checkpoint again from its parent, by its own plan, and compare the hashes of the states.
+
+    Exits 1 where they differ, 6 where Kafka has not all of its records any more. Nothing of it is kept.
+
+    Examples:
+      tidemark checkpoint replay flights chk-3
+      tidemark checkpoint replay flights 3 --json
+    """
+    with Steps() as steps:
+        states = open_runtime().replay(pipeline, parse_id(checkpoint), force=force, crash=steps)
+    if as_json:
+        print_json([_facts(state) for state in states])
+    else:
+        show_rows([_line(state) for state in states], as_json=False)
+    differing = [state for state in states if not state.is_equal]
+    if differing:
+        raise _differs(pipeline, f"chk-{parse_id(checkpoint)}", differing)
+
+
+def _facts(state: ReplayedState) -> dict[str, object]:
+    return {
+        "uid": state.uid,
+        "equal": state.is_equal,
+        "rows": state.recorded.rows,
+        "rows_replayed": state.replayed.rows,
+        "sha256": state.recorded.sha256,
+        "sha256_replayed": state.replayed.sha256,
+        "left_out": list(state.recorded.left_out),
+        "differing": plain(list(state.differing)),
+    }
+
+
+def _line(state: ReplayedState) -> dict[str, object]:
+    return {
+        "uid": state.uid,
+        "rows": state.recorded.rows,
+        "recorded": state.recorded.sha256[:_DIGITS],
+        "replayed": state.replayed.sha256[:_DIGITS],
+        "equal": "yes" if state.is_equal else "no",
+        "left out": list(state.recorded.left_out),
+    }
+
+
+def _differs(pipeline: str, name: str, states: list[ReplayedState]) -> ReplayDiffersError:
+    told = [f"{s.uid} at {'; '.join('/'.join(map(cell, key.values())) for key in s.differing)}" for s in states]
+    return ReplayDiffersError(
+        f"{name} came to another state: {', '.join(told)}",
+        safe=f"{name} and every other checkpoint are as they were; nothing was written.",
+        next=f"tidemark state show {pipeline} {states[0].uid} --checkpoint {name} --key KEY    (one of these keys).",
+    )

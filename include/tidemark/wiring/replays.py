@@ -1,0 +1,137 @@
+"""The verb that computes a checkpoint again from its parent, in a folder of its own, and compares the states (Q5)."""
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.errors import DataLostError, UsageError
+from tidemark.faults import no_crash
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.plan import CheckpointPlan
+from tidemark.pipeline import Pipeline
+from tidemark.ports import Attempt, CrashPoints
+from tidemark.wiring.core import random_id
+from tidemark.wiring.queries import Queries
+
+if TYPE_CHECKING:
+    from tidemark.adapters.state_hash import StateHash
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedState:
+    """One operator's state, as the manifest has it and as it was computed again.
+
+    Attributes:
+        uid: the operator.
+        recorded: hash of the manifest's state.
+        replayed: hash of the other one.
+        differing: the first keys whose exact fields differ, or that one of the two lacks; each as column → value.
+    """
+
+    uid: str
+    recorded: "StateHash"
+    replayed: "StateHash"
+    differing: tuple[dict[str, object], ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the hashes are equal."""
+        return self.recorded.sha256 == self.replayed.sha256
+
+
+class Rehearsal:
+    """An attempt that nobody can revoke and that seals nothing; implements `ports.Attempt`.
+
+    Its plan is that of a completed checkpoint, but for the places where it writes: all below one scratch folder.
+    """
+
+    def __init__(self, plan: CheckpointPlan, scratch: str) -> None:
+        tables = {uid: f"{scratch}/state/{uid}/{plan.slot.timeline}-1" for uid in plan.tables}
+        # The pipeline's name is the root of all other tables.
+        self._plan = replace(plan, pipeline=scratch, tables=tables)
+
+    @property
+    def plan(self) -> CheckpointPlan:
+        """What is tried."""
+        return self._plan
+
+    @property
+    def number(self) -> int:
+        """Always the first."""
+        return 1
+
+    def check(self) -> None:
+        """Never raises."""
+
+    def seal(self, sealed: Sealed) -> None:
+        """Nothing is published."""
+
+
+class Replays(Queries):
+    """Computes completed checkpoints again; what it writes is gone when it returns."""
+
+    def replay(
+        self, name: str, checkpoint_id: int, *, force: bool = False, crash: CrashPoints = no_crash
+    ) -> list[ReplayedState]:
+        """Repeats a checkpoint by its own plan and compares the resolved states, operator by operator.
+
+        Ranges, input handles, logical time and watermark are those of the manifest; gate and sinks are left out.
+
+        Args:
+            name: the pipeline.
+            checkpoint_id: a completed checkpoint.
+            force: repeat it although the code of now is not the code that planned it.
+            crash: told of every step, for progress.
+
+        Raises:
+            NotFoundError: no such pipeline or checkpoint.
+            UsageError: other code planned it.
+            DataLostError: Kafka has not all of its records any more.
+            TidemarkError: as the steps raise it.
+        """
+        found, pipeline = self.checkpoint(name, checkpoint_id), self.pipeline(name)
+        if found.plan.fingerprint != pipeline.fingerprint and not force:
+            raise UsageError(
+                f"other code planned {found.plan.name} (fingerprint {found.plan.fingerprint[:12]},"
+                f" now {pipeline.fingerprint[:12]}), so a difference would prove nothing",
+                next="check out the code of then, or compare anyway with --force.",
+            )
+        scratch = f"{name}/scratch/{random_id()}"
+        rehearsal = Rehearsal(found.plan, scratch)
+        try:
+            sealed = self.rehearse(replace(pipeline, gate=None, max_dead_letters=1.0), rehearsal, crash)
+            again = replace(found, plan=rehearsal.plan, sealed=sealed)
+            return [self._compared(found, again, uid) for uid in found.plan.schemas]
+        except DataLostError as error:
+            raise DataLostError(
+                f"{found.plan.name} cannot be repeated: {error.what}",
+                safe=f"{found.plan.name} itself is intact; nothing was written.",
+                next=f"tidemark checkpoint list {name}    (replay a later one, whose records Kafka still has).",
+            ) from error
+        finally:
+            self._remove(self.settings.warehouse / scratch)
+
+    def rehearse(self, pipeline: Pipeline, attempt: Attempt, crash: CrashPoints) -> Sealed:
+        """Executes an attempt in a Spark session of its own."""
+        with self.session(f"{attempt.plan.pipeline}/replay", 1) as spark:
+            return self.job(pipeline, spark, crash).execute(attempt)
+
+    def _compared(self, found: Checkpoint, again: Checkpoint, uid: str) -> ReplayedState:
+        from tidemark.adapters.checkpoint_reader import read_checkpoint
+        from tidemark.adapters.state_hash import differing, hash_of
+
+        schema, warehouse = found.plan.schemas[uid], str(self.settings.warehouse)
+        rows, others = read_checkpoint(warehouse, found, uid), read_checkpoint(warehouse, again, uid)
+        made = ReplayedState(uid=uid, recorded=hash_of(schema, rows), replayed=hash_of(schema, others))
+        if made.is_equal:
+            return made
+        return replace(made, differing=tuple(differing(schema, rows, others, _SHOWN)))
+
+    def _remove(self, scratch: Path) -> None:
+        shutil.rmtree(scratch, ignore_errors=True)
+        with suppress(OSError):  # another replay is at work there
+            scratch.parent.rmdir()
