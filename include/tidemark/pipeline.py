@@ -100,6 +100,23 @@ class Pipeline:
         """The broadcast states that are copied from tables, by uid."""
         return {b.uid: b for b in self.broadcast if isinstance(b.source, DeltaTable)}
 
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """Broadcast states, then operators, each behind the one whose emitted records it gets."""
+        return (*(b.uid for b in self.broadcast), *(o.uid for o in self.in_order()))
+
+    def record_class(self, operator: Operator) -> type:
+        """The dataclass of the records that an operator gets."""
+        name = self.input_of(operator)
+        upstream = next((o.emits for o in self.operators if o.uid == name and isinstance(o, Process)), None)
+        return self.sources[name].record if upstream is None else upstream
+
+    def may_fail(self, name: str) -> bool:
+        """Whether good records of an input may become dead letters in a function: their raw bytes are kept then."""
+        return any(
+            isinstance(o, Process) and o.on_error == "dead_letter" for o in self.operators if self.input_of(o) == name
+        )
+
     def readers(self, name: str) -> tuple[str, ...]:
         """The uids that get the records of an input, or what a `Process` emits: broadcast states, then operators."""
         own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]

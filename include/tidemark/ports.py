@@ -170,18 +170,20 @@ class Batch(Protocol):
     """The decoded records of one attempt: read and decoded once, used by every operator, the gate and the counts."""
 
     facts: BatchFacts
-    uids: Sequence[str]
-    """Broadcast states, then operators, each behind the one whose emitted records it gets."""
-    counts: Mapping[str, UidCounts]
-    """Per uid, as far as it is known: of folds that read a source at once, of the others once they are prepared."""
+
+    @property
+    def uids(self) -> Sequence[str]:
+        """Operators in the order in which they are executed."""
+
+    @property
+    def counts(self) -> Mapping[str, UidCounts]:
+        """Per uid, as far as it is known: of folds that read a source at once, of others once they are prepared."""
 
     def prepare(self, uid: str) -> UidCounts:
-        """Finds out what an operator has to do; of a process: runs its function. Called once, in order of `uids`.
+        """Finds out what an operator has to do; a process runs its function. Called once each, in order of `uids`.
 
         Raises:
-            ProcessFunctionError: the function raised.
-            StateOverflowError: a key's state does not fit; the message names the key.
-            EngineError: Spark failed.
+            ProcessFunctionError, StateOverflowError, EngineError: the function raised, or left too much; Spark failed.
         """
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
@@ -192,8 +194,7 @@ class Batch(Protocol):
             folder: `<table>/<id>.<attempt>`, relative to the warehouse; no other attempt uses it.
 
         Raises:
-            StateOverflowError: a key's partial does not fit; the message names the key.
-            EngineError: Spark failed.
+            StateOverflowError, EngineError: a key's partial does not fit, and the message names the key; Spark failed.
         """
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:

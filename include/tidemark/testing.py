@@ -44,9 +44,10 @@ class Crash:
     """Kills the attempt of the next barrier; a plain re-run then repairs.
 
     Attributes:
-        step: crash point: `ids plan attempt read fold.<uid> runs.<uid> dead_letters.<uid> sinks.<uid> gate fsync
-            seal publish`; inside `runs` and `sinks`, between the table's version and the commit, `commit.runs.<uid>`
-            and `commit.sinks.<uid>`.
+        step: crash point: `ids plan attempt read process.<uid> fold.<uid> runs.<uid> dead_letters.<uid> sinks.<uid>
+            emitted.<uid> outputs.<uid> gate fsync seal publish`; inside `runs`, `sinks` (dead letters) and `outputs`,
+            between the table's version and the commit, `commit.runs.<uid>`, `commit.sinks.<uid>`,
+            `commit.outputs.<uid>`.
         moment: `before` or `after`.
     """
 
@@ -162,6 +163,13 @@ class Replayed:
         ack = None if found is None else found.ack(uid)
         rows = [] if ack is None else self._world.tables.rows(ack.dead_letters)
         return sorted(rows, key=lambda r: (str(r["topic"]), str(r["partition"]), int(str(r["offset"]))))
+
+    def emitted(self, uid: str, checkpoint: Checkpoint | None = None) -> list[Mapping[str, object]]:
+        """What lies in the sink of a `Process` after a checkpoint: emitted fields, uid, position, number; in order."""
+        found = self._at(checkpoint)
+        table = None if found is None else found.sinks.get(uid)
+        rows = [] if table is None else self._world.tables.rows(table.handle)
+        return sorted(rows, key=lambda r: tuple(str(r[n]).zfill(20) for n in ("_topic", "_partition", "_offset", "_n")))
 
     def _at(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
         if checkpoint is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark.adapters.memory_broadcasting import broadcast_values, copied
 from tidemark.adapters.memory_deletes import deletes, refused
-from tidemark.adapters.memory_fold import Decoded, Key, folded, key_of
+from tidemark.adapters.memory_fold import Decoded, Deleted, Key, folded, key_of
 from tidemark.adapters.memory_intake import EPOCH, MS, Intake, Letter
 from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_log import MemoryLog
@@ -156,7 +156,7 @@ class MemoryBatch:
         elif uid in self._unkeyed:
             run = folded(self._plan.schemas[uid], map(numbered, self._applied[uid]), self._plan)
         elif uid not in self._copies:
-            found = [*self._applied[uid], *self._deleted[uid]]
+            found: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted[uid]]
             run = folded(self._plan.schemas[uid], found, self._plan)
         done = self._compute.tables.write(folder, run)
         self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]

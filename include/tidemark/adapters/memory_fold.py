@@ -28,6 +28,7 @@ class Decoded:
     offset: int
     event_time: datetime
     fields: Mapping[str, Any]
+    n: int = 0
 
     def at(self, path: str) -> Any:
         """The field at a dotted path; null where a step of it is."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tidemark.adapters.memory_entries import compacted_entries, resolved_entries
 from tidemark.adapters.memory_fold import Key, bounded, extreme, picked, summed
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.model.ttl import Now
@@ -13,6 +14,8 @@ Row = Mapping[str, Any]
 
 def compacted(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
     """One row of merged accumulators per key; of the deepest level values only, without what has expired."""
+    if schema.kind == "process":
+        return compacted_entries(schema, rows, now, deepest=deepest)
     found = []
     for key, mine in _by_key(schema, rows).items():
         row = _merged(schema, key, mine)
@@ -33,6 +36,8 @@ def compacted(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest:
 
 def resolved(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
     """Finished values per live key: key columns, state fields, `_changed`."""
+    if schema.kind == "process":
+        return resolved_entries(schema, rows, now)
     found: dict[Key, dict[str, Any]] = {}
     for key, mine in _by_key(schema, rows).items():
         row = _merged(schema, key, mine)

@@ -5,20 +5,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidemark.engine.broadcasting import broadcast_values, copied, copied_frame
+from tidemark.engine.deleting import applied_sql
 from tidemark.engine.failures import NumericOverflow, overflow, translated
 from tidemark.engine.files import bounded_columns
 from tidemark.engine.frames import dead_letters, decoded, folded
 from tidemark.engine.judging import Candidate, judge
 from tidemark.engine.overflow import overflowing_key
+from tidemark.engine.process import ProcessFrame, ProcessTask, processed, told_apart
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.tally import Tally, counted
 from tidemark.engine.writing import write_rows
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
 from tidemark.model.plan import CheckpointPlan
+from tidemark.model.sinks import ROW_ID
 from tidemark.model.ttl import Now
+from tidemark.operators import Process
 from tidemark.pipeline import Pipeline
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
 
@@ -85,7 +90,7 @@ class SparkBatch:
     """The decoded records of one attempt; see `ports.Batch`."""
 
     facts: BatchFacts
-    counts: Mapping[str, UidCounts]
+    counts: dict[str, UidCounts]
 
     def __init__(
         self,
@@ -103,10 +108,39 @@ class SparkBatch:
         self.facts = tally.facts(plan)
         self._copies = copies
         self.counts = tally.counts(compute.pipeline) | _of_tables(compute.pipeline, copies)
+        self.uids = compute.pipeline.uids
+        self._processed: dict[str, ProcessFrame] = {}
+
+    def prepare(self, uid: str) -> UidCounts:
+        """Counts what an operator behind another one gets, and runs the function of a process; see `ports.Batch`."""
+        compute = self._compute
+        operator = next((o for o in compute.pipeline.operators if o.uid == uid), None)
+        if operator is not None and compute.pipeline.input_of(operator) not in compute.pipeline.sources:
+            self.counts[uid] = self._chained(uid, compute.pipeline.input_of(operator))
+        if isinstance(operator, Process) and self.counts[uid].applied:
+            done = processed(
+                ProcessTask(
+                    session=compute.spark,
+                    warehouse=compute.warehouse,
+                    plan=self._plan,
+                    operator=operator,
+                    record=compute.pipeline.record_class(operator),
+                    records=self._records(uid),
+                    applied=self.counts[uid].applied,
+                    broadcast=self.broadcast(),
+                )
+            )
+            self._processed[uid] = done
+            self.counts[uid] = self.counts[uid].after(failed=done.failed, emitted=done.emitted)
+        return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or takes a table's copy, and writes the files; see `ports.Batch`."""
-        done = self._copy(uid, folder) if uid in self._copies else self._fold(uid, folder)
+        if uid in self._processed:
+            with translated():
+                done = self._sorted(uid, self._processed[uid].run, folder)
+        else:
+            done = self._copy(uid, folder) if uid in self._copies else self._fold(uid, folder)
         self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
         return done
 
@@ -123,9 +157,17 @@ class SparkBatch:
         """Writes the operator's dead letters in order of their positions; see `ports.Batch`."""
         schema = self._plan.schemas[uid]
         letters = dead_letters(self._records(uid), schema)
+        if uid in self._processed:
+            letters = letters.unionByName(self._processed[uid].letters(self._records(uid)))
         with translated():
             order = ["topic", "partition", "offset"]
             return self._written(letters, order, folder, self.counts[uid].dead_lettered, order)
+
+    def write_emitted(self, uid: str, folder: str) -> WrittenRun:
+        """Writes what a process emitted, in order of positions; see `ports.Batch`."""
+        order = [name for name, _ in ROW_ID[1:]]
+        with translated():
+            return self._written(self._processed[uid].sunk(), order, folder, self.counts[uid].emitted, order)
 
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate; see `ports.Batch`."""
@@ -153,9 +195,24 @@ class SparkBatch:
         with translated():
             for records in self._inputs.values():
                 records.unpersist()
+        for done in self._processed.values():
+            done.release()
+
+    def _chained(self, uid: str, upstream: str) -> UidCounts:
+        if not self._emitted_by(upstream):
+            return UidCounts(applied=0, dead_lettered=0)
+        with translated():
+            count = F.expr(f"count_if({applied_sql(self._plan.schemas[uid])})")
+            (row,) = self._records(uid).agg(count.alias("applied")).collect()
+        return UidCounts(applied=row["applied"], dead_lettered=self._emitted_by(upstream) - row["applied"])
+
+    def _emitted_by(self, uid: str) -> int:
+        return self._processed[uid].emitted if uid in self._processed else 0
 
     def _fold(self, uid: str, folder: str) -> WrittenRun:
         schema, records = self._plan.schemas[uid], self._records(uid)
+        if "_n" in records.columns:
+            records = told_apart(records)
         try:
             with translated():
                 return self._sorted(uid, folded(records, schema, self._plan), folder)
@@ -166,15 +223,21 @@ class SparkBatch:
 
     def _copy(self, uid: str, folder: str) -> WrittenRun:
         with translated():
-            return self._sorted(uid, copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid]), folder)
+            return self._sorted(
+                uid, copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid]), folder
+            )
 
     def _sorted(self, uid: str, run: DataFrame, folder: str) -> WrittenRun:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
-        return self._written(run, order, folder, self.counts[uid].applied, bounded_columns(schema))
+        at_most = self._processed[uid].written if uid in self._processed else self.counts[uid].applied
+        return self._written(run, order, folder, at_most, bounded_columns(schema))
 
     def _records(self, uid: str) -> DataFrame:
         """The decoded records that an operator gets; asked for only where it has some."""
+        for upstream, done in self._processed.items():
+            if uid in self._compute.pipeline.readers(upstream):
+                return done.records()
         return next(frame for name, frame in self._inputs.items() if uid in self._compute.pipeline.readers(name))
 
     def _written(

@@ -53,7 +53,8 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({lateness.limit_us})"
     late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
-    unusable = " OR ".join(["_reason IS NOT NULL", *(f"NOT ({applied_sql(s)})" for s in schemas)])
+    doubts = ["true"] if pipeline.may_fail(name) else [f"NOT ({applied_sql(s)})" for s in schemas]
+    unusable = " OR ".join(["_reason IS NOT NULL", *doubts])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (
         raw.selectExpr(*kept, f"{parsed_sql()} AS _parsed")

@@ -1,8 +1,9 @@
 """The order of a checkpoint's steps: the only module that knows it (reliability.md section 3, steps 3 to 7).
 
-read → per operator: fold, write the run, commit it → dead letters → gate → fsync → seal. The attempt's outcome is
-read again before every step; a commit reads it once more, after it has read the table version. Planning, taking the
-attempt and publishing belong to the coordinator. It works on ports alone, so the in-memory twin runs the same order.
+read → per operator: fold or process, write the run, commit it, then its dead letters and what it emits → gate → fsync
+→ seal. The outcome of the attempt is read again before every step; a commit reads it once more, after it has read the
+table version. Planning, taking the attempt and publishing belong to the coordinator. It works on ports alone, so the
+in-memory twin runs the same order.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from tidemark.ports import (
     Compute,
     CrashPoints,
     StateTables,
+    UidCounts,
     WriteIds,
     WrittenRun,
 )
@@ -66,9 +68,10 @@ class CheckpointJob:
         plan, pending = attempt.plan, PendingCheckpoint(attempt.plan)
         batch = self._step("read", attempt, lambda: self.compute.read(plan))
         try:
-            self._refuse_excess(plan, batch)
+            for uid, counts in batch.counts.items():
+                self._refuse_excess(plan, uid, counts)
             runs: dict[str, WrittenRun] = {}
-            for uid in plan.handles:
+            for uid in batch.uids:
                 ack, runs[uid] = self._operator(attempt, batch, uid)
                 pending.acknowledge(ack)
             verdict = self._step("gate", attempt, lambda: batch.judge(_paths(attempt, runs)))
@@ -80,8 +83,8 @@ class CheckpointJob:
         return self._seal(attempt, pending, batch, verdict)
 
     def _operator(self, attempt: Attempt, batch: Batch, uid: str) -> tuple[Ack, WrittenRun]:
-        plan, counts = attempt.plan, batch.counts[uid]
-        started = self.clock.now_ms()
+        plan, started = attempt.plan, self.clock.now_ms()
+        counts = self._prepared(attempt, batch, uid)
         run, handle = WrittenRun(rows=0, files=()), plan.handles[uid]
         commits: tuple[Commit, ...] = ()
         if counts.applied:
@@ -92,19 +95,31 @@ class CheckpointJob:
             done = self._step(f"runs.{uid}", attempt, lambda: self._commit(attempt, uid, run))
             handle, commits = _extended(handle, done), (done.commit,)
         letters, more = self._dead_letters(attempt, batch, uid)
+        sink, last = self._emitted(attempt, batch, uid)
         ack = Ack(
             uid=uid,
             handle=handle,
             dead_letters=letters,
-            commits=commits + more,
-            read=counts.applied + counts.dead_lettered,
+            commits=commits + more + last,
+            read=counts.read,
             applied=counts.applied,
             dead_lettered=counts.dead_lettered,
             keys=run.rows,
             run_bytes=run.bytes,
             timings_ms={"fold": written - started, "commit": self.clock.now_ms() - written},
+            emitted=counts.emitted,
+            sink=sink,
         )
         return ack, run
+
+    def _prepared(self, attempt: Attempt, batch: Batch, uid: str) -> UidCounts:
+        """Runs the function of a process, so that its counts are known."""
+        if attempt.plan.schemas[uid].kind == "process":
+            counts = self._step(f"process.{uid}", attempt, lambda: batch.prepare(uid))
+        else:
+            counts = batch.prepare(uid)
+        self._refuse_excess(attempt.plan, uid, counts)
+        return counts
 
     def _commit(self, attempt: Attempt, uid: str, run: WrittenRun) -> Committed:
         plan = attempt.plan
@@ -125,6 +140,18 @@ class CheckpointJob:
         done = self._step(f"sinks.{uid}", attempt, lambda: self.tables.commit(request, gap))
         return _extended(parent, done), (done.commit,)
 
+    def _emitted(self, attempt: Attempt, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
+        """Writes and commits what goes to the operator's sink (J1); another operator gets it from the batch."""
+        table = attempt.plan.sinks.get(uid)
+        if table is None or not batch.counts[uid].emitted:
+            return (StateHandle() if table is None else table.handle), ()
+        folder = _folder(attempt, table.path)
+        run = self._step(f"emitted.{uid}", attempt, lambda: batch.write_emitted(uid, folder))
+        request = _request(attempt, _Target(uid, table.path, table.handle, table.stored), run, self.write_ids())
+        gap = self._gap(attempt, f"outputs.{uid}")
+        done = self._step(f"outputs.{uid}", attempt, lambda: self.tables.commit(request, gap))
+        return _extended(table.handle, done), (done.commit,)
+
     def _seal(self, attempt: Attempt, pending: PendingCheckpoint, batch: Batch, verdict: Verdict) -> Sealed:
         sealed = pending.sealed(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=self._timings)
         commits = [c for a in sealed.acks for c in a.commits]
@@ -135,16 +162,15 @@ class CheckpointJob:
         self.crash("seal", "after")
         return sealed
 
-    def _refuse_excess(self, plan: CheckpointPlan, batch: Batch) -> None:
-        for uid, counts in batch.counts.items():
-            read = counts.applied + counts.dead_lettered
-            if read and counts.dead_lettered / read > self.max_dead_letters:
-                raise DeadLettersExceededError(
-                    f"too many dead letters: {uid}: {counts.dead_lettered} of {read} records"
-                    f" ({counts.dead_lettered / read:.1%}) were not applied, allowed are {self.max_dead_letters:.1%}",
-                    safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
-                    next="look at the records, mend the producer or the record type, or raise max_dead_letters.",
-                )
+    def _refuse_excess(self, plan: CheckpointPlan, uid: str, counts: UidCounts) -> None:
+        if counts.read and counts.dead_lettered / counts.read > self.max_dead_letters:
+            raise DeadLettersExceededError(
+                f"too many dead letters: {uid}: {counts.dead_lettered} of {counts.read} records"
+                f" ({counts.dead_lettered / counts.read:.1%}) were not applied,"
+                f" allowed are {self.max_dead_letters:.1%}",
+                safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
+                next="look at the records, mend the producer or the record type, or raise max_dead_letters.",
+            )
 
     def _step(self, name: str, attempt: Attempt, act: Callable[[], T]) -> T:
         attempt.check()
@@ -167,7 +193,7 @@ class CommitGap:
     Attributes:
         attempt: whose fence it is.
         crash: told of the two points.
-        step: `commit.runs.<uid>` or `commit.sinks.<uid>`.
+        step: `commit.runs.<uid>`, `commit.sinks.<uid>` (dead letters) or `commit.outputs.<uid>`.
     """
 
     attempt: Attempt

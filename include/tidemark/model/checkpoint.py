@@ -1,13 +1,14 @@
 """Pending and completed checkpoints: one type per phase, so an unfinished one cannot be restored by mistake."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidemark.errors import UsageError
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan, Interval
 from tidemark.model.segments import StateHandle
+from tidemark.model.sinks import SinkTable
 from tidemark.model.ttl import Now
 
 
@@ -43,6 +44,8 @@ class Ack:
         keys: rows of the run = keys touched.
         run_bytes: bytes of the run's files (Flink's checkpointed size).
         timings_ms: per step: read, fold, write, commit.
+        emitted: records that its function emitted.
+        sink: handle of its sink's table after this checkpoint; empty where it has none.
     """
 
     uid: str
@@ -55,6 +58,8 @@ class Ack:
     keys: int
     run_bytes: int
     timings_ms: Mapping[str, int]
+    emitted: int = 0
+    sink: StateHandle = field(default=StateHandle())
 
     def __post_init__(self) -> None:
         if self.read != self.applied + self.dead_lettered:
@@ -219,3 +224,9 @@ class Checkpoint:
     def handles(self) -> dict[str, StateHandle]:
         """State handle per uid."""
         return {a.uid: a.handle for a in self.sealed.acks}
+
+    @property
+    def sinks(self) -> dict[str, SinkTable]:
+        """The table of every sink after this checkpoint, by uid of its operator."""
+        after = {a.uid: a.sink for a in self.sealed.acks}
+        return {uid: replace(table, handle=after[uid]) for uid, table in self.plan.sinks.items()}

@@ -47,10 +47,20 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UidCounts:
-    """Records of one operator in the batch: `read == applied + dead_lettered`."""
+    """Records of one operator in the batch: `read == applied + dead_lettered`; and how many a process emitted."""
 
     applied: int
     dead_lettered: int
+    emitted: int = 0
+
+    @property
+    def read(self) -> int:
+        """Records that the operator was given."""
+        return self.applied + self.dead_lettered
+
+    def after(self, *, failed: int, emitted: int) -> "UidCounts":
+        """Of a process, once its function was called: some of the records failed."""
+        return UidCounts(applied=self.applied - failed, dead_lettered=self.dead_lettered + failed, emitted=emitted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

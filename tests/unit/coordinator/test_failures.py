@@ -20,6 +20,7 @@ from tidemark.errors import (
     EngineError,
     FencedError,
     GateFailedError,
+    ProcessFunctionError,
     StateOverflowError,
     StoreError,
 )
@@ -37,6 +38,7 @@ ERRORS = [
     (CheckpointExpiredError("late", next="x"), R.EXPIRED),
     (DataLostError("gone", next="x"), R.OFFSET_LOST),
     (StateOverflowError("too big", next="x"), R.STATE_OVERFLOW),
+    (ProcessFunctionError("raised", next="x"), R.PROCESS_FAILED),
     (CorruptObjectError("damaged", next="x"), R.INPUT_LOST),
     (BrokerError("down", next="x"), R.BROKER_ERROR),
     (StoreError("full", next="x"), R.STORE_ERROR),

@@ -1,0 +1,217 @@
+"""Process operators in Spark: one sorted stream per partition through `mapInArrow`, no cogroup (style.md section 5).
+
+Of the stored state only the rows of touched keys are looked up, once. What the function leaves is kept, so that the
+run, the sink, the dead letters and the operators behind are all written from one call of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.engine.deleting import keyed
+from tidemark.engine.failures import translated
+from tidemark.engine.frames import access_sql
+from tidemark.engine.process_worker import (
+    EMITTED,
+    FAILED,
+    LETTER,
+    RECORD,
+    RUN,
+    STORED,
+    Work,
+    rebuilt,
+    run_type,
+    stored_type,
+    work_through,
+)
+from tidemark.engine.resolving import compacted, stored
+from tidemark.engine.shipping import shipped
+from tidemark.model.key_groups import key_group_sql
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.sinks import ROW_ID
+from tidemark.model.ttl import Now
+from tidemark.operators import Process
+from tidemark.processing.processor import PER_RECORD, Processing
+from tidemark.processing.shapes import record_shape
+
+_SMALL = 500_000
+"""Up to so many records their keys are sent to every task, so that stored rows are filtered where they are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTask:
+    """One operator in one attempt.
+
+    Attributes:
+        session: of the attempt.
+        warehouse: root of all tables.
+        plan: what is executed.
+        operator: the declaration.
+        record: dataclass of its records.
+        records: decoded records of its input, those that it cannot apply included.
+        applied: how many of them it applies.
+        broadcast: records of broadcast states by uid and key.
+    """
+
+    session: SparkSession
+    warehouse: str
+    plan: CheckpointPlan
+    operator: Process
+    record: type
+    records: DataFrame
+    applied: int
+    broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> OperatorSchema:
+        """The stored schema."""
+        return self.plan.schemas[self.operator.uid]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFrame:
+    """What a function has made of a batch, kept until it is released.
+
+    Attributes:
+        operator: whose function.
+        rows: all of it; see `process_worker`.
+        counts: rows per sort.
+    """
+
+    operator: Process
+    rows: DataFrame
+    counts: Mapping[int, int]
+
+    @property
+    def emitted(self) -> int:
+        """How many records were emitted."""
+        return self.counts.get(EMITTED, 0)
+
+    @property
+    def failed(self) -> int:
+        """How many records the function failed on."""
+        return self.counts.get(LETTER, 0)
+
+    @property
+    def written(self) -> int:
+        """How many rows the run has."""
+        return self.counts.get(RUN, 0)
+
+    @property
+    def run(self) -> DataFrame:
+        """The rows of the run."""
+        rows = self.rows.where(f"_tag = {RUN}").selectExpr("run.*")
+        return rows.withColumn("_key_group", F.col("_key_group").cast("int"))
+
+    def records(self) -> DataFrame:
+        """What was emitted, in the form of decoded records, for operators behind this one."""
+        here = ("topic", "`partition`", "`offset`", "_n", "event_time AS timestamp", "event_time", "record")
+        nothing = ("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value")
+        return self.rows.where(f"_tag = {EMITTED}").selectExpr(*here, *nothing)
+
+    def sunk(self) -> DataFrame:
+        """What was emitted, in the columns of a sink."""
+        places = (f"'{self.operator.uid}'", "topic", "`partition`", "`offset`", "_n")
+        own = [f"{sql} AS {name}" for sql, (name, _) in zip(places, ROW_ID, strict=True)]
+        return self.rows.where(f"_tag = {EMITTED}").selectExpr("record.*", *own)
+
+    def letters(self, records: DataFrame) -> DataFrame:
+        """Dead letters of the records that the function failed on, in the columns of the dead-letter table."""
+        place = ["topic", "partition", "offset", "_n"]
+        why = self.rows.where(f"_tag = {LETTER}").select(*place, "why")
+        here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
+        own = (f"'{self.operator.uid}' AS uid", "why AS reason", "key", "value")
+        return numbered(records).join(why, place).selectExpr(*here, *own)
+
+    def release(self) -> None:
+        """Lets go of what is kept."""
+        with translated():
+            self.rows.unpersist()
+
+
+def processed(task: ProcessTask) -> ProcessFrame:
+    """Runs the function over the batch.
+
+    Raises:
+        ProcessFunctionError: the function raised; of several failures the first by position.
+        StateOverflowError: a key's state does not fit.
+        EngineError: Spark failed.
+    """
+    with translated():
+        rows = _streamed(task).persist()
+        place = F.struct("topic", "partition", "offset", "_n", "why")
+        found = rows.groupBy("_tag").agg(F.count(F.lit(1)).alias("rows"), F.min(place).alias("first")).collect()
+    made = ProcessFrame(operator=task.operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found})
+    failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
+    if failure is not None:
+        made.release()
+        raise rebuilt(failure)
+    return made
+
+
+def numbered(records: DataFrame) -> DataFrame:
+    """Records with the column `_n`: zero where they come from a source."""
+    return records if "_n" in records.columns else records.withColumn("_n", F.lit(0).cast("bigint"))
+
+
+def told_apart(records: DataFrame) -> DataFrame:
+    """Emitted records as a fold takes them: those of one source record are told apart by their offset."""
+    return records.withColumn("offset", F.expr(f"`offset` * {PER_RECORD} + _n % {PER_RECORD}"))
+
+
+def _streamed(task: ProcessTask) -> DataFrame:
+    plan, schema, operator = task.plan, task.schema, task.operator
+    keys = [f"_k{n}" for n in range(len(schema.keys))]
+    records = _records(task, keys)
+    if plan.handles[operator.uid]:
+        records = records.unionByName(_stored(task, keys))
+    place = ["topic", "partition", "offset", "_n"]
+    order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
+    processing = Processing.of(operator, schema, plan.id, task.broadcast)
+    shape = record_shape(task.record)
+    authors = [operator.function, operator.state, task.record, *([operator.emits] if operator.emits else [])]
+    blob = shipped(Work(processing=processing, record=shape), authors)
+    sorted_rows = records.repartition(*keys).sortWithinPartitions(*order)
+    return sorted_rows.mapInArrow(partial(work_through, blob), _returned(operator, schema))
+
+
+def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
+    place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time")
+    at = f"{access_sql(task.schema, task.plan)} AS _at"
+    nothing = f"CAST(NULL AS {stored_type(task.schema).sql}) AS stored"
+    rows = keyed(numbered(task.records), task.schema)
+    return rows.selectExpr(*keys, f"{RECORD} AS _tag", *place, at, "record", nothing)
+
+
+def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
+    """The newest stored rows of touched keys, as the stream takes them."""
+    schema, plan = task.schema, task.plan
+    named = [f"{k} AS `{c.name}`" for k, c in zip(keys, schema.keys, strict=True)]
+    touched = keyed(task.records, schema).selectExpr(*named).distinct()
+    touched = touched.selectExpr("*", f"{key_group_sql(schema, '`')} AS _key_group")
+    if task.applied <= _SMALL:
+        touched = F.broadcast(touched)
+    rows = stored(task.session, task.warehouse, schema, plan.handles[task.operator.uid])
+    rows = rows.join(touched, ["_key_group", *(k.name for k in schema.keys)], "left_semi")
+    newest = compacted(task.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
+    fields = ", ".join(f"`{name}`" for name, _ in stored_type(schema).fields)
+    own = [f"`{c.name}` AS {k}" for k, c in zip(keys, schema.keys, strict=True)]
+    place = ("'' AS topic", "0 AS `partition`", "0L AS `offset`", "0L AS _n")
+    nothing = (
+        "CAST(NULL AS TIMESTAMP) AS event_time",
+        "0L AS _at",
+        f"CAST(NULL AS {record_shape(task.record).type.sql}) AS record",
+    )
+    return newest.selectExpr(*own, f"{STORED} AS _tag", *place, *nothing, f"struct({fields}) AS stored")
+
+
+def _returned(operator: Process, schema: OperatorSchema) -> str:
+    run = run_type(schema).sql
+    emitted = "" if operator.emitted is None else f"record {operator.emitted.sql}, "
+    places = "topic STRING, `partition` INT, `offset` BIGINT, _n BIGINT, event_time TIMESTAMP, why STRING"
+    return f"_tag INT, run {run}, {emitted}{places}"

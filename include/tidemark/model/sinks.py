@@ -1,0 +1,50 @@
+"""Where emitted records go: a Delta table of their own per sink and timeline, named by manifests as state is (J1)."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.model.segments import StateHandle
+
+SinkKind = Literal["delta", "kafka"]
+ROW_ID: tuple[tuple[str, str], ...] = (
+    ("_uid", "STRING"),
+    ("_topic", "STRING"),
+    ("_partition", "INT"),
+    ("_offset", "BIGINT"),
+    ("_n", "BIGINT"),
+)
+"""Columns that identify an emitted record, behind its fields: by whom, for which record, its number there (J16)."""
+_FOLDERS: dict[str, str] = {"delta": "sinks", "kafka": "outbox"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTable:
+    """The table of one sink on one timeline.
+
+    Attributes:
+        name: of the sink.
+        kind: `delta`, a table to read; or `kafka`, an outbox that is sent after the manifest.
+        path: the table, relative to the warehouse.
+        columns: (column, SQL type) of the emitted fields, in order.
+        topic: of a Kafka sink.
+        key_by: of a Kafka sink: the field that becomes the message key.
+        handle: what lies in it; in a plan as the parent left it.
+    """
+
+    name: str
+    kind: str
+    path: str
+    columns: tuple[tuple[str, str], ...]
+    topic: str | None = None
+    key_by: str | None = None
+    handle: StateHandle = field(default=StateHandle())
+
+    @property
+    def stored(self) -> tuple[tuple[str, str], ...]:
+        """All columns of the table, before its partition columns."""
+        return (*self.columns, *ROW_ID)
+
+
+def sink_path(pipeline: str, kind: SinkKind, name: str, timeline: str) -> str:
+    """The table of a sink, relative to the warehouse (design section 6)."""
+    return f"{pipeline}/{_FOLDERS[kind]}/{name}/{timeline}"
