@@ -68,8 +68,8 @@ class ParquetFiles:
         """Writes rows as one file; see `MemoryTables.write`."""
         if not rows:
             return WrittenRun(rows=0, files=())
-        _, kind, uid, *_ = folder.split("/")
-        columns = run_columns(self.schemas[uid]) if kind == "state" else DEAD_LETTER_COLUMNS
+        uid = folder.split("/")[-4]
+        columns = run_columns(self.schemas[uid]) if f"/state/{uid}/" in folder else DEAD_LETTER_COLUMNS
         made = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
         return WrittenRun(rows=len(rows), files=(write_file(self.root, folder, made, row_group=64),))
 
@@ -104,9 +104,7 @@ class DiskLine:
 
     def checkpoint(self, timeline: str | None = None) -> Checkpoint:
         """Completes a checkpoint over what was sent."""
-        advance = Advance(
-            coordinator=self.coordinator, pipeline=self.pipeline, execute=self._execute, timeline=timeline
-        )
+        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline)
         (done,) = advance.once(PlanRequest(origin="test")).checkpoints
         return done
 
@@ -157,7 +155,8 @@ class DiskLine:
             drop=wanted.drop(base),
         )
 
-    def _execute(self, attempt: Any) -> Sealed:
+    def execute(self, attempt: Any) -> Sealed:
+        """One attempt, up to its seal."""
         files: Any = ParquetFiles(self.root, self.pipeline.schemas())
         job = CheckpointJob(
             compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=files),
