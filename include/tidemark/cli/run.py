@@ -12,6 +12,10 @@ from tidemark.ports import PlanRequest
 from tidemark.wiring import open_runtime
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of the pipeline.")]
+AcceptLoss = Annotated[bool, typer.Option("--accept-loss", help="Record offsets that were lost instead of stopping.")]
+AllowNonRestoredState = Annotated[
+    bool, typer.Option("--allow-non-restored-state", help="Leave the state of operators behind that are gone.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,13 +32,8 @@ def run(
     until: Annotated[
         str | None, typer.Option(help="Stop before the first record at or after this ISO 8601 time (UTC if bare).")
     ] = None,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Record offsets that were lost instead of stopping.")
-    ] = False,
-    allow_non_restored_state: Annotated[
-        bool,
-        typer.Option("--allow-non-restored-state", help="Leave the state of operators behind that are gone."),
-    ] = False,
+    accept_loss: AcceptLoss = False,
+    allow_non_restored_state: AllowNonRestoredState = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Make one checkpoint: finish the open one, or plan a new one.

@@ -31,7 +31,7 @@ class CarriedState:
     origins: Mapping[str, str]
     left_behind: Mapping[str, StateHandle]
 
-    def handle(self, uid: str) -> StateHandle:
+    def state(self, uid: str) -> StateHandle:
         """The state of an operator; empty where it starts empty."""
         return self.parent.handles.get(self.origins.get(uid, ""), StateHandle())
 

@@ -56,7 +56,7 @@ class InputPlanner:
         carried = carried_over(parent, schemas, allow_removed=allow_removed)
         handles, adopted = {}, {}
         for uid in schemas:
-            handle = carried.handle(uid)
+            handle = carried.state(uid)
             readable = {*handle.folders, parent.tables.get(uid)}
             handles[uid], key = self._adopted(uid, slot.timeline, handle, readable)
             if key is not None:

@@ -42,8 +42,8 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Two stored schemas of one operator.
+class Evolution:
+    """What becomes of an operator's fields from one stored schema to the next.
 
     Attributes:
         carried: per field of the new one the old one's that it goes on with; added fields are left out.
@@ -54,7 +54,7 @@ class Comparison:
     misfits: tuple[Misfit, ...]
 
 
-def compared(old: OperatorSchema, new: OperatorSchema) -> Comparison:
+def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
     """What a new declaration makes of stored state.
 
     Args:
@@ -66,7 +66,7 @@ def compared(old: OperatorSchema, new: OperatorSchema) -> Comparison:
     misfits = [*_of_operator(old, new), *misfits]
     if old.kind == new.kind:
         misfits += [m for f in new.fields if f.name in carried for m in _of_field(new.uid, before[carried[f.name]], f)]
-    return Comparison(carried=carried, misfits=tuple(misfits))
+    return Evolution(carried=carried, misfits=tuple(misfits))
 
 
 def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
