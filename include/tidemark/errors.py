@@ -118,7 +118,7 @@ class GateFailedError(TidemarkError):
 
 
 class DataLostError(TidemarkError):
-    """Records of the log were deleted, or their topic recreated, before they were read."""
+    """Records were deleted, or their topic recreated, before they were read; or a version of a broadcast table was."""
 
     code = 6
 

@@ -75,8 +75,11 @@ class SparkCompute:
         """Spark knows no topic ids: it reads the old range of a new topic of the same name without a complaint."""
         if self.log is None:
             return
-        now = self.log.topic_ids(plan.topic_ids)
-        for topic, planned in plan.topic_ids.items():
+        # Only what was read: a topic that is parked may be deleted.
+        read = sorted({tp.topic for name in self.pipeline.inputs for tp in plan.ranges_of(name)})
+        now = self.log.topic_ids(read)
+        for topic in read:
+            planned = plan.topic_ids[topic]
             if now.get(topic) != planned:
                 raise DataLostError(
                     f"data lost: topic {topic} was deleted or recreated while it was read: its id was {planned},"

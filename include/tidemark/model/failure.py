@@ -17,7 +17,10 @@ class FailureReason(Enum):
     CODE_CHANGED = "CODE_CHANGED"
     """The pipeline's fingerprint is not the plan's any more."""
     OFFSET_LOST = "OFFSET_LOST"
-    """Planned offsets were deleted, or their topic recreated or shortened, before they were read (I6)."""
+    """Planned offsets were deleted, or their topic recreated or shortened, before they were read (I6).
+
+    So is the planned version of a table that is broadcast.
+    """
     STATE_OVERFLOW = "STATE_OVERFLOW"
     """A key's state does not fit its type or bound."""
     PROCESS_FAILED = "PROCESS_FAILED"
