@@ -13,6 +13,10 @@ DUCKDB_MACROS = "CREATE OR REPLACE TEMP MACRO raise_error(message) AS error(mess
 """What DuckDB must be told once per connection; other engines have `raise_error` or drop the branch."""
 
 
+_LOW = 2**32 - 1
+"""The lower half of a 64-bit integer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """One engine's spelling.
@@ -37,6 +41,18 @@ class Dialect:
             pairs = ", ".join(f"'{name}', {sql}" for name, sql in fields)
             return f"named_struct({pairs})"
         return "{" + ", ".join(f"'{name}': {sql}" for name, sql in fields) + "}"
+
+    def exact_sum(self, column: str) -> tuple[str, str]:
+        """The sum of a BIGINT column, and the condition that it fits 64 bits, however its parts are grouped.
+
+        DuckDB adds in 128 bits. Spark's only wider integer is a decimal, whose sums cost ten times those of longs, so
+        there the upper and the lower halves are added apart; that is exact for fewer than 2^31 rows of a key.
+        """
+        if self.name == "duckdb":
+            return f"CAST(sum({column}) AS BIGINT)", f"sum({column}) BETWEEN {-(2**63)} AND {2**63 - 1}"
+        low = f"sum({column} & {_LOW})"
+        high = f"(sum(shiftright({column}, 32)) + shiftright({low}, 32))"
+        return f"(shiftleft({high}, 32) | ({low} & {_LOW}))", f"{high} BETWEEN {-(2**31)} AND {2**31 - 1}"
 
     def or_empty(self, array: str) -> str:
         """An array, empty where it is null."""
