@@ -93,7 +93,7 @@ class Comparison:
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
         with asking() as ask:
-            if expires(self.schema) or self.has_evolved:
+            if self.has_evolved or expires(self.schema):
                 return _in_full(self, ask, detail, limit)
             return _by_candidates(self, ask, detail, limit)
 

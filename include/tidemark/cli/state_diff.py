@@ -31,7 +31,8 @@ def diff(
 ) -> None:
     """Show which keys of an operator's state were inserted, updated or deleted from one checkpoint to another.
 
-    An updated key is one that a checkpoint between them touched, whether or not its value came out the same.
+    An updated key is one that a checkpoint between them touched, whether or not its value came out the same. Only
+    what changed is read; where fields have a ttl, or the declaration has changed since, both states are read in full.
 
     Examples:
       tidemark state diff flights aircraft --from chk-3 --to chk-9
@@ -75,5 +76,5 @@ def _summary(found: "Diff") -> str:
     shown = "" if found.rows.num_rows == sum(found.counts.values()) else f" (the first {found.rows.num_rows} are shown)"
     total = human_bytes(found.bytes_total)
     if found.bytes_read is None:
-        return f"{told}{shown}; both states were resolved in full, because values expire ({total})"
+        return f"{told}{shown}; both states were resolved in full, see --help ({total})"
     return f"{told}{shown}; read {human_bytes(found.bytes_read)}, the state has {total}"

@@ -53,15 +53,15 @@ class Queries(Reads):
 
         Raises:
             NotFoundError: no such pipeline, checkpoint or operator.
-            UsageError: the stored schemas of the two differ.
+            UsageError: the two have other keys.
             StateOverflowError, StoreError: as readers of state raise them.
         """
         from tidemark.adapters.state_diff import Comparison
 
         before, after = (self.checkpoint(name, at) for at in (request.before, request.after))
-        if schema_of(before, request.uid).fingerprint != schema_of(after, request.uid).fingerprint:
+        if schema_of(before, request.uid).keys != schema_of(after, request.uid).keys:
             raise UsageError(
-                f"the state schema of {request.uid} differs between {before.plan.name} and {after.plan.name}",
+                f"{request.uid} is keyed differently at {before.plan.name} and {after.plan.name}",
                 next=f"tidemark state sql {name}    (joins {request.uid}_at(N) of both).",
             )
         compared = Comparison(
