@@ -89,7 +89,7 @@ def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) ->
             there = known[folder].fields
             fields = {name: there[was] for name, was in carried.items() if was in there}
             older.append(replace(known[folder], fields=fields))
-    return replace(plain(new), older=tuple(older))
+    return replace(plain(new), older=tuple(older), clock=new.clock if _expires(new) else old.clock)
 
 
 def plain(schema: OperatorSchema) -> OperatorSchema:
@@ -113,6 +113,11 @@ def widens(old: FieldType, new: FieldType) -> bool:
     inner = zip((t for _, t in old.fields), (t for _, t in new.fields), strict=True)
     elements = [] if old.element is None or new.element is None else [(old.element, new.element)]
     return all(widens(was, now) for was, now in (*inner, *elements))
+
+
+def _expires(schema: OperatorSchema) -> bool:
+    """Whether its clock decides anything; without a ttl access times go on as they are stored."""
+    return any(f.ttl is not None for f in schema.fields)
 
 
 def _has_columns_of(old: OperatorSchema, new: OperatorSchema, carried: Mapping[str, str]) -> bool:
@@ -151,8 +156,9 @@ def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
         found.append(("key", f"{_keys(old)} became {_keys(new)}", _NEW_UID))
     if old.key_groups != new.key_groups:
         found.append(("key groups", f"{old.key_groups} became {new.key_groups}", _NEW_UID))
-    if old.clock != new.clock:
-        found.append(("clock", f"{old.clock} became {new.clock}", "keep the clock, or " + _NEW_UID))
+    if old.clock != new.clock and _expires(new):
+        remedy = f"declare the ttl with clock={old.clock!r}, or {_NEW_UID}"
+        found.append(("clock", f"{old.clock} became {new.clock}", remedy))
     if old.deletes and not new.deletes:
         found.append(("deletes", "True became False, but deletes are stored", "keep deletes=True, or " + _NEW_UID))
     for name in (f.name for f in fields(OperatorSchema) if f.name not in _FREE_OF_OPERATORS):

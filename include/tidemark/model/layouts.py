@@ -13,9 +13,7 @@ from tidemark.model.schema import Layout, OperatorSchema, StoredField
 from tidemark.model.types import FieldType
 
 
-def mapped_sql(
-    schema: OperatorSchema, table: str, relation: str, dialect: Dialect, *, more: Sequence[str] = ()
-) -> str:
+def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Dialect, *, more: Sequence[str] = ()) -> str:
     """The query that makes rows of `run_columns(schema)`, in that order, of a table's rows.
 
     Args:

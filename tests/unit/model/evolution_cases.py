@@ -84,6 +84,9 @@ V = field("value", "v")
 A = process(V, field("map", "m"))
 
 
+LOGICAL = fold(field("sum", ttl=every(1, clock="logical_time")), clock="logical_time")
+
+
 def _rows(**made: Callable[[], tuple[OperatorSchema, OperatorSchema]]) -> dict[str, Change]:
     return {name.replace("_", " "): Change(*pair()) for name, pair in made.items()}
 
@@ -110,7 +113,10 @@ CHANGES = _rows(
     limit=lambda: (fold(field("list")), fold(field("list", limit=5))),
     initial_value=lambda: (process(V), process(replace(V, initial=7))),
     null_allowed=lambda: (process(V), process(replace(V, over=INT.with_null(True), type=INT.with_null(True)))),
-    null_no_longer_allowed=lambda: (process(replace(V, over=INT.with_null(True), type=INT.with_null(True))), process(V)),
+    null_no_longer_allowed=lambda: (
+        process(replace(V, over=INT.with_null(True), type=INT.with_null(True))),
+        process(V),
+    ),
     null_allowed_in_elements=lambda: (alone("list_of_values"), alone("list_of_values", INT.with_null(True))),
     null_no_longer_allowed_in_elements=lambda: (alone("list_of_values", INT.with_null(True)), alone("list_of_values")),
     digits_of_a_sum=lambda: (alone("sum", decimal(10, 2)), alone("sum", decimal(20, 2))),
@@ -124,7 +130,9 @@ CHANGES = _rows(
         alone("sum", ttl=every(1)),
         alone("sum", ttl=every(1, visibility="return_expired_if_not_cleaned_up")),
     ),
-    clock=lambda: (fold(S, clock="event_time"), fold(S, clock="logical_time")),
+    ttl_on_with_logical_time=lambda: (alone("sum"), LOGICAL),
+    ttl_off_with_logical_time=lambda: (LOGICAL, alone("sum")),
+    clock_of_a_ttl=lambda: (alone("sum", ttl=every(1)), LOGICAL),
     deletes_on=lambda: (fold(S), fold(S, deletes=True)),
     deletes_off=lambda: (fold(S, deletes=True), fold(S)),
     key_column=lambda: (fold(S), fold(S, keys=(KeyColumn("c", "c", TEXT),))),

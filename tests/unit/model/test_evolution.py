@@ -79,9 +79,11 @@ def test_a_kind_becomes_another_as_the_page_says(old: str, new: str) -> None:
 
 def test_a_refused_field_is_named_with_old_new_and_remedy() -> None:
     old = fold(field("sum", "total"), field("latest", "place"))
-    new = fold(field("max", "total"), field("latest", "place", ignore_nulls=True), kind="fold", clock="logical_time")
+    ttl = every(1, clock="logical_time")
+    new = fold(field("max", "total"), field("latest", "place", ignore_nulls=True, ttl=ttl), clock="logical_time")
     assert [str(m) for m in compared(old, new).misfits] == [
-        "u.clock: event_time became logical_time (keep the clock, or give the operator a new uid)",
+        "u.clock: event_time became logical_time"
+        " (declare the ttl with clock='event_time', or give the operator a new uid)",
         "u.total: sum('x') became max('x') (declare it under a new name)",
         "u.place: latest('x') with ignore_nulls=False became latest('x') with ignore_nulls=True"
         " (declare it under a new name)",
@@ -156,6 +158,11 @@ def test_rows_of_the_current_columns_are_read_as_they_are() -> None:
     assert schema.older == ()
     names = ", ".join(f'"{n}" AS "{n}"' for n, _ in run_columns(schema))
     assert mapped_sql(schema, RUNS, "rows", DUCKDB) == f"SELECT {names} FROM rows"
+
+
+def test_without_a_ttl_access_times_go_on_by_the_clock_that_they_are_stored_by() -> None:
+    logical, off = CHANGES["ttl off with logical time"].old, CHANGES["ttl off with logical time"].new
+    assert _after(logical, off).clock == _after(logical, off, off, logical).clock == "logical_time"
 
 
 def test_a_folder_that_no_handle_names_any_more_is_forgotten() -> None:

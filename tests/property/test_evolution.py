@@ -1,0 +1,226 @@
+"""Declarations that change between checkpoints: any order, any compactions; memory and DuckDB answer as a replay does.
+
+`TIDEMARK_TEST_SEED` repeats one run; a failing case prints its own seed.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.in_memory import START_MS, InMemory
+from tests.property.evolution_cases import History, Narrow, encoded
+from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.duckdb_session import Ask, asking
+from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory_layouts import state_rows
+from tidemark.adapters.memory_merge import compacted
+from tidemark.coordinator.advance import Advance
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.dialects import DUCKDB
+from tidemark.model.layouts import mapped_sql, table_columns
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.records import CompactionRecord
+from tidemark.model.resolving import resolving_sql
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.writes import CommitRequest
+from tidemark.ports import PlanRequest
+
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
+PLACE = TopicPartition("records", 0)
+State = dict[tuple[Any, ...], dict[str, Any]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _seed() -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """One DuckDB connection for all cases."""
+    with asking() as found:
+        yield found
+
+
+class _NoFence:
+    def check(self) -> None:
+        """Holds."""
+
+
+@dataclass
+class Line(InMemory):
+    """A pipeline in memory whose declaration may be another one at every checkpoint."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    log: MemoryLog = field(default_factory=MemoryLog)
+    tables: MemoryTables = field(default_factory=MemoryTables)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
+    ids: SequentialIds = field(default_factory=SequentialIds)
+
+    def __post_init__(self) -> None:
+        self.log.create(PLACE.topic, 1)
+
+    def complete(self, pipeline: Pipeline, records: list[Any], at_ms: int = 0) -> Checkpoint:
+        """One checkpoint over records of one time."""
+        for record in records:
+            self.log.append(PLACE, encoded(record), timestamp_ms=at_ms)
+        advance = Advance(
+            coordinator=self.coordinator, pipeline=pipeline, execute=lambda owned: self.executed(pipeline, owned)
+        )
+        return advance.once(PlanRequest(origin="test")).checkpoints[0]
+
+    def state(self, pipeline: Pipeline, found: Checkpoint, uid: str) -> State:
+        """What memory resolves."""
+        compute = MemoryCompute(pipeline=pipeline, log=self.log, tables=self.tables)
+        return _plain(found, uid, compute.resolve(found, uid).values())
+
+    def by_duckdb(self, ask: Ask, found: Checkpoint, uid: str) -> State:
+        """What DuckDB resolves of the same rows, table by table."""
+        schema, handle = found.plan.schemas[uid], found.handles[uid]
+        tables, parts = {}, []
+        for n, segment in enumerate(handle):
+            of = arrow_schema(table_columns(schema, segment.path))
+            rows = [{name: row[name] for name in of.names} for row in self.tables.rows(StateHandle((segment,)))]
+            tables[f"t{n}"] = pa.Table.from_pylist(rows, schema=of)
+            parts.append(mapped_sql(schema, segment.path, f"t{n}", DUCKDB))
+        if not parts:
+            return {}
+        sql = resolving_sql(schema, f'({" UNION ALL ".join(parts)}) AS "_stored"', found.now)
+        return _plain(found, uid, ask(sql, **tables).to_pylist())
+
+    def compact(self, found: Checkpoint, uid: str, through: Segment) -> None:
+        """Merges everything up to a segment into `base`, for a later plan to adopt."""
+        schema, handle = found.plan.schemas[uid], found.handles[uid]
+        read = StateHandle(tuple(s for s in handle if s.through <= through.through))
+        rows = compacted(schema, state_rows(self.tables, schema, read), found.now, deepest=True)
+        job, table = self.ids(), f"{found.plan.tables[uid]}/base"
+        parent = read.segment_of(table)
+        request = CommitRequest(
+            table=table,
+            parent=parent,
+            files=self.tables.write(f"{table}/{job}", rows).files,
+            rows=len(rows),
+            level=1,
+            checkpoint=read.through,
+            after=read.after,
+            schema=(),
+            write_id=job,
+            metadata={},
+            app=("compaction", 1),
+            drop=tuple(f.path for f in self.tables.live_files(parent)) if parent else (),
+        )
+        done = self.tables.commit(request, _NoFence())
+        record = CompactionRecord(
+            uid=uid,
+            job=job,
+            checkpoint=found.id,
+            timeline=found.plan.slot.timeline,
+            input=read,
+            output=StateHandle((done.segment,)),
+            commits=(done.commit,),
+            write_id=self.ids(),
+        )
+        self.coordinator.objects.put(keys.compaction_key(uid, job), record)
+
+
+def _plain(found: Checkpoint, uid: str, rows: Any) -> State:
+    schema = found.plan.schemas[uid]
+    maps = {f.name for f in schema.maps}
+    return {
+        tuple(row[k.name] for k in schema.keys): {
+            f.name: dict(row[f.name]) if f.name in maps else row[f.name] for f in schema.fields
+        }
+        for row in rows
+    }
+
+
+@dataclass(frozen=True)
+class Told:
+    """A checkpoint, its declaration, and what the replay says of it."""
+
+    checkpoint: Checkpoint
+    pipeline: Pipeline
+    right: dict[str, State]
+
+
+def _judge(seed: int, ask: Ask | None) -> int:
+    """Runs a case; returns how many compactions were adopted."""
+    chance = random.Random(seed)
+    history, line = History(chance), Line()
+    told: list[Told] = []
+    adopted = 0
+    for n in range(6):
+        if n:
+            history.change()
+        pipeline = history.pipeline()
+        found = line.complete(pipeline, history.send())
+        adopted += len(found.plan.adopted)
+        told.append(Told(found, pipeline, {uid: history.expected(uid) for uid in history.kinds}))
+        for uid in history.kinds:
+            if found.handles[uid] and chance.random() < 0.4:
+                line.compact(found, uid, chance.choice(found.handles[uid].segments))
+    for t in told:
+        for uid, right in t.right.items():
+            why = f"case {seed}, {t.checkpoint.plan.name}, {uid}: {list(t.pipeline.schemas()[uid].fields)}"
+            assert line.state(t.pipeline, t.checkpoint, uid) == right, why
+            if ask is not None:
+                assert line.by_duckdb(ask, t.checkpoint, uid) == right, why
+    return adopted
+
+
+def test_any_changes_and_any_compactions_answer_as_a_replay_does() -> None:
+    adopted = sum(_judge(SEED + n, None) for n in range(100))
+    assert adopted > 100, "hardly a compaction was adopted: the cases test too little"
+
+
+def test_duckdb_answers_the_same(ask: Ask) -> None:
+    for n in range(10):
+        _judge(SEED - 1 - n, ask)
+
+
+def _expiring(ttl: int | None, last: str) -> Pipeline:
+    """A sum that expires after some seconds, or never, and a plain count."""
+    more = {} if ttl is None else {"ttl": timedelta(seconds=ttl)}
+    body = {"total": state.sum("n", **more), last: state.count()}
+    made = type("Expiring", (state.Keyed,), {"__annotations__": {"total": int | None, last: int}, **body})
+    return Pipeline(name="ttl", source=KafkaSource("records", Narrow), operators=[Fold("u", key_by="key", state=made)])
+
+
+def _since_the_last_gap(seconds: list[int], ttl: int | None, now: int) -> list[int]:
+    """Touches of a key that still count under a ttl, given that nothing was combined or dropped."""
+    if ttl is None:
+        return seconds
+    if now - seconds[-1] >= ttl:
+        return []
+    starts = [n for n in range(1, len(seconds)) if seconds[n] - seconds[n - 1] >= ttl]
+    return seconds[starts[-1] :] if starts else seconds
+
+
+def _judge_ttl(seed: int) -> None:
+    chance, line = random.Random(seed), Line()
+    touched: dict[str, list[int]] = {}
+    second = 1
+    for _ in range(8):
+        ttl = chance.choice([None, 1, 2, 4])
+        pipeline = _expiring(ttl, chance.choice(["n", "n", "m"]))
+        second += chance.randint(0, 3)
+        keys_now = chance.sample(["a", "b", "c"], chance.randint(1, 3))
+        found = line.complete(pipeline, [Narrow(k, 1, Decimal(0)) for k in keys_now], at_ms=second * 1000)
+        for k in keys_now:
+            touched.setdefault(k, []).append(second)
+        counted = {k: len(_since_the_last_gap(d, ttl, second)) or None for k, d in touched.items()}
+        assert {k: row["total"] for (k,), row in line.state(pipeline, found, "u").items()} == counted, f"case {seed}"
+
+
+def test_a_ttl_that_is_set_changed_and_taken_away_counts_for_what_is_stored() -> None:
+    for n in range(60):
+        _judge_ttl(SEED + n)
