@@ -18,10 +18,13 @@ import pytest
 from tests.cli.command import Answer, Command
 from tests.cli.disk_line import DiskLine
 from tests.cli.sales import Sales
+from tidemark.engine.job import dead_letters_table, runs_table
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.sinks import SinkTable
 from tidemark.ports import Attempt, CrashPoints
 from tidemark.wiring import Runtime
+from tidemark.wiring.replays import Rehearsal
 
 SEED = 20241121
 DECLARATION = Path(__file__).parent / "pipelines" / "till.py"
@@ -275,6 +278,17 @@ def test_a_replay_comes_to_the_same_state_twice_and_leaves_nothing(shop: Shop, n
         assert told[1]["sha256"] == told[1]["sha256_replayed"] == recorded["sha256"]
     assert shop.tidemark.objects("till") == before
     assert not (shop.tidemark.warehouse / "till" / "scratch").exists()
+
+
+def test_a_rehearsal_writes_below_its_scratch_folder_only(shop: Shop) -> None:
+    plan = shop.made[9].plan
+    sink = SinkTable(name="alerts", kind="delta", path="till/sinks/alerts/t1", columns=(("n", "BIGINT"),))
+    tried = Rehearsal(replace(plan, sinks={"accounts": sink}), "till/scratch/1").plan
+    written = [*(runs_table(tried, uid) for uid in tried.tables), *(t.path for t in tried.sinks.values())]
+    written += [dead_letters_table(tried, uid) for uid in tried.tables]
+    assert all(path.startswith("till/scratch/1/") for path in written)
+    kept = ("id", "slot", "parent", "ranges", "handles", "schemas", "logical_time_ms", "watermark_ms", "watermarks")
+    assert all(getattr(tried, name) == getattr(plan, name) for name in kept)
 
 
 def test_a_replay_that_differs_exits_1_and_names_keys(shop: Shop) -> None:

@@ -51,8 +51,8 @@ class Rehearsal:
 
     def __init__(self, plan: CheckpointPlan, scratch: str) -> None:
         tables = {uid: f"{scratch}/state/{uid}/{plan.slot.timeline}-1" for uid in plan.tables}
-        # The pipeline's name is the root of all other tables.
-        self._plan = replace(plan, pipeline=scratch, tables=tables)
+        # The pipeline's name is the root of dead letters; sinks are named by the plan, and nothing is sent twice.
+        self._plan = replace(plan, pipeline=scratch, tables=tables, sinks={})
 
     @property
     def plan(self) -> CheckpointPlan:
