@@ -152,10 +152,12 @@ def test_csv_has_a_header_and_json_for_lists(shop: Shop) -> None:
 def test_values_of_every_sql_type_can_be_told(shop: Shop) -> None:
     [row] = shop.ask(
         "select 1.5::decimal(3,1) as a, sum(1)::hugeint as b, time '10:00' as c, 'nan'::double as d, {'x': [1]} as e,"
-        " uuid '00000000-0000-0000-0000-000000000001' as f, 1 as g, 2 as g, timestamp '2024-01-01' as h"
+        " uuid '00000000-0000-0000-0000-000000000001' as f, 1 as g, 2 as g, timestamp '2024-01-01' as h,"
+        " map {7: 'x'} as i"
     )
     assert (row["a"], row["b"], row["c"], row["d"], row["e"]) == ("1.5", 1, "10:00:00", "nan", {"x": [1]})
     assert (row["g"], row["g_1"], row["h"]) == (1, 2, "2024-01-01T00:00:00+00:00")
+    assert row["i"] == {"7": "x"}
 
 
 @pytest.mark.parametrize(

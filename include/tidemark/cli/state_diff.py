@@ -45,7 +45,7 @@ def diff(
     detail = {True: Detail.VALUES, False: Detail.KEYS, None: Detail.CHANGES}[values]
     request = DiffRequest(uid=uid, before=parse_id(before), after=parse_id(after), detail=detail, limit=limit)
     found = open_runtime().diff(pipeline, request)
-    rows = [plain(row) for row in found.rows.to_pylist()]
+    rows = [plain(row) for row in found.rows.to_pylist(maps_as_pydicts="strict")]
     if as_json:
         ids = {"from": f"chk-{request.before}", "to": f"chk-{request.after}"}
         costs = {"bytes_read": found.bytes_read, "bytes_total": found.bytes_total}

@@ -54,7 +54,7 @@ def sql(
     if as_csv:
         _write_csv(rows)
         return
-    shown = [{name: plain(value) for name, value in row.items()} for row in rows.to_pylist()]
+    shown = [{name: plain(value) for name, value in row.items()} for row in rows.to_pylist(maps_as_pydicts="strict")]
     show_rows(shown, as_json=as_json, empty="no rows")
     note("1 row" if rows.num_rows == 1 else f"{rows.num_rows} rows")
 
@@ -95,7 +95,7 @@ def _statement(given: str | None, file: Path | None) -> str:
 def _write_csv(rows: "pa.Table") -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(rows.column_names)
-    for row in rows.to_pylist():
+    for row in rows.to_pylist(maps_as_pydicts="strict"):
         writer.writerow(_cell(plain(value)) for value in row.values())
 
 
