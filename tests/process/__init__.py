@@ -1,0 +1,1 @@
+"""Process operators: the runtime, its twins, its failures, its sinks."""

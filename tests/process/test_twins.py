@@ -1,0 +1,30 @@
+"""Spark, its memory twin and DuckDB agree on everything that a process operator leaves."""
+
+import os
+import random
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.process.cases import PIPELINE, visits
+from tests.process.twins import SparkWorld, World
+
+CASES = 6
+
+
+def test_spark_the_memory_twin_and_duckdb_agree(spark: SparkSession, tmp_path: Path) -> None:
+    seed = int(os.environ.get("TIDEMARK_SEED", "0")) or random.randrange(2**32)
+    print(f"TIDEMARK_SEED={seed}")
+    chance = random.Random(seed)
+    for case in range(CASES):
+        world, twin = World(PIPELINE), SparkWorld(PIPELINE, spark=spark, root=tmp_path / str(case))
+        for _ in range(chance.randrange(1, 4)):
+            records = visits(chance, chance.choice([0, 1, 40]))
+            one, other = world.checkpoint(records), twin.checkpoint(records)
+            for uid in ("people", "rooms", "by_room"):
+                assert twin.state(uid, other) == world.state(uid, one)
+                assert twin.letters(uid, other) == world.letters(uid, one)
+            assert twin.emitted("people", other) == world.emitted("people", one)
+            assert {a.uid: (a.read, a.applied, a.emitted, a.keys) for a in other.sealed.acks} == {
+                a.uid: (a.read, a.applied, a.emitted, a.keys) for a in one.sealed.acks
+            }

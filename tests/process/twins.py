@@ -1,0 +1,168 @@
+"""One script through the memory twin and through Spark: the same log, the same coordinator, other engines and tables."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from tests.in_memory import InMemory
+from tidemark import Pipeline
+from tidemark.adapters.delta_log import DeltaTables
+from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory_feed import Feed
+from tidemark.adapters.state_reader import files_of, read_state
+from tidemark.coordinator.advance import Advance
+from tidemark.engine.compute import SparkBatch, SparkCompute
+from tidemark.engine.frames import decoded
+from tidemark.engine.job import CheckpointJob
+from tidemark.engine.resolving import resolved
+from tidemark.engine.source import KafkaOptions
+from tidemark.engine.tally import counted
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.segments import StateHandle
+from tidemark.ports import PlanRequest
+
+NOW_MS = 4_102_444_800_000
+_RAW = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+@dataclass
+class FrameCompute:
+    """The Spark engine over records of a `MemoryLog`, which come as Spark's Kafka source would give them."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    warehouse: str
+    log: MemoryLog
+
+    def read(self, plan: CheckpointPlan) -> SparkBatch:
+        inputs = {
+            name: decoded(self._raw(plan, name), self.pipeline, plan, name).persist()
+            for name in self.pipeline.inputs
+            if plan.ranges_of(name)
+        }
+        kafka = KafkaOptions(bootstrap="nowhere:1")
+        compute = SparkCompute(spark=self.spark, pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
+        return SparkBatch(compute, plan, inputs, counted(inputs, self.pipeline, plan), {})
+
+    def _raw(self, plan: CheckpointPlan, name: str) -> Any:
+        rows = [
+            (tp.topic, tp.partition, r.offset, r.timestamp_ms * 1000, r.key, r.value)
+            for tp, within in plan.ranges_of(name).items()
+            for r in self.log.records(tp, within)
+        ]
+        columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), _RAW, strict=True)]
+        return self.spark.createDataFrame(pa.Table.from_arrays(columns, schema=_RAW))
+
+
+@dataclass
+class World(InMemory):
+    """A pipeline whose engine is the memory twin; see `SparkWorld`."""
+
+    pipeline: Pipeline
+    partitions: int = 2
+    store: MemoryStore = field(default_factory=MemoryStore)
+    log: MemoryLog = field(default_factory=MemoryLog)
+    tables: Any = field(default_factory=MemoryTables)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
+    ids: SequentialIds = field(default_factory=SequentialIds)
+
+    def __post_init__(self) -> None:
+        self._feed = Feed(self.pipeline, self.log, self.partitions)
+
+    @property
+    def compute(self) -> Any:
+        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables)
+
+    def checkpoint(self, records: Iterable[object]) -> Checkpoint:
+        """Sends records, and completes a checkpoint over them."""
+        for record in records:
+            self._feed.send(record, self.clock.now_ms())
+
+        def execute(attempt: Any) -> Any:
+            job = CheckpointJob(
+                compute=self.compute,
+                tables=self.tables,
+                clock=self.clock,
+                write_ids=self.ids,
+                crash=lambda step, moment: None,
+                max_dead_letters=self.pipeline.max_dead_letters,
+            )
+            return job.execute(attempt)
+
+        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
+        return advance.once(PlanRequest(origin="test")).checkpoints[-1]
+
+    def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        """Resolved rows in order of keys."""
+        return [row for _, row in sorted(self.compute.resolve(checkpoint, uid).items())]
+
+    def emitted(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        """Rows of the sink, in order of positions."""
+        return _placed(self._rows(checkpoint.sinks[uid].handle), ("_topic", "_partition", "_offset", "_n"))
+
+    def letters(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        """Dead letters, in order of positions."""
+        ack = checkpoint.ack(uid)
+        assert ack is not None
+        return _placed(self._rows(ack.dead_letters), ("topic", "partition", "offset", "reason"))
+
+    def _rows(self, handle: StateHandle) -> list[dict[str, Any]]:
+        return list(map(dict, self.tables.rows(handle)))
+
+
+@dataclass
+class SparkWorld(World):
+    """The same on Spark, with tables on disk; every state is read by Spark and by DuckDB, which must agree."""
+
+    spark: Any = None
+    root: Path = Path()
+    numbers: Any = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tables = DeltaTables(warehouse=str(self.root), clock=self.clock)
+
+    @property
+    def coordinator(self) -> Any:
+        from tidemark.coordinator.coordinator import CheckpointCoordinator
+
+        return CheckpointCoordinator(
+            store=self.store, log=self.log, clock=self.clock, write_ids=self.ids, files_exist=lambda handle: True
+        )
+
+    @property
+    def compute(self) -> Any:
+        return FrameCompute(spark=self.spark, pipeline=self.pipeline, warehouse=str(self.root), log=self.log)
+
+    def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
+        by_duckdb = read_state(str(self.root), schema, handle, checkpoint.now)
+        by_spark = resolved(self.spark, str(self.root), schema, handle, checkpoint.now).toArrow().cast(by_duckdb.schema)
+        keys = [(k.name, "ascending") for k in schema.keys]
+        found = by_duckdb.sort_by(keys).to_pylist(maps_as_pydicts="strict")
+        assert by_spark.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
+        return found
+
+    def _rows(self, handle: StateHandle) -> list[dict[str, Any]]:
+        files = [self.root / segment.path / f.path for segment, f in files_of(str(self.root), handle)]
+        return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+
+
+def _placed(rows: list[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda r: tuple(r[name] for name in by))
