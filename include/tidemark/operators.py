@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Any, Literal
 
 from tidemark.errors import DeclarationError
@@ -150,6 +151,13 @@ class Process:
         clock = one_clock(self.uid, fields)
         schema = OperatorSchema(self.uid, keys, fields, kind="process", clock=clock, was=self.was)
         return distinct_columns(self.uid, schema)
+
+    @property
+    def takes_broadcast(self) -> bool:
+        """Whether the function has a fourth parameter without a default: what is broadcast."""
+        found = signature(self.function).parameters.values()
+        positional = [p for p in found if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+        return len(positional) > 3 and positional[3].default is Parameter.empty
 
     @property
     def emitted(self) -> FieldType | None:

@@ -141,7 +141,7 @@ class MemoryBatch:
                 schema=schema,
                 plan=plan,
                 record=pipeline.record_class(operator),
-                broadcast=self.broadcast(),
+                broadcast=self.broadcast() if operator.takes_broadcast else {},
             )
             done = processed(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
             self._processed[uid] = done

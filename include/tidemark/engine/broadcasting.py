@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.engine.arrow_values import stored_reader
 from tidemark.engine.failures import translated
 from tidemark.engine.resolving import finished, resolved, stored, stored_files
 from tidemark.model.copies import TableVersion, copied_rows
@@ -17,6 +19,7 @@ from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns, stored_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.ttl import Now
+from tidemark.model.types import FieldType
 from tidemark.pipeline import Pipeline
 from tidemark.ports import ForeignTables
 from tidemark.processing.broadcasts import broadcast_records
@@ -57,9 +60,15 @@ def broadcast_values(
         if parts:
             with translated():
                 whole = finished(session, reduce(DataFrame.unionAll, parts), schema, now)
-                rows = whole.limit(broadcast.max_keys + 1).toArrow().to_pylist()
+                rows = _rows(whole.limit(broadcast.max_keys + 1).toArrow(), broadcast.source.schema)
         found[broadcast.uid] = broadcast_records(broadcast, rows)
     return found
+
+
+def _rows(found: pa.Table, record: FieldType) -> list[dict[str, Any]]:
+    names = [name for name, _ in record.fields]
+    columns = [stored_reader(of.with_null(True))(found[name].combine_chunks()) for name, of in record.fields]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def copied(

@@ -130,7 +130,7 @@ class SparkBatch:
                     record=compute.pipeline.record_class(operator),
                     records=self._records(uid),
                     applied=self.counts[uid].applied,
-                    broadcast=self.broadcast(),
+                    broadcast=self.broadcast() if operator.takes_broadcast else {},
                 )
             )
             self._processed[uid] = done

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import Parameter, signature
 from itertools import chain
 from typing import Any
 
@@ -108,7 +107,9 @@ class Processing:
     def _call(self, key: Key, records: Iterator[Any], live: Any, clock: KeyClock, emitted: list[Emitted]) -> None:
         shown = key if len(key) > 1 else key[0]
         function = self.operator.function
-        found = function(shown, records, live, self.broadcast) if self._is_broadcast else function(shown, records, live)
+        found = (
+            function(shown, records, live, self.broadcast) if self._takes_broadcast else function(shown, records, live)
+        )
         if found is None:
             return
         place, n = None, 0
@@ -162,10 +163,8 @@ class Processing:
         return failed(self.operator.uid, key, place, error)
 
     @cached_property
-    def _is_broadcast(self) -> bool:
-        found = signature(self.operator.function).parameters.values()
-        positional = [p for p in found if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
-        return len(positional) > 3 and positional[3].default is Parameter.empty
+    def _takes_broadcast(self) -> bool:
+        return self.operator.takes_broadcast
 
     @cached_property
     def _emitting(self) -> list[tuple[str, Codec]]:
