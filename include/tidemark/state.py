@@ -5,29 +5,33 @@
         distance: int = state.sum("distance")
         last_airport: str | None = state.latest("destination", ttl=timedelta(days=30))
 
-The kinds with a record field (`count sum min max first latest mean distinct list`) are for a `Fold`: Flink's
-ReducingState and AggregatingState (A5, A6). Each is an associative pair (partial over the records of one batch, merge
-of two partials), so that a checkpoint writes merge operands without reading old state, and compaction may regroup
-them. The kinds without one (`value list map`) are for a `Process`: Flink's ValueState, ListState, MapState (A2-A4).
-Every kind takes `ttl=`: a timedelta, or a `state.Ttl` with all members of Flink's StateTtlConfig; and `was=`, the name
-that a renamed field had before.
+The kinds with a record field or a text (`count sum min max first latest mean distinct list aggregate reduce`) are for
+a `Fold`: Flink's ReducingState and AggregatingState (A5, A6). Each is an associative pair (partial over the records of
+one batch, merge of two partials), so that a checkpoint writes merge operands without reading old state, and compaction
+may regroup them. The kinds without one (`value list map`) are for a `Process`: Flink's ValueState, ListState, MapState
+(A2-A4). Every kind takes `ttl=`: a timedelta, or a `state.Ttl` with all members of Flink's StateTtlConfig; and
+`was=`, the name that a renamed field had before.
 """
 
 import inspect
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints, overload
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, dataclass_transform, get_type_hints, overload
 
 from tidemark.errors import DeclarationError
+from tidemark.model.aggregates import declared_aggregate, declared_reduce
+from tidemark.model.descriptors import StateDescriptor, annotated
 from tidemark.model.names import checked_field
 from tidemark.model.ttl import Ttl, as_ttl
-from tidemark.model.types import FieldType, Precision, field_type
+from tidemark.model.types import Precision, field_type
 
 __all__ = [
     "Keyed",
     "Precision",
     "StateDescriptor",
     "Ttl",
+    "aggregate",
     "count",
     "distinct",
     "first",
@@ -37,58 +41,13 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "reduce",
     "sum",
     "value",
 ]
 
 T = TypeVar("T")
 _Ttl = timedelta | Ttl | None
-_COLLECTIONS = ("distinct", "list", "list_of_values", "map")
-_LIST: type[Any] = list
-_DICT: type[Any] = dict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateDescriptor:
-    """One declared field of keyed state (A7): a name, a kind, a type; the rows are elsewhere.
-
-    Attributes:
-        kind: of a fold `count sum min max first latest mean distinct list`; of a process `value list_of_values map`.
-        source: dotted path of the record field that is folded; empty for `count` and for a process.
-        name: the field's name; set when the class is made.
-        type: its type; set when the class is made.
-        ignore_nulls: `first` and `latest` skip records in which the field is null.
-        limit: of `distinct` and `list`: more values than this are an error that names the key.
-        initial: of `value`: what a key without it has.
-        ttl: how long it lives after its last access; None = for ever.
-        was: the name that the field had before, where it was renamed: its state is carried over.
-        hint: the annotation, resolved; set when the class is made.
-    """
-
-    kind: str
-    source: str = ""
-    name: str = ""
-    type: FieldType = FieldType("int")
-    ignore_nulls: bool = False
-    limit: int = 1000
-    initial: Any = None
-    ttl: Ttl | None = None
-    was: str = ""
-    hint: Any = field(default=None, compare=False)
-
-    @property
-    def default(self) -> object:
-        """What a key has that has no such state; a new object each time where it can be changed."""
-        if self.kind == "map":
-            return _DICT()
-        if self.kind in _COLLECTIONS:
-            return _LIST()
-        return 0 if self.kind == "count" and self.ttl is None else self.initial
-
-    @property
-    def is_process(self) -> bool:
-        """Whether it belongs in a `Process`."""
-        return self.kind in ("value", "list_of_values", "map")
 
 
 @overload
@@ -162,6 +121,47 @@ def list(source: str = "", *, limit: int = 10_000, ttl: _Ttl = None, was: str = 
     """
     kind = "list" if source else "list_of_values"
     return StateDescriptor(kind=kind, source=source, limit=_checked_limit("list", limit), ttl=as_ttl(ttl), was=was)
+
+
+class _Kept(TypedDict, total=False):
+    """What every kind takes."""
+
+    ttl: _Ttl
+    was: str
+
+
+def aggregate(
+    *,
+    accumulator: Mapping[str, Any],
+    partial: Mapping[str, str],
+    finish: str,
+    merge: Mapping[str, str] | None = None,
+    spark_only: bool = False,
+    **kept: Unpack[_Kept],
+) -> Any:
+    """An aggregate of your own (Flink's AggregatingState), in the portable SQL subset.
+
+    Args:
+        accumulator: name to type of what is stored.
+        partial: per accumulator one aggregate function over the records of a batch: `sum(delay * delay)`.
+        finish: an expression over the accumulators, which readers see.
+        merge: per accumulator the function that merges partials; it follows from the partial, and must agree.
+        spark_only: take any Spark SQL; readers without Spark refuse the field, and `merge` must be associative.
+        kept: `ttl=` of the whole; `was=`, the name that the field had before.
+    """
+    made = declared_aggregate(accumulator, partial, merge, finish, spark_only=spark_only)
+    return StateDescriptor(kind="aggregate", aggregate=made, ttl=as_ttl(kept.get("ttl")), was=kept.get("was", ""))
+
+
+def reduce(text: str, *, ttl: _Ttl = None, was: str = "") -> Any:
+    """One aggregate function whose result is of the type of what it takes (Flink's ReducingState).
+
+    Args:
+        text: for instance `max(arrival_delay - departure_delay)`, in the portable SQL subset.
+        ttl: of the whole.
+        was: the name that the field had before.
+    """
+    return StateDescriptor(kind="reduce", aggregate=declared_reduce(text), ttl=as_ttl(ttl), was=was)
 
 
 def value(initial: T, *, ttl: _Ttl = None, was: str = "") -> T:
@@ -256,23 +256,4 @@ def _described(cls: type, name: str, hint: Any) -> StateDescriptor:
         checked_field(declared.was)
     if name == "clear":
         raise DeclarationError(f"{where}: `clear` is a method of every state class", next="rename the field.")
-    return replace(_typed(declared, checked_field(name), field_type(hint, where), where), hint=hint)
-
-
-def _typed(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
-    kinds = {"count": "int", "mean": "float", "distinct": "list", "list": "list", "list_of_values": "list"}
-    wanted = {**kinds, "map": "map"}.get(declared.kind)
-    shown = declared.kind.partition("_")[0]
-    if wanted is not None and found.kind != wanted:
-        words = {"list": "list[...]", "map": "dict[..., ...]"}.get(wanted, wanted)
-        raise DeclarationError(f"{where}: state.{shown} is {wanted}, declared {found.kind}", next=f"declare {words}.")
-    if declared.kind in _COLLECTIONS:
-        return replace(declared, name=name, type=found.with_null(False))
-    if declared.ttl is not None and not found.nullable:
-        raise DeclarationError(
-            f"{where}: a field with a ttl may be absent", next="declare it `... | None`, or leave ttl out."
-        )
-    is_optional = found.nullable if declared.kind == "value" else declared.kind != "count" or declared.ttl is not None
-    if declared.kind == "value" and declared.initial is None and not found.nullable:
-        raise DeclarationError(f"{where}: never None, but state.value(None)", next="declare `... | None`.")
-    return replace(declared, name=name, type=found.with_null(is_optional))
+    return replace(annotated(declared, checked_field(name), field_type(hint, where), where), hint=hint)

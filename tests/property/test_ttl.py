@@ -1,6 +1,7 @@
 """TTL, lists and deletes of folds: whatever the compaction schedule, the answer is that of a brute-force replay.
 
-`TIDEMARK_TEST_SEED` repeats one run; a failing case prints its own seed.
+`TIDEMARK_TEST_SEED` repeats one run, `TIDEMARK_TEST_SCALE=10` makes ten times as many cases; a failing case prints its
+own seed.
 """
 
 import os
@@ -21,6 +22,7 @@ from tidemark.model.schema import OperatorSchema
 from tidemark.model.ttl import Now
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
+SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -79,10 +81,10 @@ def _judge(made: Case, seed: int, ask: Ask | None) -> None:
 
 
 def test_the_memory_twin_is_right_for_any_schedule() -> None:
-    for seed in range(SEED, SEED + 1500):
+    for seed in range(SEED, SEED + 1000 * SCALE):
         _judge(case(seed), seed, None)
 
 
 def test_duckdb_is_right_for_any_schedule(ask: Ask) -> None:
-    for seed in range(SEED + 10_000, SEED + 10_100):
+    for seed in range(SEED + 100_000, SEED + 100_000 + 100 * SCALE):
         _judge(case(seed, batches=5), seed, ask)

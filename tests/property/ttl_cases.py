@@ -70,6 +70,25 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "mean": (float, lambda ttl: state.mean("n", ttl=ttl)),
     "distinct": (list[int], lambda ttl: state.distinct("n", ttl=ttl)),
     "list": (list[int], lambda ttl: state.list("n", ttl=ttl)),
+    "reduced": (int, lambda ttl: state.reduce("sum(n * 2)", ttl=ttl)),
+    "spread": (
+        int,
+        lambda ttl: state.aggregate(
+            accumulator={"lo": int, "hi": int, "all": int},
+            partial={"lo": "min(n)", "hi": "max(n)", "all": "count(*)"},
+            finish="CASE WHEN all > 1 THEN hi - lo END",
+            ttl=ttl,
+        ),
+    ),
+    "ratio": (
+        float,
+        lambda ttl: state.aggregate(
+            accumulator={"s": int, "c": int, "any": bool},
+            partial={"s": "sum(CASE WHEN n > 0 THEN n ELSE 0 END)", "c": "count(price)", "any": "bool_or(price > 2)"},
+            finish="CASE WHEN any THEN s / nullif(c, 0) ELSE -1.5 END",
+            ttl=ttl,
+        ),
+    ),
 }
 
 
@@ -250,5 +269,15 @@ def _folded(kind: str, events: list[Event]) -> Any:
         "known": lambda: known[-1] if known else None,
         "mean": lambda: sum(known) / len(known) if known else None,
         "distinct": lambda: sorted(set(known)),
+        "reduced": lambda: sum(known) * 2 if known else None,
+        "spread": lambda: max(known) - min(known) if known and len(every) > 1 else None,
+        "ratio": lambda: _ratio(events),
     }
     return made[kind]()
+
+
+def _ratio(events: list[Event]) -> float | None:
+    prices = [e.values["price"] for e in events if e.values["price"] is not None]
+    if not any(p > 2 for p in prices):
+        return -1.5
+    return sum(max(e.values["n"] or 0, 0) for e in events) / len(prices)

@@ -114,6 +114,8 @@ def last_start(times: Sequence[int], ttl_ms: int) -> int:
 
 def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]]) -> list[Any]:
     records = [r for _, r in placed]
+    if f.aggregate is not None:
+        return aggregated(f, key, records)
     if f.kind == "count":
         return [len(records)]
     if f.kind == "list":
@@ -128,6 +130,23 @@ def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]]) ->
     if f.kind == "mean":
         return [summed(f, f.accumulators[0][1], key, values), len(values)]
     return [summed(f, f.accumulators[0][1], key, values) if f.kind == "sum" else extreme(f.kind, values)]
+
+
+def aggregated(f: StoredField, key: Key, records: Sequence[Decoded]) -> list[Any]:
+    """The accumulators of an author's aggregate.
+
+    Raises:
+        StateOverflowError: an integer leaves 64 bits.
+        UsageError: the field is declared `spark_only`.
+    """
+    # DuckDB is imported where it is needed: most pipelines do without.
+    from tidemark.adapters.memory_portable import Overflow, partials
+
+    paths = [path for path, _ in f.aggregate.inputs] if f.aggregate else []
+    try:
+        return partials(f, [{path: r.at(path) for path in paths} for r in records])
+    except Overflow as error:
+        raise overflow(f, key, "does not fit 64 bits") from error
 
 
 def _skipped(f: StoredField, record: Decoded) -> bool:

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.adapters.memory_entries import compacted_entries, resolved_entries
-from tidemark.adapters.memory_fold import Key, bounded, extreme, picked, summed
+from tidemark.adapters.memory_fold import Key, bounded, extreme, overflow, picked, summed
+from tidemark.model.aggregates import call_of
+from tidemark.model.dialects import DUCKDB
+from tidemark.model.expressions import refuse_without_spark
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType
@@ -63,7 +66,7 @@ def _merged(schema: OperatorSchema, key: Key, rows: Sequence[Row]) -> dict[str, 
     for f in schema.fields:
         start = _last_cut(f, rows)
         for name, of in f.accumulators:
-            made[name] = _merge(f, of, key, [row[name] for row in rows[start or 0 :]])
+            made[name] = _merge(f, name, of, key, [row[name] for row in rows[start or 0 :]])
         if f.is_cut:
             made[f"{f.name}__cut"] = start is not None
     live = [row for row in rows if row["_kind"] != "tombstone"]
@@ -92,7 +95,9 @@ def _began(row: Row) -> int:
     return int(row["_last_at"] if first is None else first)
 
 
-def _merge(f: StoredField, of: FieldType, key: Key, values: Sequence[Any]) -> Any:
+def _merge(f: StoredField, name: str, of: FieldType, key: Key, values: Sequence[Any]) -> Any:
+    if f.aggregate is not None:
+        return _merged_by(f, of, key, values, f.aggregate.merge[[n for n, _ in f.accumulators].index(name)])
     if f.kind in ("first", "latest"):
         return picked(f.kind, values)
     if f.kind in ("min", "max"):
@@ -102,6 +107,25 @@ def _merge(f: StoredField, of: FieldType, key: Key, values: Sequence[Any]) -> An
     if f.kind == "list":
         return [v for held in values if held is not None for v in held]
     return summed(f, of, key, values)
+
+
+def _merged_by(f: StoredField, of: FieldType, key: Key, values: Sequence[Any], text: str) -> Any:
+    """Merged partials of an author's aggregate."""
+    refuse_without_spark(f, DUCKDB)
+    function, _ = call_of(text)
+    known = [v for v in values if v is not None]
+    if function in ("bool_and", "bool_or"):
+        return None if not known else (all(known) if function == "bool_and" else any(known))
+    return summed(f, of, key, known) if function == "sum" else extreme(function, known)
+
+
+def _finished_by(f: StoredField, row: Row, key: Key) -> Any:
+    from tidemark.adapters.memory_portable import Overflow, finished
+
+    try:
+        return finished(f, row)
+    except Overflow as error:
+        raise overflow(f, key, "does not fit 64 bits") from error
 
 
 def _hidden(f: StoredField, row: Row, now: Now, schema: OperatorSchema) -> bool:
@@ -136,6 +160,8 @@ def _finished(f: StoredField, row: Row, key: Key, now: Now, schema: OperatorSche
         return [] if f.kind == "distinct" else None
     if f.kind == "distinct":
         return bounded(f, key, row[f.name] or [])
+    if f.aggregate is not None:
+        return _finished_by(f, row, key)
     if f.kind in ("first", "latest"):
         held = row[f.name]
         return None if held is None else held["value"]

@@ -1,12 +1,14 @@
 """Binding a declaration to a record type: the stored schema, or why it does not fit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidemark.errors import DeclarationError
+from tidemark.model.aggregates import bound
+from tidemark.model.descriptors import StateDescriptor
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.model.ttl import Clock
 from tidemark.model.types import KEY_KINDS, FieldType
-from tidemark.state import StateDescriptor
 
 
 def distinct_columns(uid: str, schema: OperatorSchema) -> OperatorSchema:
@@ -59,6 +61,9 @@ def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> Stor
         DeclarationError: no such record field, or the kind or the annotation does not fit its type.
     """
     at = f"{where}.{declared.name}"
+    if declared.aggregate is not None:
+        made = bound(at, declared.aggregate, record, declared.type)
+        return replace(_stored(declared, declared.type), aggregate=made)
     if declared.kind == "count":
         over: FieldType | None = FieldType("int")
     else:

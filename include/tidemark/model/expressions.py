@@ -6,8 +6,10 @@ but for what a `Dialect` knows. Each merge is associative; those of lists go by 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tidemark.errors import UsageError
+from tidemark.model.aggregates import Aggregate, call_of, finish_sql, merge_sql, partial_sql, substituted
 from tidemark.model.dialects import DUCKDB_MACROS as DUCKDB_MACROS
 from tidemark.model.dialects import Dialect
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
@@ -48,6 +50,8 @@ def partials(field: StoredField, only: str = "") -> list[tuple[str, str]]:
 
 def merges(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[tuple[str, str]]:
     """(column, aggregate expression over stored rows of a key) of each accumulator."""
+    if field.aggregate is not None:
+        return aggregate_merges(field, field.aggregate, keys, dialect)
     return [(name, _merge_sql(field, name, of, keys, dialect)) for name, of in field.accumulators]
 
 
@@ -62,7 +66,7 @@ def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now:
     """
     if field.kind == "list":
         return _bounded(field, list_values(field, dialect, now), keys)
-    value = _finish_sql(field, keys)
+    value = _finish_sql(field, keys, dialect)
     if field.kind == "distinct":
         value = _bounded(field, dialect.or_empty(quoted(field.name)), keys)
     hidden = expired('coalesce("_last_at", 0)', field, now)
@@ -112,8 +116,10 @@ def now_of(schema: OperatorSchema, now: Now) -> int | None:
     return now.of(schema.clock)
 
 
-def _finish_sql(field: StoredField, keys: Sequence[KeyColumn]) -> str:
+def _finish_sql(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
     column = quoted(field.name)
+    if field.aggregate is not None:
+        return finish_sql_of(field, dialect)
     if field.kind in ("first", "latest"):
         return f'{column}."value"'
     if field.kind == "mean":
@@ -135,6 +141,8 @@ def _partial_sql(field: StoredField, only: str) -> list[str]:
     where = _where(only)
     if field.kind == "count":
         return [f"count(1){where}"]
+    if field.aggregate is not None:
+        return aggregate_partials(field.aggregate, where)
     value = record_path(field.source)
     if field.kind in ("first", "latest"):
         which = "min" if field.kind == "first" else "max"
@@ -175,9 +183,10 @@ def _merge_sql(field: StoredField, name: str, of: FieldType, keys: Sequence[KeyC
     if field.kind == "list":
         return _joined(column, dialect)
     if of.kind == "int":
-        wide = f"sum(CAST({column} AS DECIMAL(38,0)))"
-        fits = f"{wide} IS NULL OR {wide} BETWEEN {_LEAST} AND {_GREATEST}"
-        return _checked(wide, fits, f"CAST({wide} AS BIGINT)", field.name, keys)
+        if field.kind == "count" or name.endswith("__count"):
+            return f"CAST(sum({column}) AS BIGINT)"
+        total, fits = dialect.exact_sum(column)
+        return _checked(f"max({column})", fits, total, field.name, keys)
     if of.kind == "decimal":
         return f"CAST(sum({column}) AS {of.sql})"
     return f"sum({column})"
@@ -190,9 +199,73 @@ def _joined(column: str, dialect: Dialect) -> str:
     return f"flatten({held})"
 
 
+def aggregate_partials(made: Aggregate, where: str) -> list[str]:
+    """The partials of an author's aggregate, in Spark SQL."""
+    if made.spark_only:
+        types = (of.sql for _, of in made.accumulators)
+        return [
+            f"CAST({substituted(text, [name for name, _ in made.inputs], record_path)}{where} AS {of})"
+            for text, of in zip(made.partial, types, strict=True)
+        ]
+    return [partial_sql(text, dict(made.inputs), record_path, where).sql for text in made.partial]
+
+
+def aggregate_merges(
+    field: StoredField, made: Aggregate, keys: Sequence[KeyColumn], dialect: Dialect
+) -> list[tuple[str, str]]:
+    """(column, aggregate expression over stored rows of a key) of each accumulator of an author's aggregate."""
+    refuse_without_spark(field, dialect)
+    found = []
+    for text, (column, of) in zip(made.merge, field.accumulators, strict=True):
+        if made.spark_only:
+            names = [name for name, _ in made.accumulators]
+            found.append((column, f"CAST({substituted(text, names, _accumulator_of(field))} AS {of.sql})"))
+            continue
+        function, _ = call_of(text)
+        merged = merge_sql(function, quoted(column), of)
+        if function == "sum" and of.kind == "int":
+            merged = _whole(merged, field.name, keys)
+        found.append((column, merged))
+    return found
+
+
+def refuse_without_spark(field: StoredField, dialect: Dialect) -> None:
+    """Raises where only Spark can read a field.
+
+    Raises:
+        UsageError: naming it.
+    """
+    if field.aggregate is not None and field.aggregate.spark_only and dialect.name != "spark":
+        raise UsageError(
+            f"{field.name} is declared spark_only: it cannot be read without Spark",
+            next="read it with tidemark.read_state in a Spark session, or write it in the portable subset.",
+        )
+
+
+def finish_sql_of(field: StoredField, dialect: Dialect) -> str:
+    """The finish of an author's aggregate over the columns of its merged accumulators."""
+    made = field.aggregate
+    assert made is not None  # noqa: S101  (for the type checker)
+    refuse_without_spark(field, dialect)
+    if made.spark_only:
+        names = [name for name, _ in made.accumulators]
+        return f"CAST({substituted(made.finish, names, _accumulator_of(field))} AS {field.type.sql})"
+    return finish_sql(made, _accumulator_of(field)).sql
+
+
+def _accumulator_of(field: StoredField) -> Callable[[str], str]:
+    return lambda name: quoted(f"{field.name}__{name}")
+
+
 def _bounded(field: StoredField, values: str, keys: Sequence[KeyColumn]) -> str:
     """The visible values, if the limit allows so many: what has expired does not count, whenever it is dropped."""
     return _checked(values, f"cardinality({values}) <= {field.limit}", values, field.name, keys)
+
+
+def _whole(wide: str, name: str, keys: Sequence[KeyColumn]) -> str:
+    """A wide sum as the 64-bit integer that it must be."""
+    fits = f"{wide} IS NULL OR {wide} BETWEEN {_LEAST} AND {_GREATEST}"
+    return _checked(wide, fits, f"CAST({wide} AS BIGINT)", name, keys)
 
 
 def _checked(value: str, fits: str, finished: str, name: str, keys: Sequence[KeyColumn]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tidemark.model import aggregates
+from tidemark.model.aggregates import Aggregate
 from tidemark.model.canonical import checksum
 from tidemark.model.ttl import Clock, Ttl
 from tidemark.model.types import FieldType
@@ -42,6 +44,7 @@ class StoredField:
         limit: see `StateDescriptor`.
         initial: see `StateDescriptor`; None, a bool, a number or a text.
         ttl: see `StateDescriptor`.
+        aggregate: of `aggregate` and `reduce`: its texts and types, bound to the record.
         was: see `StateDescriptor`; of a declaration only, manifests do not carry it.
     """
 
@@ -54,11 +57,14 @@ class StoredField:
     limit: int = 1000
     initial: Any = None
     ttl: Ttl | None = None
+    aggregate: Aggregate | None = None
     was: str = field(default="", compare=False)
 
     @property
     def exact(self) -> bool:
         """Whether regrouping gives equal bits; false for floating-point sums and means (flink.md 1.1)."""
+        if self.aggregate is not None:
+            return self.aggregate.exact
         return not (self.kind in ("sum", "mean") and self.over.kind == "float")
 
     @property
@@ -69,6 +75,8 @@ class StoredField:
     @property
     def accumulators(self) -> tuple[tuple[str, FieldType], ...]:
         """The columns of the table that hold the field, in order; of a map those of an entry."""
+        if self.aggregate is not None:
+            return tuple((f"{self.name}__{name}", of) for name, of in self.aggregate.accumulators)
         if self.kind == "count":
             return ((self.name, FieldType("int", nullable=True)),)
         if self.kind == "mean":
@@ -222,6 +230,7 @@ def _field_to_json(f: StoredField) -> dict[str, Any]:
         "limit": f.limit,
         "initial": f.initial,
         "ttl": None if f.ttl is None else f.ttl.to_json(),
+        "aggregate": None if f.aggregate is None else aggregates.to_json(f.aggregate, type_to_json),
     }
 
 
@@ -236,6 +245,7 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
         limit=body["limit"],
         initial=body["initial"],
         ttl=None if body["ttl"] is None else Ttl.from_json(body["ttl"]),
+        aggregate=None if body["aggregate"] is None else aggregates.from_json(body["aggregate"], type_from_json),
     )
 
 

@@ -1,0 +1,220 @@
+"""What a text of the portable SQL subset may hold: names, literals, operators, functions, and how they nest.
+
+Whatever is not on the lists below is refused by its name: the two engines treat it differently, or nobody has compared
+it yet.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+
+FUNCTIONS = ("abs", "coalesce", "greatest", "least", "nullif", "sqrt")
+"""Scalar functions; `greatest` and `least` skip nulls in both engines."""
+OPERATORS = ("+", "-", "*", "/", "||", "=", "<>", "<", "<=", ">", ">=")
+"""Binary operators, besides AND, OR, NOT, IS [NOT] NULL, [NOT] BETWEEN, [NOT] IN, CASE."""
+CASTS = ("BIGINT", "DOUBLE")
+"""Targets of CAST."""
+_WORDS = frozenset(
+    ("AND", "OR", "NOT", "IS", "NULL", "BETWEEN", "IN", "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "AS", "TRUE")
+    + ("FALSE", "DATE", "DISTINCT", "OVER", "FILTER", "WHERE")
+)
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|(?P<text>'(?:[^']|'')*')"""
+    r"""|(?P<name>[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*)|(?P<sign><>|<=|>=|\|\||[-+*/=<>(),]))"""
+)
+_LEVELS: tuple[tuple[str, ...], ...] = (("=", "<>", "<", "<=", ">", ">="), ("+", "-", "||"), ("*", "/"))
+
+
+class NotPortable(ValueError):  # noqa: N818  (an answer of the parser; a declaration makes an error of it)
+    """Why a text is not in the subset, in words that name the part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of an expression: an operator or function with its arguments, a name, or a literal."""
+
+    op: str
+    args: tuple["Node", ...] = ()
+    text: str = ""
+
+
+@cache
+def parsed(text: str) -> Node:
+    """The expression that a text is.
+
+    Raises:
+        NotPortable: it is not in the subset.
+    """
+    parser = _Parser(_tokens(text))
+    found = parser.expression()
+    if parser.next[0] != "end":
+        raise NotPortable(f"unexpected {parser.next[1]!r}")
+    return found
+
+
+def names_in(node: Node) -> set[str]:
+    """The names that an expression uses."""
+    found = {node.text} if node.op == "name" else set()
+    return found.union(*map(names_in, node.args))
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found, at = [], 0
+    stripped = text.rstrip()
+    while at < len(stripped):
+        match = _TOKEN.match(stripped, at)
+        if match is None:
+            raise NotPortable(f"{stripped[at:].lstrip()[:1]!r} is not in the subset")
+        kind = str(match.lastgroup)
+        value = match[kind]
+        if kind == "text" and re.search(r'[\\"\x00-\x1f]', value):
+            raise NotPortable(f"{value}: engines differ on backslashes, double quotes and control characters in texts")
+        if kind == "name" and value.upper() in _WORDS and not _is_field(value, stripped[match.end() :]):
+            kind, value = "word", value.upper()
+        found.append((kind, value))
+        at = match.end()
+    return found
+
+
+def _is_field(word: str, rest: str) -> bool:
+    """Whether a word is a name after all: `date` that no text follows."""
+    return word.upper() == "DATE" and not rest.lstrip().startswith("'")
+
+
+class _Parser:
+    """Takes tokens apart, weakest operator first."""
+
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._tokens = [*tokens, ("end", "the end")]
+        self._at = 0
+
+    @property
+    def next(self) -> tuple[str, str]:
+        """The token to read."""
+        return self._tokens[self._at]
+
+    def expression(self) -> Node:
+        """A whole expression."""
+        left = self._conjunction()
+        while self._took("OR"):
+            left = Node("OR", (left, self._conjunction()))
+        return left
+
+    def _conjunction(self) -> Node:
+        left = self._negation()
+        while self._took("AND"):
+            left = Node("AND", (left, self._negation()))
+        return left
+
+    def _negation(self) -> Node:
+        return Node("NOT", (self._negation(),)) if self._took("NOT") else self._predicate()
+
+    def _predicate(self) -> Node:
+        left = self._binary(0)
+        if self._took("IS"):
+            negated = self._took("NOT")
+            self._take("NULL")
+            found = Node("IS NULL", (left,))
+            return Node("NOT", (found,)) if negated else found
+        negated = self._took("NOT")
+        if self._took("BETWEEN"):
+            low = self._binary(1)
+            self._take("AND")
+            found = Node("BETWEEN", (left, low, self._binary(1)))
+        elif self._took("IN"):
+            found = Node("IN", (left, *self._arguments()))
+        elif negated:
+            raise NotPortable(f"unexpected {self.next[1]!r} after NOT")
+        else:
+            return left
+        return Node("NOT", (found,)) if negated else found
+
+    def _binary(self, level: int) -> Node:
+        if level == len(_LEVELS):
+            return Node("-", (self._binary(level),)) if self._took("-") else self._primary()
+        left = self._binary(level + 1)
+        while self.next[0] == "sign" and self.next[1] in _LEVELS[level]:
+            op = self._taken()
+            left = Node(op, (left, self._binary(level + 1)))
+        return left
+
+    def _primary(self) -> Node:
+        kind, text = self.next
+        if self._took("("):
+            found = self.expression()
+            self._take(")")
+            return found
+        if self._took("CASE"):
+            return self._cases()
+        if self._took("CAST"):
+            return self._casting()
+        if self._took("DATE"):
+            return Node("literal", text=f"DATE {_date(self._taken())}")
+        if kind in ("number", "text") or text in ("TRUE", "FALSE", "NULL"):
+            return Node("literal", text=self._taken())
+        if kind != "name":
+            raise NotPortable(f"unexpected {text!r}")
+        self._at += 1
+        if self.next[1] != "(":
+            return Node("name", text=text)
+        if text.lower() not in FUNCTIONS:
+            raise NotPortable(f"function {text!r} is not in the subset; there are {', '.join(FUNCTIONS)}")
+        return Node(text.lower(), self._arguments())
+
+    def _arguments(self) -> tuple[Node, ...]:
+        self._take("(")
+        found = [self.expression()]
+        while self._took(","):
+            found.append(self.expression())
+        self._take(")")
+        return tuple(found)
+
+    def _cases(self) -> Node:
+        args: list[Node] = []
+        while self._took("WHEN"):
+            args.append(self.expression())
+            self._take("THEN")
+            args.append(self.expression())
+        if not args:
+            raise NotPortable("CASE without WHEN, or of a value: write CASE WHEN x = … THEN … END")
+        args.append(self.expression() if self._took("ELSE") else Node("literal", text="NULL"))
+        self._take("END")
+        return Node("CASE", tuple(args))
+
+    def _casting(self) -> Node:
+        self._take("(")
+        found = self.expression()
+        self._take("AS")
+        target = self._taken().upper()
+        if target not in CASTS:
+            raise NotPortable(f"CAST to {target} is not in the subset; there are {', '.join(CASTS)}")
+        self._take(")")
+        return Node("CAST", (found,), target)
+
+    def _took(self, text: str) -> bool:
+        if self.next[0] in ("word", "sign") and self.next[1] == text:
+            self._at += 1
+            return True
+        return False
+
+    def _take(self, text: str) -> None:
+        if not self._took(text):
+            raise NotPortable(f"expected {text!r}, found {self.next[1]!r}")
+
+    def _taken(self) -> str:
+        kind, text = self.next
+        if kind == "end":
+            raise NotPortable("the text ends too early")
+        self._at += 1
+        return text
+
+
+def _date(text: str) -> str:
+    try:
+        if not re.fullmatch("'[0-9]{4}-[0-9]{2}-[0-9]{2}'", text):
+            raise ValueError(text)
+        date.fromisoformat(text[1:-1])
+    except ValueError as error:
+        raise NotPortable(f"DATE {text} is no date") from error
+    return text

@@ -1,0 +1,206 @@
+"""The portable subset: what is in it is written out in full, what is not is refused by its name; the page agrees."""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+
+from tidemark import Fold, state
+from tidemark.errors import DeclarationError
+from tidemark.model.aggregates import MERGES
+from tidemark.model.dialects import DUCKDB, SPARK
+from tidemark.model.portable import typed
+from tidemark.model.portable_syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parsed
+from tidemark.model.resolving import resolving_sql
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.ttl import Now
+from tidemark.model.types import FieldType, record_type
+from tidemark.state import Precision
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/aggregates.md"
+TYPES = {
+    "a": FieldType("int"),
+    "f": FieldType("float"),
+    "d": FieldType("decimal", digits=10, scale=2),
+    "s": FieldType("str"),
+    "day": FieldType("date"),
+    "date": FieldType("date"),
+    "ok": FieldType("bool"),
+    "tags": FieldType("list", element=FieldType("str")),
+    "p.q": FieldType("int"),
+}
+
+
+def sql(text: str) -> str:
+    return typed(parsed(text), TYPES, lambda name: f'"{name}"').sql
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a + a * a", '("a" + ("a" * "a"))'),
+        ("a - a - a", '(("a" - "a") - "a")'),
+        ("-a", '(- "a")'),
+        ("a * f", '(CAST("a" AS DOUBLE) * "f")'),
+        ("f / 2.5", "(\"f\" / CAST('2.5' AS DOUBLE))"),
+        ("p.q = a", '("p.q" = "a")'),
+        ("d > 0", '("d" > 0)'),
+        ("cast(d as double)", 'CAST(CAST("d" AS STRING) AS DOUBLE)'),
+        ("NOT ok OR ok AND a > a", '((NOT "ok") OR ("ok" AND ("a" > "a")))'),
+        ("s || 'it''s'", "(\"s\" || 'it''s')"),
+        ("day >= DATE '2020-01-31'", "(\"day\" >= DATE '2020-01-31')"),
+        ("date = day", '("date" = "day")'),
+        ("s NOT IN ('a', 'b')", "(NOT (\"s\" IN ('a', 'b')))"),
+        ("tags IS NOT NULL", '(NOT ("tags" IS NULL))'),
+        ("case when ok then f end", 'CASE WHEN "ok" THEN "f" ELSE CAST(NULL AS DOUBLE) END'),
+        ("sqrt(abs(f))", 'sqrt(abs("f"))'),
+    ],
+)
+def test_a_text_is_written_out_in_full(text: str, expected: str) -> None:
+    assert sql(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("round(f)", "function 'round'"),
+        ("a / a", "division by what may be zero"),
+        ("a / 0", "division by what may be zero"),
+        ("a / nullif(a, 1)", "division by what may be zero"),
+        ("sqrt(f)", "sqrt of what may be negative"),
+        ("a % 2", "'%' is not in the subset"),
+        ("d + 1", "+ of decimal and int"),
+        ("d = a", "= of decimal and int"),
+        ("a + s", "+ of int and str"),
+        ("s < a", "< of int and str, which are not one type"),
+        ("a || s", "|| of int and str"),
+        ("tags = tags", "= of list"),
+        ("CAST(f AS BIGINT)", "CAST of float to BIGINT"),
+        ("CAST(a AS STRING)", "CAST to STRING"),
+        ("coalesce(NULL, NULL)", "coalesce of nothing but NULL"),
+        ("a AND ok", "AND of what is no condition"),
+        ("CASE WHEN a THEN a END", "WHEN of what is no condition"),
+        ("CASE a WHEN 1 THEN 2 END", "CASE without WHEN"),
+        ("nope + 1", "no 'nope' here"),
+        ("9223372036854775808", "does not fit 64 bits"),
+        ("'\\n'", "engines differ on backslashes"),
+        ('s = "x"', "'\"' is not in the subset"),
+        ("a; SELECT 1", "';' is not in the subset"),
+        ("(SELECT 1)", "found '1'"),
+        ("a -- b", "no 'b' here"),
+        ("a a", "unexpected 'a'"),
+        ("a +", "unexpected 'the end'"),
+        ("(a", "expected ')'"),
+        ("", "unexpected 'the end'"),
+        ("DATE '2020-02-30'", "is no date"),
+        ("greatest(a)", "greatest with 1 arguments"),
+        ("a LIKE a", "unexpected 'LIKE'"),
+    ],
+)
+def test_what_is_not_in_the_subset_is_refused_by_its_name(text: str, named: str) -> None:
+    with pytest.raises(NotPortable) as refused:
+        sql(text)
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "listed"),
+    [("aggregates", tuple(MERGES)), ("functions", FUNCTIONS), ("operators", OPERATORS), ("casts", CASTS)],
+)
+def test_the_page_lists_what_the_code_has(part: str, listed: tuple[str, ...]) -> None:
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {part} |"))
+    told = re.findall(r"`([^`]+)`|<code>([^<]+)</code>", row)
+    assert [(a or b).replace("&#124;", "|") for a, b in told] == list(listed)
+
+
+@dataclass(frozen=True)
+class Sale:
+    """A record."""
+
+    shop: str
+    pieces: int
+    price: Annotated[Decimal, Precision(10, 2)]
+    weight: float
+
+
+RECORD = record_type(Sale)
+
+
+def bound(**fields: object) -> OperatorSchema:
+    hints = {name: hint for name, (hint, _) in fields.items()}  # type: ignore[misc]
+    made = {name: value for name, (_, value) in fields.items()}  # type: ignore[misc]
+    kept = type("Kept", (state.Keyed,), {**made, "__annotations__": hints, "__module__": __name__})
+    return Fold("shops", key_by="shop", state=kept).bind(RECORD)
+
+
+def test_the_texts_survive_the_manifest_and_are_part_of_the_fingerprint() -> None:
+    one = bound(most=(int | None, state.reduce("max(pieces)")))
+    assert OperatorSchema.from_json(one.to_json()) == one
+    assert one.fingerprint != bound(most=(int | None, state.reduce("min(pieces)"))).fingerprint
+    assert [(name, of.sql) for name, of in one.fields[0].columns] == [("most__value", "BIGINT")]
+
+
+def test_only_sums_of_floats_make_an_aggregate_inexact() -> None:
+    schema = bound(
+        most=(float | None, state.reduce("max(weight * 2)")),
+        total=(float | None, state.reduce("sum(weight)")),
+        pieces=(int | None, state.reduce("sum(pieces)")),
+    )
+    assert [f.exact for f in schema.fields] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"accumulator": {}, "partial": {}, "finish": "1"}, "no accumulator"),
+        ({"accumulator": {"n": int}, "partial": {}, "finish": "n"}, "partial of []"),
+        ({"accumulator": {"n": int}, "partial": {"n": "avg(pieces)"}, "finish": "n"}, "not one aggregate function"),
+        ({"accumulator": {"n": int}, "partial": {"n": "sum(pieces) + 1"}, "finish": "n"}, "not one aggregate function"),
+        ({"accumulator": {"n": int}, "partial": {"n": "sum(pieces)"}, "finish": "m"}, "no accumulator m"),
+        (
+            {"accumulator": {"n": int}, "partial": {"n": "count(*)"}, "merge": {"n": "max(n)"}, "finish": "n"},
+            "merge of n",
+        ),
+        (
+            {"accumulator": {"n": int}, "partial": {"n": "sum(pieces)"}, "finish": "n", "spark_only": True},
+            "merge of []",
+        ),
+    ],
+)
+def test_a_declaration_that_makes_no_sense_is_refused(options: dict[str, object], named: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        state.aggregate(**options)  # type: ignore[arg-type]
+    assert named in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("hint", "text", "named"),
+    [
+        (int, "max(weight)", "max(weight) is DOUBLE, declared BIGINT"),
+        (float, "max(nothing)", "no field 'nothing'"),
+        (float, "bool_and(weight)", "bool_and of a float"),
+        (str, "sum(shop)", "sum of a str"),
+    ],
+)
+def test_types_are_checked_when_the_pipeline_is_bound(hint: type, text: str, named: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        bound(found=(hint | None, state.reduce(text)))
+    assert named in refused.value.what
+
+
+def test_a_field_for_spark_only_is_refused_elsewhere_by_its_name() -> None:
+    made = state.aggregate(
+        accumulator={"n": int},
+        partial={"n": "bit_xor(pieces)"},
+        merge={"n": "bit_xor(n)"},
+        finish="concat(n, 'n')",
+        spark_only=True,
+    )
+    schema = bound(hashed=(str | None, made))
+    text = resolving_sql(schema, "rows", Now(), dialect=SPARK)
+    assert "bit_xor(`hashed__n`)" in text and "concat(`hashed__n`, 'n')" in text
+    with pytest.raises(Exception, match="hashed is declared spark_only"):
+        resolving_sql(schema, "rows", Now(), dialect=DUCKDB)
