@@ -88,6 +88,8 @@ class InMemory:
             logical_time_ms=found.plan.logical_time_ms,
             watermark_ms=found.sealed.facts.watermark_ms,
             watermarks=found.sealed.facts.watermarks,
+            broadcast_versions=found.plan.broadcast_versions,
+            broadcast_ids=found.plan.broadcast_ids,
             covered_until_ms=found.covered_until_ms,
             why="restore",
             write_id=self.ids(),
