@@ -126,7 +126,9 @@ def test_conf_that_does_not_fit_is_refused_before_anything_is_planned(
     assert world.steps == []
 
 
-def test_a_refused_candidate_fails_validate_and_is_aborted(world: World, dag_run: DagRun) -> None:
+def test_a_refused_candidate_fails_validate_and_is_aborted(
+    world: World, dag_run: DagRun, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = Expectation(frame="records", type="between", success=False, severity="critical", detail="miles -1")
     world.drive("a", -1)
     world.verdict = Verdict(passed=False, expectations=(found,))
@@ -143,6 +145,10 @@ def test_a_refused_candidate_fails_validate_and_is_aborted(world: World, dag_run
     (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
     assert aborted.failure.reason is FailureReason.EXPECTATION_FAILED
     assert aborted.failure.verdict == world.verdict
+    told = caplog.text + "".join(capfd.readouterr())
+    assert "failed records: between: miles -1" in told, "each expectation has a line of its own"
+    assert "EXPECTATION_FAILED: gate failed" in told
+    assert "EXPECTATION_FAILED: EXPECTATION_FAILED" not in told
 
 
 def test_after_a_refusal_the_same_offsets_are_planned_under_a_new_id(world: World, dag_run: DagRun) -> None:

@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tidemark.coordinator.failures import classify
 from tidemark.coordinator.states import NothingOpen
 from tidemark.errors import CheckpointExpiredError, TidemarkError
+from tidemark.model.failure import FailureReason
 
 if TYPE_CHECKING:
     from tidemark.wiring import Runtime
@@ -28,6 +29,11 @@ def abort_after_last_try(pipeline: str, context: Context) -> None:
     if slot is not None:
         reason = opened.abort(pipeline, slot, cause) or reason
     _log.error("%s of %s failed for good with %s: %s", slot or "the plan", pipeline, reason.value, cause)
+    keep_reason(context, reason)
+
+
+def keep_reason(context: Context, reason: FailureReason) -> None:
+    """Puts the reason on the task: Airflow shows it under "Storage"."""
     store = context.get("task_state_store")
     if store is not None:
         store.set("failure_reason", reason.value)

@@ -3,6 +3,7 @@
 Tasks pass ids only (`t1/3.1`, `chk-3`); everything else lives in the store, so any task may be killed or repeated.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -11,11 +12,13 @@ from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from pydantic import JsonValue, TypeAdapter
 
-from tidemark.airflow.failing import abort_expired, open_slot, refused_slot
+from tidemark.airflow.failing import abort_expired, keep_reason, open_slot, refused_slot
 from tidemark.airflow.jobs import SparkJob
 from tidemark.airflow.params import parse_conf, request_of
 from tidemark.airflow.retrying import as_airflow
+from tidemark.coordinator.failures import classify
 from tidemark.errors import GateFailedError, TidemarkError
+from tidemark.model.checkpoint import Verdict
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 
@@ -171,11 +174,21 @@ class ValidateOperator(PipelineOperator):
         """
         folded: Ids = context["ti"].xcom_pull(task_ids=FOLD)
         with typed_failures():
-            verdict = runtime().validate(self.pipeline, folded["slot"])
-        for found in verdict.expectations:
-            self.log.info("%s %s: %s %s", "held" if found.success else "failed", found.frame, found.type, found.detail)
+            try:
+                verdict = runtime().validate(self.pipeline, folded["slot"])
+            except GateFailedError as error:
+                self._tell(error.verdict)
+                keep_reason(context, classify(error))
+                raise
+        self._tell(verdict)
         self.log.info("%s: the gate passed, %d expectations", folded["checkpoint"], len(verdict.expectations))
         return folded
+
+    def _tell(self, verdict: object) -> None:
+        for found in verdict.expectations if isinstance(verdict, Verdict) else ():
+            level = logging.INFO if found.success else logging.ERROR
+            word = "held" if found.success else "failed"
+            self.log.log(level, "%s %s: %s: %s", word, found.frame, found.type, found.detail)
 
 
 class CompleteOperator(PipelineOperator):
@@ -205,5 +218,6 @@ class CompleteOperator(PipelineOperator):
         self.outlets = [self.checkpoint, *self.changed]
         facts = opened.facts(checkpoint)
         announce(context, self.outlets, facts, names)
-        self.log.info("completed %s: %s", ", ".join(names), facts)
+        told = "\n".join(f"{name}: {value}" for name, value in facts.items())
+        self.log.info("completed %s\n%s", ", ".join(names), told)
         return {"checkpoint": checkpoint.plan.name, "completed": names}

@@ -69,4 +69,7 @@ def is_final(error: TidemarkError) -> bool:
 
 def as_airflow(error: TidemarkError) -> Exception:
     """What to raise for an error: itself, to be retried, or Airflow's own failure with our three lines."""
-    return AirflowFailException(f"{classify(error).value}: {error}") if is_final(error) else error
+    if not is_final(error):
+        return error
+    # An error of an aborted plan has its reason in front already.
+    return AirflowFailException(f"{classify(error).value}: {str(error).removeprefix(f'{classify(error).value}: ')}")

@@ -110,11 +110,16 @@ def _asked(gate: Gate, candidate: Candidate) -> Iterator[tuple[str, DataFrame, S
                 yield (f"{kind}.{uid}" if uid else kind), frame, list(expectations)
 
 
+_TALKATIVE = ("great_expectations", "great_expectations.data_context.types.base")
+"""Loggers of Great Expectations; the second has a level of its own and tells of every temporary folder."""
+
+
 def _validated(frame: DataFrame, expectations: Sequence[Any]) -> Sequence[Any]:
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
-    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.ERROR)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     # Without persist=False it would cache the frame and never let go of it; the records are cached already.
