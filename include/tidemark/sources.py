@@ -104,7 +104,7 @@ class DeltaTable:
     """A Delta table of somebody else's, copied into a table of ours when it changes.
 
     Attributes:
-        path: folder or URL of the table.
+        path: folder or URL of the table; absolute, because each step of a checkpoint may start in another folder.
         record: dataclass of the columns that are used.
     """
 
@@ -114,6 +114,8 @@ class DeltaTable:
     def __post_init__(self) -> None:
         if not self.path:
             raise DeclarationError("a DeltaTable without a path", next="name the table's folder.")
+        if "://" not in self.path and not self.path.startswith("/"):
+            raise DeclarationError(f"a DeltaTable at a relative path: {self.path}", next="give all of it, or a URL.")
         record_type(self.record)
 
     @property

@@ -80,7 +80,7 @@ class Driver(Protocol):
 class MemoryDriver:
     """The twin."""
 
-    path = "planes"
+    path = "/planes"
 
     def __init__(self) -> None:
         self.tables = MemoryForeignTables()
