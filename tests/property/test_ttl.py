@@ -7,19 +7,23 @@ own seed.
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.property.ttl_cases import Case, case, expected, records
+from tests.property.ttl_cases import EPOCH, Case, Reading, case, expected, records
+from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.duckdb_session import Ask, asking
 from tidemark.adapters.memory_fold import folded
 from tidemark.adapters.memory_merge import compacted, resolved
+from tidemark.errors import StateOverflowError
 from tidemark.model.resolving import compacted_sql, resolving_sql, run_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.ttl import Now
+from tidemark.testing import BARRIER, replay
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -88,3 +92,23 @@ def test_the_memory_twin_is_right_for_any_schedule() -> None:
 def test_duckdb_is_right_for_any_schedule(ask: Ask) -> None:
     for seed in range(SEED + 100_000, SEED + 100_000 + 100 * SCALE):
         _judge(case(seed, batches=5), seed, ask)
+
+
+def test_expired_elements_do_not_count_against_the_limit_of_a_list() -> None:
+    class Pages(state.Keyed):
+        seen: list[int] = state.list("n", limit=2, ttl=timedelta(milliseconds=5))
+
+    pipeline = Pipeline(
+        name="pages",
+        source=KafkaSource("t", Reading, event_time="at"),
+        operators=[Fold("pages", key_by="key", state=Pages)],
+    )
+    readings = [Reading("a", EPOCH + timedelta(milliseconds=4 * n), n) for n in range(9)]
+    at_once = replay(pipeline, [readings, BARRIER])
+    one_by_one = replay(pipeline, [part for r in readings for part in ([r], BARRIER)])
+    assert at_once.state("pages") == one_by_one.state("pages") == {"a": Pages(seen=[7, 8])}
+    crowded = [Reading("a", EPOCH, n) for n in range(3)]
+    with pytest.raises(StateOverflowError, match=r"seen of key \(a\) has 3 values, its limit is 2"):
+        replay(pipeline, [crowded, BARRIER])
+    with pytest.raises(StateOverflowError, match=r"seen of key \(a\) has 3 values, its limit is 2"):
+        replay(pipeline, [crowded[:2], BARRIER, crowded[2:], BARRIER]).state("pages")

@@ -120,7 +120,10 @@ def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]]) ->
         return [len(records)]
     if f.kind == "list":
         ordered = sorted(placed, key=lambda p: (p[1].topic, p[1].partition, p[1].offset))
-        found = [{"at": at, "value": r.at(f.source)} for at, r in ordered if r.at(f.source) is not None]
+        # What has expired by the key's own last access has expired for every reader.
+        end = max((at for at, _ in placed), default=0) if f.ttl is not None and f.ttl.hides else None
+        live = [(at, r) for at, r in ordered if end is None or f.ttl is None or at + f.ttl.ms > end]
+        found = [{"at": at, "value": r.at(f.source)} for at, r in live if r.at(f.source) is not None]
         return [bounded(f, key, found)]
     if f.kind in ("first", "latest"):
         return [picked(f.kind, [_position(r, f.source) for r in records if not _skipped(f, r)])]

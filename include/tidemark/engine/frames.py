@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 from tidemark.engine.decoding import Decoder, parsed_sql
 from tidemark.engine.deleting import applied_sql, key_names, keyed, reason_sql
 from tidemark.model.dead_letters import Reason
-from tidemark.model.expressions import overflow_message, partials, quoted, spark
+from tidemark.model.dialects import SPARK
+from tidemark.model.expressions import live_elements, overflow_message, partials, quoted, spark
 from tidemark.model.key_groups import key_group_sql
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
@@ -167,7 +168,8 @@ def _held(schema: OperatorSchema) -> dict[str, str]:
     held = {}
     for f in schema.fields:
         if f.kind in ("distinct", "list"):
-            column = quoted(f.name)
+            # What has expired by the key's own last access has expired for every reader.
+            column = quoted(f.name) if f.kind == "distinct" else live_elements(f, SPARK, '"_last_at"')
             message = overflow_message(f.name, schema.keys, f"does not fit its limit of {f.limit}")
             held[f.name] = f"CASE WHEN size({column}) <= {f.limit} THEN {column} ELSE raise_error({message}) END"
     return held

@@ -74,11 +74,17 @@ def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now:
     return value if hidden is None else f"CASE WHEN {hidden} THEN {empty} ELSE {value} END"
 
 
-def expired(at: str, field: StoredField, now: int | None) -> str | None:
-    """The condition that a value last accessed at `at` is hidden; None where that cannot be."""
+def expired(at: str, field: StoredField, now: int | str | None) -> str | None:
+    """The condition that a value last accessed at `at` is hidden; None where that cannot be.
+
+    Args:
+        at: the access time.
+        field: the field.
+        now: milliseconds, or an expression of them.
+    """
     if field.ttl is None or not field.ttl.hides or now is None:
         return None
-    return f"{at} <= {now - field.ttl.ms}"
+    return f"{at} <= {now - field.ttl.ms}" if isinstance(now, int) else f"{at} <= {now} - {field.ttl.ms}"
 
 
 def list_values(field: StoredField, dialect: Dialect, now: int | None) -> str:
@@ -87,7 +93,7 @@ def list_values(field: StoredField, dialect: Dialect, now: int | None) -> str:
     return dialect.or_empty(dialect.transform(kept, "e", 'e."value"'))
 
 
-def live_elements(field: StoredField, dialect: Dialect, now: int | None) -> str:
+def live_elements(field: StoredField, dialect: Dialect, now: int | str | None) -> str:
     """The stored elements of a list that are not expired."""
     hidden = expired('e."at"', field, now)
     column = quoted(field.name)
