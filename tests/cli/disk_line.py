@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_log import DeltaTables
+from tidemark.adapters.duckdb_session import asking
 from tidemark.adapters.local_store import LocalStore
 from tidemark.adapters.memory import ManualClock, MemoryLog
 from tidemark.adapters.memory_compute import MemoryCompute
@@ -28,8 +29,9 @@ from tidemark.model.compaction import Compaction, due, groups_of
 from tidemark.model.keys import compaction_key
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import CompactionRecord
-from tidemark.model.resolving import run_columns
+from tidemark.model.resolving import compacted_sql, run_columns
 from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import StateHandle
 from tidemark.model.writes import CommitRequest, WrittenFile, WrittenRun
 from tidemark.pipeline import Pipeline
 from tidemark.ports import PlanRequest
@@ -72,6 +74,11 @@ class ParquetFiles:
         columns = run_columns(self.schemas[uid]) if f"/state/{uid}/" in folder else DEAD_LETTER_COLUMNS
         made = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
         return WrittenRun(rows=len(rows), files=(write_file(self.root, folder, made, row_group=64),))
+
+    def rows(self, handle: StateHandle) -> list[dict[str, Any]]:
+        """All stored rows of a handle; see `MemoryTables.rows`."""
+        paths = [self.root / s.path / f.path for s, f in files_of(str(self.root), handle)]
+        return [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
 
 
 @dataclass
@@ -135,8 +142,13 @@ class DiskLine:
     def _request(self, newest: Checkpoint, schema: OperatorSchema, wanted: Compaction, job: str) -> CommitRequest:
         chosen = {f.path for g in wanted.merged for f in g.files}
         paths = [self.root / s.path / f.path for s, f in files_of(str(self.root), wanted.input) if f.path in chosen]
-        stored = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths]).to_pylist()
-        rows = compacted(schema, stored, newest.now, deepest=wanted.is_deepest)
+        stored = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
+        if schema.kind == "process":
+            with asking() as ask:
+                text = compacted_sql(schema, "stored", newest.now, deepest=wanted.is_deepest)
+                rows = ask(text, stored=stored).to_pylist()
+        else:
+            rows = compacted(schema, stored.to_pylist(), newest.now, deepest=wanted.is_deepest)
         rows.sort(key=lambda r: (r["_key_group"], *(r[k.name] for k in schema.keys)))
         base = f"{newest.plan.tables[schema.uid]}/base"
         held = pa.Table.from_pylist(rows, schema=arrow_schema(run_columns(schema)))
