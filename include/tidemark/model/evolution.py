@@ -190,6 +190,8 @@ def _aggregate(f: StoredField) -> dict[str, Any]:
 
 
 def _words(f: StoredField, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if f.aggregate is not None:
+        return f"{f.kind}({', '.join((*f.aggregate.partial, f.aggregate.finish))})"
     more = ", ".join(f"{n}={v!r}" for n, v in mine.items() if n not in ("kind", "source") and v != other[n])
     kind = "list" if f.kind == "list_of_values" else f.kind
     shown = f"{kind}({f.source!r})" if f.source else kind

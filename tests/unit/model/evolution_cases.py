@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from tidemark.model.aggregates import Aggregate
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.model.ttl import Ttl
 from tidemark.model.types import FieldType
@@ -87,6 +88,12 @@ A = process(V, field("map", "m"))
 LOGICAL = fold(field("sum", ttl=every(1, clock="logical_time")), clock="logical_time")
 
 
+def aggregate(partial: str) -> OperatorSchema:
+    """An aggregate of an author's own."""
+    made = Aggregate(accumulators=(("a", INT),), partial=(partial,), merge=("sum(a)",), finish="a")
+    return fold(field("aggregate", aggregate=made))
+
+
 def _rows(**made: Callable[[], tuple[OperatorSchema, OperatorSchema]]) -> dict[str, Change]:
     return {name.replace("_", " "): Change(*pair()) for name, pair in made.items()}
 
@@ -110,6 +117,7 @@ CHANGES = _rows(
     ),
     record_field=lambda: (fold(S), fold(replace(S, source="y"))),
     ignore_nulls=lambda: (fold(field("latest")), fold(field("latest", ignore_nulls=True))),
+    text_of_an_aggregate=lambda: (aggregate("sum(x)"), aggregate("sum(x + 1)")),
     limit=lambda: (fold(field("list")), fold(field("list", limit=5))),
     initial_value=lambda: (process(V), process(replace(V, initial=7))),
     null_allowed=lambda: (process(V), process(replace(V, over=INT.with_null(True), type=INT.with_null(True)))),
