@@ -1,4 +1,4 @@
-"""One script through the memory twin and through Spark: the same log, the same coordinator, other engines and tables."""
+"""One script through the memory twin and through Spark: the same log and coordinator, another engine and tables."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

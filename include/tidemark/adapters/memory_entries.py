@@ -13,12 +13,15 @@ Row = Mapping[str, Any]
 def newest(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
     """The newest row of each key and of each entry, by key, without entries below their key's tombstone."""
     found: dict[Key, dict[object, Row]] = {}
+    cleared: dict[Key, int] = {}
     for row in rows:
-        mine = found.setdefault(tuple(row[k.name] for k in schema.keys), {})
-        place = _place(row)
+        key = tuple(row[k.name] for k in schema.keys)
+        mine, place = found.setdefault(key, {}), _place(row)
         if place not in mine or mine[place]["_changed"] < row["_changed"]:
             mine[place] = row
-    return {key: _unshadowed(mine.values()) for key, mine in found.items()}
+        if place is None and row["_kind"] == "tombstone":
+            cleared[key] = max(row["_changed"], cleared.get(key, 0))
+    return {key: [r for r in mine.values() if _stands(r, cleared.get(key, 0))] for key, mine in found.items()}
 
 
 def values_of(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
@@ -66,10 +69,8 @@ def _entry_of(row: Row) -> str | None:
     return entry
 
 
-def _unshadowed(rows: Iterable[Row]) -> list[Row]:
-    rows = list(rows)
-    cleared = max((r["_changed"] for r in rows if _entry_of(r) is None and r["_kind"] == "tombstone"), default=0)
-    return [r for r in rows if _entry_of(r) is None or r["_changed"] >= cleared]
+def _stands(row: Row, cleared: int) -> bool:
+    return _entry_of(row) is None or bool(row["_changed"] >= cleared)
 
 
 def _live(f: StoredField, own: Row, mine: Iterable[Row], at: int | None) -> tuple[Any, bool]:

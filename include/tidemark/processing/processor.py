@@ -129,22 +129,22 @@ class Processing:
         return tuple(_field(emits, name, codec, item) for name, codec in self._emitting)
 
     def _rows(self, key: Key, was_stored: bool, came_to: Settled) -> list[tuple[Any, ...]]:
-        """The key's own row always, behind it one per changed entry; where nothing is left its tombstone alone."""
-        group = key_group(key, self.state.schema.key_groups)
-        if came_to.is_empty:
-            return [self._tombstone(key, group)] if was_stored else []
-        maps = bool(self.state.schema.maps)
-        rows = [(*key, *((None,) if maps else ()), *came_to.columns, "value", self.checkpoint, group)]
+        """The key's own row always, behind it one per changed entry; where nothing is left tombstones of all of them.
+
+        The key's tombstone alone is not enough: once the key comes back and a compaction keeps its newest row only,
+        entries of a deeper level would come back with it.
+        """
+        if came_to.is_empty and not was_stored:
+            return []
+        group, maps = key_group(key, self.state.schema.key_groups), bool(self.state.schema.maps)
+        kind = "tombstone" if came_to.is_empty else "value"
+        rows = [(*key, *((None,) if maps else ()), *came_to.columns, kind, self.checkpoint, group)]
         for name, entry, plain, at in came_to.entries:
             held: list[Any] = [None] * self._width
             held[self._places[name] : self._places[name] + 3] = [entry, plain, at]
             kind = "tombstone" if at is None else "value"
             rows.append((*key, name, *held, kind, self.checkpoint, group))
         return rows
-
-    def _tombstone(self, key: Key, group: int) -> tuple[Any, ...]:
-        maps = (None,) if self.state.schema.maps else ()
-        return (*key, *maps, *([None] * self._width), "tombstone", self.checkpoint, group)
 
     def _refuse_large(self, key: Key, cells: Mapping[str, Cell], size: int) -> None:
         for f in self.state.schema.fields:
