@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidemark.adapters.memory_layouts import state_rows
-from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_merge import resolved
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.model.copies import TableVersion, copied_rows
