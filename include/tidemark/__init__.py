@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidemark.errors import TidemarkError
     from tidemark.operators import DeltaSink, Fold, KafkaSink, Process
     from tidemark.pipeline import Pipeline
-    from tidemark.reading import read_state
+    from tidemark.reading import read_sink, read_state
     from tidemark.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Process",
     "TidemarkError",
     "TopicPattern",
+    "read_sink",
     "read_state",
     "state",
     "testing",
@@ -41,6 +42,7 @@ _HOMES = {
     "Process": "tidemark.operators",
     "TidemarkError": "tidemark.errors",
     "TopicPattern": "tidemark.sources",
+    "read_sink": "tidemark.reading",
     "read_state": "tidemark.reading",
 }
 

@@ -1,4 +1,4 @@
-"""Reading state from a Spark session of the user's own: `tidemark.read_state(spark, "flights", "aircraft")`."""
+"""Reading state and sinks in a Spark session of the user's own: `tidemark.read_state(spark, "flights", "routes")`."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.compaction import bottom_of, groups_of
 from tidemark.settings import Settings
 from tidemark.wiring import Runtime, open_runtime
+from tidemark.wiring.outputs import sink_of
 from tidemark.wiring.reads import schema_of
 
 if TYPE_CHECKING:
@@ -43,16 +44,52 @@ def read_state(
     from tidemark.engine.resolving import resolved
 
     runtime = open_runtime(settings)
-    if checkpoint is not None and as_of is not None:
-        raise UsageError("both checkpoint and as_of", next="give one of them.")
-    if as_of is not None:
-        found = _as_of(runtime, pipeline, as_of)
-    else:
-        found = runtime.checkpoint(pipeline, None if checkpoint is None else _number(checkpoint))
+    found = _found(runtime, pipeline, checkpoint, as_of)
     schema = schema_of(found, uid)
     handle = found.handles[uid]
     bottom = bottom_of(schema, groups_of(handle, {s: runtime.tables.files_of(s) for s in handle}))
     return resolved(spark, str(runtime.settings.warehouse), schema, handle, found.now, bottom)
+
+
+def read_sink(
+    spark: "SparkSession",
+    pipeline: str,
+    sink: str,
+    *,
+    checkpoint: int | str | None = None,
+    as_of: datetime | None = None,
+    settings: Settings | None = None,
+) -> "DataFrame":
+    """The rows of a sink as of a checkpoint, as a Spark DataFrame: rows that no manifest names are never seen.
+
+    Columns are the emitted fields, the row's id (`_uid`, `_topic`, `_partition`, `_offset`, `_n`), and `_checkpoint`,
+    the id of the checkpoint that emitted it.
+
+    Args:
+        spark: a classic or a Connect session.
+        pipeline: its name.
+        sink: the sink's name.
+        checkpoint: as in `read_state`.
+        as_of: as in `read_state`.
+        settings: as in `read_state`.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or sink.
+        UsageError: both `checkpoint` and `as_of`, or a time without a zone.
+    """
+    from tidemark.engine.resolving import union_of
+
+    runtime = open_runtime(settings)
+    table = sink_of(_found(runtime, pipeline, checkpoint, as_of), sink)
+    return union_of(spark, str(runtime.settings.warehouse), table.handle, table.stored)
+
+
+def _found(runtime: Runtime, pipeline: str, checkpoint: int | str | None, as_of: datetime | None) -> Checkpoint:
+    if checkpoint is not None and as_of is not None:
+        raise UsageError("both checkpoint and as_of", next="give one of them.")
+    if as_of is not None:
+        return _as_of(runtime, pipeline, as_of)
+    return runtime.checkpoint(pipeline, None if checkpoint is None else _number(checkpoint))
 
 
 def _as_of(runtime: Runtime, pipeline: str, when: datetime) -> Checkpoint:

@@ -44,6 +44,25 @@ def resolved(
     return finished(session, rows, schema, now) if bottom is None else _split(session, rows, schema, now, bottom)
 
 
+def union_of(
+    session: SparkSession, warehouse: str, handle: StateHandle, columns: Sequence[tuple[str, str]]
+) -> DataFrame:
+    """The rows of a handle's segments as they are, with `_checkpoint`: a sink as of a manifest.
+
+    Args:
+        session: any session that sees the warehouse.
+        warehouse: root of all tables.
+        handle: the sink's.
+        columns: (column, SQL type) of its table.
+    """
+    names = [*(name for name, _ in columns), "_checkpoint"]
+    if not handle:
+        empty = ", ".join(f"{quoted(name)} {sql}" for name, sql in (*columns, ("_checkpoint", "BIGINT")))
+        return session.createDataFrame([], spark(empty))
+    parts = [_segment(session, warehouse, s).selectExpr(*(spark(quoted(n)) for n in names)) for s in handle]
+    return reduce(DataFrame.unionAll, parts)
+
+
 def _split(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, bottom: int) -> DataFrame:
     """Two readings of the bottom, without a shuffle of it: rows that stand alone, and those that are merged."""
     keys = [k.name for k in schema.keys]

@@ -2,13 +2,14 @@
 
 from tidemark.settings import Settings, load_settings
 from tidemark.wiring.compactions import Compactions
+from tidemark.wiring.outputs import Outputs
 from tidemark.wiring.replays import Replays
 from tidemark.wiring.steps import Folded, Made, Planned, Steps
 
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Steps, Replays, Compactions):
+class Runtime(Steps, Replays, Compactions, Outputs):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

@@ -1,0 +1,56 @@
+"""Reads what operators emitted, as of a manifest and without a JVM: rows that no manifest names are never seen (J1)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.delta_reading import refused
+from tidemark.adapters.state_reader import files_of
+from tidemark.model.sinks import ROW_ID, SinkTable
+
+_CHECKPOINT = pa.field("_checkpoint", pa.int64())
+
+
+def read_sink(warehouse: str, table: SinkTable) -> pa.Table:
+    """All rows of a sink: emitted fields, `_uid`, position, `_n`, `_checkpoint`; in order of checkpoint and position.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    schema = arrow_schema(table.stored).append(_CHECKPOINT)
+    parts = [part for checkpoint in _checkpoints(warehouse, table) for part in _rows(warehouse, table, checkpoint)]
+    rows = pa.concat_tables([schema.empty_table(), *parts])
+    order = ["_checkpoint", *(name for name, _ in ROW_ID[1:])]
+    return rows.sort_by([(name, "ascending") for name in order])
+
+
+def outbox_rows(warehouse: str, table: SinkTable, checkpoint: int) -> Iterator[dict[str, Any]]:
+    """The rows that one checkpoint left in a sink, in order of position.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    for part in _rows(warehouse, table, checkpoint):
+        for batch in part.sort_by([(name, "ascending") for name, _ in ROW_ID[1:]]).to_batches(max_chunksize=1000):
+            yield from batch.to_pylist()
+
+
+def _checkpoints(warehouse: str, table: SinkTable) -> list[int]:
+    return sorted({f.checkpoint for _, f in files_of(warehouse, table.handle)})
+
+
+def _rows(warehouse: str, table: SinkTable, checkpoint: int) -> Iterator[pa.Table]:
+    schema = arrow_schema(table.stored)
+    for segment, f in files_of(warehouse, table.handle):
+        if f.checkpoint != checkpoint:
+            continue
+        path = Path(warehouse, segment.path, f.path)
+        try:
+            rows = pq.read_table(path, columns=schema.names, partitioning=None).cast(schema)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise refused(Path(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
+        yield rows.append_column(_CHECKPOINT, pa.repeat(pa.scalar(checkpoint, pa.int64()), rows.num_rows))
