@@ -175,6 +175,7 @@ def _streamed(task: ProcessTask) -> DataFrame:
     processing = Processing.of(operator, schema, plan.id, task.broadcast)
     shape = record_shape(task.record)
     authors = [operator.function, operator.state, task.record, *([operator.emits] if operator.emits else [])]
+    authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
     blob = shipped(Work(processing=processing, record=shape), authors)
     sorted_rows = records.repartition(*keys).sortWithinPartitions(*order)
     return sorted_rows.mapInArrow(partial(work_through, blob), _returned(operator, schema))
