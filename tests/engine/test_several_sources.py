@@ -291,9 +291,9 @@ def test_a_broadcast_state_beyond_its_bound_fails_the_checkpoint(shop: Shop) -> 
 
 
 def test_a_gate_judges_the_records_of_each_source(shop: Shop) -> None:
-    import great_expectations.expectations as gxe
-
     def gate() -> dict[str, Any]:
+        import great_expectations.expectations as gxe
+
         positive = gxe.ExpectColumnValuesToBeBetween(column="pieces", min_value=1)
         return {
             "records": {"sales": [gxe.ExpectColumnValuesToNotBeNull(column="item")], "deliveries": [positive]},
