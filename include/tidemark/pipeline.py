@@ -224,6 +224,11 @@ class Pipeline:
             )
         self._check_topics()
         self.in_order()
+        for o in self.operators:
+            if isinstance(o, Fold) and o.deletes and self.input_of(o) not in self.sources:
+                raise DeclarationError(
+                    f"{o.uid}: deletes=True on what a Process emits", next="emitted records have a value: leave it out."
+                )
 
     def _check_topics(self) -> None:
         # What two patterns share is known to Kafka only: the planner looks.

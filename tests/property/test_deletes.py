@@ -1,14 +1,16 @@
 """Records without a value: deletes where a fold takes them, dead letters where it does not, and what they leave."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.property.delete_keys import CASES, Columns
-from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.adapters.memory_decoding import BadRecord, decode_key
+from tidemark.errors import DeclarationError
 from tidemark.testing import BARRIER, CRASH, Replayed, replay
 
 
@@ -102,3 +104,21 @@ def test_any_cut_and_any_crash_leave_what_a_dict_would_hold(seed: int) -> None:
     done = replay(PIPELINE, script, partitions=2)
     expected = {sku: Known(n=len(seen), cents=seen[-1], seen=seen) for sku, seen in held.items()}
     assert done.state("skus") == expected, f"seed {seed}"
+
+
+def test_what_an_operator_emits_cannot_be_a_delete() -> None:
+    class Seen(state.Keyed):
+        last: int | None = state.value(None)
+
+    def passed(key: str, records: Iterator[Price], seen: Seen) -> Iterator[Price]:
+        yield from records
+
+    with pytest.raises(DeclarationError, match="known: deletes=True on what a Process emits"):
+        Pipeline(
+            name="chained",
+            source=KafkaSource("prices", Price),
+            operators=[
+                Process("passed", key_by="sku", state=Seen, function=passed, emits=Price),
+                Fold("known", key_by="sku", state=Known, input="passed", deletes=True),
+            ],
+        )

@@ -131,7 +131,7 @@ def _ttl(chance: random.Random, clock: str) -> state.Ttl | None:
     if chance.random() < 0.25:
         return None
     return state.Ttl(
-        ttl=timedelta(milliseconds=chance.choice([1, 2, 5, 10, 40])),
+        ttl=timedelta(milliseconds=chance.choice([1, 2, 5, 5, 10, 10, 40])),
         update=chance.choice(["on_create_and_write", "on_create_and_write", "on_read_and_write", "disabled"]),
         visibility=chance.choice(["never_return_expired"] * 3 + ["return_expired_if_not_cleaned_up"]),
         clock=clock,
@@ -167,11 +167,12 @@ def case(seed: int, *, batches: int = 6, most: int = 5) -> Case:
 
 
 def _batches(chance: random.Random, batches: int, most: int, deletes: bool) -> Iterator[Batch]:
+    keys, busy = KEYS[: chance.randrange(1, 4)], chance.choice([1, 2, most])
     now, logical, offsets, watermark = START_MS, START_MS + 1000, [0, 0], None
     for number in range(1, chance.randrange(1, batches + 1) + 1):
         events, before = [], watermark
-        for _ in range(chance.randrange(most + 1)):
-            now += chance.choice([0, 0, 1, 1, 2, 5, 10, 60])
+        for _ in range(chance.randrange(busy + 1)):
+            now += chance.choice([0, 0, 1, 1, 2, 3, 4, 4, 4, 5, 10, 60])
             partition = chance.randrange(2)
             values = None
             at = now + chance.choice([0, 0, 0, -1, -5, -100])
@@ -182,12 +183,12 @@ def _batches(chance: random.Random, batches: int, most: int, deletes: bool) -> I
                 watermark = at if watermark is None else max(watermark, at)
             else:
                 at += chance.choice([-50, 0, 50])
-            key = chance.choice(KEYS)
+            key = chance.choice(keys)
             values = None if values is None else {**values, "key": key}
             events.append(Event(key, partition, offsets[partition], at, values))
             offsets[partition] += 1
         yield Batch(number, tuple(events), before, watermark, logical)
-        logical += chance.choice([0, 1, 3, 5, 10, 50])
+        logical += chance.choice([0, 1, 3, 4, 4, 5, 10, 50])
 
 
 # The model: every access of a key, in order of (checkpoint, access time); one pass, no operands, no levels.

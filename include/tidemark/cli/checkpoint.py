@@ -62,6 +62,9 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
             size = human_bytes(segment.bytes)
             span = f"({segment.after}, {segment.through}]"
             note(f"state {ack.uid}  {segment.path}@{segment.version}  {span}  {segment.rows} rows  {size}")
+        inexact = [f.name for f in found.plan.schemas[ack.uid].fields if not f.exact]
+        if inexact:
+            note(f"state {ack.uid}  not exact, left out of hashes: {', '.join(inexact)}")
 
 
 def abort(

@@ -265,7 +265,8 @@ def _accumulator_of(field: StoredField) -> Callable[[str], str]:
 
 def _bounded(field: StoredField, values: str, keys: Sequence[KeyColumn]) -> str:
     """The visible values, if the limit allows so many: what has expired does not count, whenever it is dropped."""
-    return _checked(values, f"cardinality({values}) <= {field.limit}", values, field.name, keys)
+    message = overflow_message(field.name, keys, f"does not fit its limit of {field.limit}")
+    return f"CASE WHEN cardinality({values}) <= {field.limit} THEN {values} ELSE raise_error({message}) END"
 
 
 def _whole(wide: str, name: str, keys: Sequence[KeyColumn]) -> str:
