@@ -2,6 +2,7 @@
 
 import csv
 import os
+import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,6 +23,7 @@ class Case:
         mode: which run was hit; see `test_sweep.MODES`.
         result: `passed`, `failed` or `skipped`.
         seconds: of everything: set-up of the line, the killed run, the re-runs and the comparison.
+        code: the Git commit that was swept.
     """
 
     victim: str
@@ -30,6 +32,7 @@ class Case:
     mode: str
     result: str = "passed"
     seconds: float = 0.0
+    code: str = ""
 
 
 class Book:
@@ -55,6 +58,11 @@ class Book:
         from tests.faults.test_sweep import MODES, POINTS, SERVER_POINTS
 
         # A part of a sweep (-k, an interrupt) leaves the last whole one's book alone.
+        code = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=BOOK.parent, capture_output=True, text=True, check=False
+        )
+        for case in self.cases.values():
+            case.code = code.stdout.strip()
         if len(self.cases) == len(POINTS) * len(MODES) + len(SERVER_POINTS):
             write(self.cases.values(), BOOK)
 
