@@ -65,6 +65,7 @@ class ParquetFiles:
 
     root: Path
     schemas: Mapping[str, OperatorSchema]
+    sinks: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def write(self, folder: str, rows: Sequence[Mapping[str, Any]]) -> WrittenRun:
         """Writes rows as one file; see `MemoryTables.write`."""
@@ -72,6 +73,7 @@ class ParquetFiles:
             return WrittenRun(rows=0, files=())
         uid = folder.split("/")[-4]
         columns = run_columns(self.schemas[uid]) if f"/state/{uid}/" in folder else DEAD_LETTER_COLUMNS
+        columns = self.sinks.get(folder.rpartition("/")[0].rpartition("/")[0], columns)
         made = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
         return WrittenRun(rows=len(rows), files=(write_file(self.root, folder, made, row_group=64),))
 
@@ -169,7 +171,8 @@ class DiskLine:
 
     def execute(self, attempt: Any) -> Sealed:
         """One attempt, up to its seal."""
-        files: Any = ParquetFiles(self.root, self.pipeline.schemas())
+        sinks = {t.path.rpartition("/")[0]: t.stored for t in attempt.plan.sinks.values()}
+        files: Any = ParquetFiles(self.root, self.pipeline.schemas(), sinks)
         job = CheckpointJob(
             compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=files),
             tables=self.tables,

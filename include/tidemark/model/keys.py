@@ -44,6 +44,11 @@ def job_key(job: str) -> str:
     return f"jobs/{job}.json"
 
 
+def delivery_key(sink: str, checkpoint: int) -> str:
+    """What a checkpoint emitted to a Kafka sink was sent."""
+    return f"deliveries/{sink}/{checkpoint:012d}.json"
+
+
 def stop_key(number: int) -> str:
     """A stop or resume of the pipeline."""
     return f"stops/{number:08d}.json"

@@ -145,6 +145,17 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRecord:
+    """`deliveries/<sink>/<id>.json`: the outbox rows of a checkpoint were all acknowledged by Kafka."""
+
+    sink: str
+    checkpoint: int
+    records: int
+    at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRecord:
     """`stops/<n>.json`: no plan is made while the newest one says stopped (design section 6)."""
 

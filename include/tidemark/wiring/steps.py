@@ -17,7 +17,7 @@ from tidemark.model.plan import CheckpointPlan, Slot
 from tidemark.model.records import Failure
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints, PlanRequest
-from tidemark.wiring.core import Core
+from tidemark.wiring.deliveries import Deliveries
 
 _log = structlog.get_logger("tidemark")
 _SAFE = "every completed checkpoint is intact."
@@ -59,7 +59,7 @@ class Folded:
     completed: tuple[int, ...] = ()
 
 
-class Steps(Core):
+class Steps(Deliveries):
     """Plans, executes, judges, publishes and aborts."""
 
     def run_once(self, name: str, request: PlanRequest, steps: CrashPoints = no_crash) -> Made:
@@ -83,6 +83,7 @@ class Steps(Core):
         )
         with self.holding(name, coordinator.timelines.live()):
             done = advance.once(request)
+        self.deliver(name)
         if not done.checkpoints:
             return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
         for made in done.checkpoints:
@@ -127,6 +128,7 @@ class Steps(Core):
                 if covers(plan, request):
                     return Folded(slot=str(plan.slot), id=plan.id, completed=tuple(completed))
                 self.report_offsets(pipeline, completed_or_raise(name, coordinator.complete(plan)))
+                self.deliver(name)
                 completed.append(plan.id)
                 found = coordinator.trigger(pipeline, request)
                 if not isinstance(found, OpenPlan):
@@ -155,6 +157,7 @@ class Steps(Core):
         with self.holding(name, plan.slot.timeline):
             checkpoint = completed_or_raise(name, coordinator.complete(plan))
         self.report_offsets(self.pipeline(name), checkpoint)
+        self.deliver(name)
         return checkpoint
 
     def abort(self, name: str, slot: str, error: BaseException) -> FailureReason | None:

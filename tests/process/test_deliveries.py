@@ -1,0 +1,152 @@
+"""What a Kafka sink sends, to a real broker: after the manifest, in order, with an id, and again only what was not."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.cli.disk_line import DiskLine
+from tests.kafka.topics import Topics
+from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
+from tidemark.adapters.memory_decoding import decode
+from tidemark.model.types import record_type
+from tidemark.settings import load_settings
+from tidemark.wiring import Runtime
+
+DAY = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One record."""
+
+    who: str
+    n: int
+
+
+@dataclass(frozen=True)
+class Alert:
+    """What is sent."""
+
+    who: str
+    at: datetime
+    n: int | None
+
+
+class Last(state.Keyed):
+    """How often the key was seen."""
+
+    times: int = state.value(0)
+
+
+def alert(who: str, ticks: Iterator[Tick], last: Last) -> Iterator[Alert]:
+    """Two records for each one."""
+    for tick in ticks:
+        last.times += 1
+        yield Alert(who, DAY + timedelta(days=tick.n), last.times)
+        yield Alert(who, DAY, None)
+
+
+@dataclass
+class House:
+    """A pipeline whose checkpoints are made without Spark, and the real delivery."""
+
+    line: DiskLine
+    runtime: Runtime
+    broker: str
+    topic: str
+
+    def checkpoint(self, *ticks: tuple[str, int]) -> None:
+        """One checkpoint over records of one partition."""
+        self.line.send([(0, json.dumps({"who": w, "n": n}).encode(), 0) for w, n in ticks])
+        self.line.checkpoint()
+
+    def arrived(self) -> list[tuple[bytes | None, dict[str, Any], str]]:
+        """Key, decoded value and id of everything in the topic."""
+        consumer = Consumer({"bootstrap.servers": self.broker, "group.id": "test", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(self.topic, 0, 0)])
+        _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=10)
+        found = []
+        while len(found) < end and (message := consumer.poll(10)) is not None:
+            headers = dict(message.headers() or [])
+            decoded = decode(message.value(), record_type(Alert))
+            found.append((message.key(), decoded, headers["tidemark-id"].decode()))
+        consumer.close()
+        return found
+
+
+@pytest.fixture
+def house(broker: str, topics: Topics, tmp_path: Path) -> House:
+    """A pipeline over a log in memory, with a sink in a real topic."""
+    topic = topics.make(partitions=1)
+    process = Process(
+        "alerts",
+        key_by="who",
+        state=Last,
+        function=alert,
+        emits=Alert,
+        sink=KafkaSink("alerts", topic, key_by="who"),
+    )
+    pipeline = Pipeline(name="ticks", source=KafkaSource("ticks", Tick), operators=[process])
+    settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap=broker)
+    return House(DiskLine(tmp_path / "w", pipeline, "ticks"), Runtime(settings), broker, topic)
+
+
+def test_emitted_records_arrive_once_in_order_with_their_ids(house: House) -> None:
+    house.checkpoint(("a", 1), ("b", 2))
+    assert house.runtime.deliver("ticks") == 4
+    assert house.runtime.deliver("ticks") == 0
+    arrived = house.arrived()
+    assert [(key, value["n"], id_) for key, value, id_ in arrived] == [
+        (b"a", 1, "ticks/t1/chk-1/alerts/ticks-0-0-0"),
+        (b"a", None, "ticks/t1/chk-1/alerts/ticks-0-0-1"),
+        (b"b", 1, "ticks/t1/chk-1/alerts/ticks-0-1-0"),
+        (b"b", None, "ticks/t1/chk-1/alerts/ticks-0-1-1"),
+    ]
+    assert arrived[2][1]["at"] == DAY + timedelta(days=2)
+
+
+def test_what_a_crash_left_behind_is_sent_first_and_in_order(house: House) -> None:
+    house.checkpoint(("a", 1))
+    house.checkpoint()
+    house.checkpoint(("a", 2))
+    assert house.runtime.deliver("ticks") == 4
+    house.checkpoint(("a", 3))
+    assert house.runtime.deliver("ticks") == 2
+    assert [value["n"] for _, value, _ in house.arrived() if value["n"]] == [1, 2, 3]
+
+
+def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.checkpoint(("a", 1))
+    with monkeypatch.context() as patch:
+        patch.setattr("tidemark.wiring.deliveries.delivered", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            house.runtime.deliver("ticks")
+    assert house.runtime.deliver("ticks") == 2
+    ids = [id_ for *_, id_ in house.arrived()]
+    assert len(ids) == 4 and len(set(ids)) == 2
+
+
+def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.adapters.kafka_outbox.STALL", 1.0)
+    house.checkpoint(("a", 1))
+    nobody = replace(
+        house, runtime=Runtime(house.runtime.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
+    )
+    assert nobody.runtime.deliver("ticks") == 0
+    monkeypatch.undo()
+    assert house.runtime.checkpoint("ticks").id == 1
+    assert house.runtime.deliver("ticks") == 2
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
