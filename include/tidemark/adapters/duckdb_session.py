@@ -76,6 +76,12 @@ def told(what: str) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         refuse_overflow(error)
+        if isinstance(error, duckdb.OutOfRangeException):
+            raise StateOverflowError(
+                f"state overflow: {what} ({error})",
+                safe="every completed checkpoint is intact.",
+                next="declare the finish of the aggregate over floats, or look at an older checkpoint.",
+            ) from error
         raise StoreError(
             f"{what} ({error})",
             safe="nothing was written; other restore points may be intact.",

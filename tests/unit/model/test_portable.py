@@ -6,19 +6,24 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import pytest
 
-from tidemark import Fold, state
-from tidemark.errors import DeclarationError
+from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.memory_merge import resolved
+from tidemark.adapters.state_reader import resolve
+from tidemark.errors import DeclarationError, StateOverflowError, UsageError
 from tidemark.model.aggregates import MERGES
 from tidemark.model.dialects import DUCKDB, SPARK
 from tidemark.model.portable import typed
 from tidemark.model.portable_syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parsed
-from tidemark.model.resolving import resolving_sql
+from tidemark.model.resolving import resolving_sql, run_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType, record_type
 from tidemark.state import Precision
+from tidemark.testing import BARRIER, replay
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/aggregates.md"
 TYPES = {
@@ -202,5 +207,22 @@ def test_a_field_for_spark_only_is_refused_elsewhere_by_its_name() -> None:
     schema = bound(hashed=(str | None, made))
     text = resolving_sql(schema, "rows", Now(), dialect=SPARK)
     assert "bit_xor(`hashed__n`)" in text and "concat(`hashed__n`, 'n')" in text
-    with pytest.raises(Exception, match="hashed is declared spark_only"):
+    with pytest.raises(UsageError, match="hashed is declared spark_only"):
         resolving_sql(schema, "rows", Now(), dialect=DUCKDB)
+    kept = type("Kept", (state.Keyed,), {"hashed": made, "__annotations__": {"hashed": str | None}})
+    pipeline = Pipeline(
+        name="sales", source=KafkaSource("sales", Sale), operators=[Fold("shops", key_by="shop", state=kept)]
+    )
+    with pytest.raises(UsageError, match="hashed is declared spark_only"):
+        replay(pipeline, [[Sale("s", 1, Decimal("0.10"), 1.0)], BARRIER])
+
+
+def test_a_finish_that_leaves_64_bits_is_an_overflow_of_state() -> None:
+    made = state.aggregate(accumulator={"n": int}, partial={"n": "sum(pieces)"}, finish="n * n")
+    schema = bound(square=(int | None, made))
+    row = {"shop": "s", "square__n": 2**32, "_last_at": 0, "_kind": "operand", "_changed": 1, "_key_group": 0}
+    rows = pa.Table.from_pylist([row], schema=arrow_schema(run_columns(schema)))
+    with pytest.raises(StateOverflowError, match="Overflow in multiplication"):
+        resolve(schema, Now(), rows)
+    with pytest.raises(StateOverflowError, match=r"square of key \(s\) does not fit 64 bits"):
+        resolved(schema, [{**row, "_first_at": None}], Now())
