@@ -1,10 +1,14 @@
-"""Flights: what every aircraft and every route has done, folded from the flights topic."""
+"""Flights: what every aircraft and every route has done, and which aircraft left late because they came back late."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark import Broadcast, DeltaSink, Fold, KafkaSource, Pipeline, Process, state
+
+LATE = 30
+"""Minutes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,86 @@ class Route(state.Keyed):
     last_tail_number: str | None = state.latest("tail_number", ignore_nulls=True)
 
 
+@dataclass(frozen=True)
+class Plane:
+    """One record of the planes topic: how an aircraft was built."""
+
+    tail_number: str
+    manufacturer: str
+    model: str
+    engines: int
+    seats: int
+    year: int | None = None
+
+
+@dataclass(frozen=True)
+class Airline:
+    """One record of the airlines topic."""
+
+    carrier: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Leg:
+    """The flight that an aircraft was on before."""
+
+    flight: int
+    scheduled_at: datetime
+    arrival_delay: float | None
+
+
+class Rotation(state.Keyed):
+    """What the next departure of an aircraft is judged by; `late` are its late departures of the last seven days."""
+
+    inbound: Leg | None = state.value(None, ttl=timedelta(hours=24))
+    late: list[datetime] = state.list(ttl=timedelta(days=7))
+    destinations: dict[str, int] = state.map()
+
+
+@dataclass(frozen=True)
+class KnockOnDelay:
+    """An alert: the aircraft left late, and had come back late within the 24 hours before. Delays are minutes."""
+
+    tail_number: str
+    flight: int
+    origin: str
+    scheduled_at: datetime
+    departure_delay: float
+    inbound_flight: int
+    inbound_delay: float
+    late_this_week: int
+    airline: str | None
+    model: str | None
+
+
+def knock_on_delays(
+    key: str, flights: Iterable[Flight], remembered: Rotation, broadcast: Mapping[str, Mapping[Any, Any]]
+) -> Iterator[KnockOnDelay]:
+    """Remembers each flight of an aircraft, and tells when a delay was passed on."""
+    plane = broadcast["planes"].get(key)
+    for flight in flights:
+        inbound, delay = remembered.inbound, flight.departure_delay or 0.0
+        if delay >= LATE:
+            remembered.late.append(flight.scheduled_at)
+        if delay >= LATE and inbound is not None and (inbound.arrival_delay or 0.0) >= LATE:
+            airline = broadcast["airlines"].get(flight.carrier)
+            yield KnockOnDelay(
+                tail_number=key,
+                flight=flight.flight,
+                origin=flight.origin,
+                scheduled_at=flight.scheduled_at,
+                departure_delay=delay,
+                inbound_flight=inbound.flight,
+                inbound_delay=inbound.arrival_delay or 0.0,
+                late_this_week=len(remembered.late),
+                airline=airline.name if airline else None,
+                model=plane.model if plane else None,
+            )
+        remembered.destinations[flight.destination] = remembered.destinations.get(flight.destination, 0) + 1
+        remembered.inbound = Leg(flight.flight, flight.scheduled_at, flight.arrival_delay)
+
+
 def expectations() -> dict[str, Any]:
     """What must hold before a checkpoint is published. Great Expectations is imported when it is asked, not before."""
     import great_expectations.expectations as gxe
@@ -70,6 +154,18 @@ flights = Pipeline(
     operators=[
         Fold("aircraft", key_by="tail_number", state=Aircraft),
         Fold("routes", key_by=("origin", "destination"), state=Route),
+        Process(
+            "rotations",
+            key_by="tail_number",
+            state=Rotation,
+            function=knock_on_delays,
+            emits=KnockOnDelay,
+            sink=DeltaSink("knock_on_delays"),
+        ),
+    ],
+    broadcast=[
+        Broadcast("planes", KafkaSource("planes", Plane), key_by="tail_number"),
+        Broadcast("airlines", KafkaSource("airlines", Airline), key_by="carrier"),
     ],
     gate=expectations,
     max_dead_letters=0.05,

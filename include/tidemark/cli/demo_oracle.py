@@ -48,7 +48,7 @@ class Oracle:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._flights = read_data_set(path or _installed())
+        self.flights = read_data_set(path or _installed())
 
     def expected(self, uid: str, cut: datetime) -> Rows:
         """The rows of one table over the flights scheduled before `cut`, by key."""
@@ -56,7 +56,7 @@ class Oracle:
 
         connection = duckdb.connect()
         try:
-            connection.register("flights", self._flights)
+            connection.register("flights", self.flights)
             found = connection.execute(QUERIES[uid], {"cut": _micros(cut)})
             names = [column[0] for column in found.description or ()]
             rows = [dict(zip(names, values, strict=True)) for values in found.fetchall()]
@@ -66,7 +66,7 @@ class Oracle:
 
     def counts(self, cut: datetime) -> tuple[int, int]:
         """How many flights were scheduled before `cut`, and how many of them have no tail number."""
-        before = self._flights[self._flights["scheduled"] < _micros(cut)]
+        before = self.flights[self.flights["scheduled"] < _micros(cut)]
         return len(before), int(before["tailnum"].isna().sum())
 
 
@@ -82,9 +82,10 @@ def read_data_set(path: Path) -> "pd.DataFrame":
     since = departure.dt.tz_convert("UTC") - pd.Timestamp(EPOCH)
     tails = enumerate(flights["tailnum"])
     place = [n % PARTITIONS if pd.isna(tail) else zlib.crc32(tail.encode()) % PARTITIONS for n, tail in tails]
-    wanted = flights[["tailnum", "carrier", "origin", "dest", "distance", "arr_delay", "air_time"]]
+    columns = ["tailnum", "carrier", "flight", "origin", "dest", "distance", "dep_delay", "arr_delay", "air_time"]
+    wanted = flights[columns]
     # A missing number is NULL for DuckDB, where a NaN would be the greatest of all.
-    wanted = wanted.astype({"arr_delay": "Float64", "air_time": "Float64"})
+    wanted = wanted.astype(dict.fromkeys(("dep_delay", "arr_delay", "air_time"), "Float64"))
     return wanted.assign(scheduled=since // pd.Timedelta(1, "us"), place=place, number=range(len(flights)))
 
 

@@ -1,4 +1,4 @@
-"""`tidemark topic …`: the topics that pipelines read. Loads the real flights of 2013, exactly once."""
+"""`tidemark topic …`: the topics that pipelines read. Loads the real flights of 2013 and their tables, exactly once."""
 
 import fcntl
 import time
@@ -17,6 +17,7 @@ from tidemark.errors import BusyError
 from tidemark.settings import load_settings
 
 if TYPE_CHECKING:
+    from tidemark.adapters.flights_data import FlightRecord
     from tidemark.adapters.kafka_producer import Load
 
 PARTITIONS = 4
@@ -28,6 +29,8 @@ class DataSet(StrEnum):
     """Data sets that can be loaded."""
 
     FLIGHTS = "flights"
+    PLANES = "planes"
+    AIRLINES = "airlines"
 
 
 topic_app = typer.Typer(no_args_is_help=True, help="Topics that pipelines read.")
@@ -56,6 +59,8 @@ def load(
     A second load finds the topic full and says so; one that was interrupted is completed.
 
     Examples:
+      tidemark topic load airlines
+      tidemark topic load planes
       tidemark topic load flights
       tidemark topic load flights --replace --execute
     """
@@ -73,17 +78,24 @@ def load(
 
 
 def _load(bootstrap: str, topic: str, *, replace: bool, console: Console) -> "Load":
-    from tidemark.adapters.flights_data import read_flights
     from tidemark.adapters.kafka_producer import TopicLoader
 
-    loader = TopicLoader(bootstrap, topic, partitions=PARTITIONS)
+    loader = TopicLoader(bootstrap, topic, partitions=PARTITIONS if topic == DataSet.FLIGHTS else 1)
     if not replace:
         loader.prepare()
-    records = read_flights()
+    records = _records(topic)
     if replace:
         loader.replace()
     with _progress(console, f"loading {topic}") as progress:
         return loader.load(records, progress)
+
+
+def _records(topic: str) -> "list[FlightRecord]":
+    from tidemark.adapters import flights_data, nyc_reference
+
+    if topic == DataSet.FLIGHTS:
+        return flights_data.read_flights()
+    return nyc_reference.read_planes() if topic == DataSet.PLANES else nyc_reference.read_airlines()
 
 
 def _show_dry_run(topic: str, bootstrap: str, *, as_json: bool) -> None:
