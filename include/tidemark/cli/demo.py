@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.demo_backfill import Backfill
 from tidemark.cli.demo_oracle import KEYS, Oracle, Rows, differences
+from tidemark.cli.demo_rotations import RotationOracle
 from tidemark.cli.output import complain, human_bytes, note, show_rows, when
 from tidemark.cli.topic import DataSet, load
 from tidemark.errors import NotFoundError, TidemarkError
@@ -57,7 +59,8 @@ def demonstrate(settings: Settings) -> None:
     _head("the stack")
     control.up(settings, report=note)
     _head("the input")
-    load(DataSet.FLIGHTS)
+    for data_set in (DataSet.AIRLINES, DataSet.PLANES, DataSet.FLIGHTS):
+        load(data_set)
     runtime = open_runtime(settings)
     before = _completed(runtime)
     _head("twelve DAG runs")
@@ -101,6 +104,7 @@ def check(runtime: Runtime, checkpoints: Sequence[Checkpoint]) -> None:
         MismatchError: rows or totals differ; the message names them.
     """
     oracle = Oracle()
+    rotations = RotationOracle(oracle.flights)
     monthly = [found for found in checkpoints if found.interval is not None]
     if not monthly:
         raise NotFoundError(
@@ -110,6 +114,7 @@ def check(runtime: Runtime, checkpoints: Sequence[Checkpoint]) -> None:
     wrong: list[str] = []
     for place in sorted({0, (len(monthly) - 1) // 2, len(monthly) - 1}):
         wrong += _compare(runtime, monthly[place], oracle)
+        wrong += _compare_rotations(runtime, monthly[place], rotations)
     wrong += _totals(runtime, checkpoints, oracle)
     if wrong:
         raise MismatchError(
@@ -132,6 +137,33 @@ def _compare(runtime: Runtime, checkpoint: Checkpoint, oracle: Oracle) -> list[s
         note(f"{name} (flights before {cut:%Y-%m-%d %H:%M} UTC), {uid}: {_verdict(told, len(expected))}")
         wrong += [f"{name} {uid} {line}" for line in told]
     return wrong
+
+
+def _compare_rotations(runtime: Runtime, checkpoint: Checkpoint, oracle: RotationOracle) -> list[str]:
+    """The process operator's state and its sink, as of a checkpoint, against a loop over the data set."""
+    name, wrong = checkpoint.plan.name, list[str]()
+    state, alerts = oracle.expected(_cut(checkpoint))
+    kept = runtime.state_table(PIPELINE, "rotations", checkpoint=checkpoint.id).to_pylist()
+    sent = runtime.sink_table(PIPELINE, "knock_on_delays", checkpoint=checkpoint.id).to_pylist()
+    for what, expected, found in (
+        ("rotations", state, {(row["tail_number"],): row | _sorted_map(row) for row in kept}),
+        ("alerts", alerts, {_alert_key(row): row for row in sent}),
+    ):
+        told = differences(expected, found)
+        told += (
+            [f"{len(sent)} rows, of which {len(found)} differ"] if what == "alerts" and len(sent) != len(found) else []
+        )
+        note(f"{name}, {what}: {_verdict(told, len(expected))}")
+        wrong += [f"{name} {what} {line}" for line in told]
+    return wrong
+
+
+def _sorted_map(row: dict[str, Any]) -> dict[str, Any]:
+    return {"destinations": sorted(dict(row["destinations"]).items())}
+
+
+def _alert_key(row: dict[str, Any]) -> tuple[str, ...]:
+    return row["tail_number"], str(row["scheduled_at"]), str(row["flight"])
 
 
 def _totals(runtime: Runtime, checkpoints: Sequence[Checkpoint], oracle: Oracle) -> list[str]:
