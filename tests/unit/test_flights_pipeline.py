@@ -4,9 +4,21 @@ import json
 import subprocess
 import sys
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pipelines.flights import Aircraft, Flight, Route, expectations, flights
+from pipelines.flights import (
+    Aircraft,
+    Airline,
+    Flight,
+    Leg,
+    Plane,
+    Rotation,
+    Route,
+    expectations,
+    flights,
+    knock_on_delays,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +32,7 @@ def test_importing_it_loads_neither_spark_nor_airflow_nor_great_expectations() -
 
 
 def test_it_folds_by_aircraft_and_by_route() -> None:
-    assert [o.uid for o in flights.operators] == ["aircraft", "routes"]
+    assert [o.uid for o in flights.operators] == ["aircraft", "routes", "rotations"]
     assert [k.name for k in flights.schemas()["aircraft"].keys] == ["tail_number"]
     assert [k.name for k in flights.schemas()["routes"].keys] == ["origin", "destination"]
     assert flights.source.topics == "flights"
@@ -41,6 +53,27 @@ def test_a_record_may_lack_only_what_is_missing_in_the_data() -> None:
 def test_a_key_without_records_has_empty_state() -> None:
     assert (Aircraft().flights, Aircraft().carriers) == (0, [])
     assert Route().mean_arrival_delay is None
+
+
+def flight(number: int, hour: int, left: float | None, arrived: float | None) -> Flight:
+    at = datetime(2013, 1, 1, tzinfo=UTC) + timedelta(hours=hour)
+    return Flight("N1", "AA", number, "JFK", "LAX", 2475, at, left, arrived, 300.0)
+
+
+def test_a_delay_that_was_passed_on_is_told_with_plain_lists_and_a_plain_state() -> None:
+    tables = {"planes": {"N1": Plane("N1", "BOEING", "767-223", 2, 255)}, "airlines": {"AA": Airline("AA", "American")}}
+    remembered = Rotation()
+    told = list(knock_on_delays("N1", [flight(1, 0, 45.0, 40.0), flight(2, 9, 31.0, None)], remembered, tables))
+    assert [(t.flight, t.inbound_flight, t.inbound_delay, t.late_this_week) for t in told] == [(2, 1, 40.0, 2)]
+    assert (told[0].airline, told[0].model) == ("American", "767-223")
+    assert remembered.inbound == Leg(2, flight(2, 9, None, None).scheduled_at, None)
+    assert remembered.destinations == {"LAX": 2}
+
+
+def test_an_aircraft_that_came_back_in_time_passes_nothing_on() -> None:
+    nothing: dict[str, dict[str, object]] = {"planes": {}, "airlines": {}}
+    flown = [flight(1, 0, 45.0, 29.0), flight(2, 9, 60.0, 60.0), flight(3, 12, 29.0, 0.0)]
+    assert list(knock_on_delays("N1", flown, Rotation(), nothing)) == []
 
 
 def test_the_gate_is_a_function_that_imports_late() -> None:

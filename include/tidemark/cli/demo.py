@@ -150,9 +150,8 @@ def _compare_rotations(runtime: Runtime, checkpoint: Checkpoint, oracle: Rotatio
         ("alerts", alerts, {_alert_key(row): row for row in sent}),
     ):
         told = differences(expected, found)
-        told += (
-            [f"{len(sent)} rows, of which {len(found)} differ"] if what == "alerts" and len(sent) != len(found) else []
-        )
+        if what == "alerts" and len(sent) != len(found):
+            told.append(f"{len(sent)} rows for {len(found)} alerts")
         note(f"{name}, {what}: {_verdict(told, len(expected))}")
         wrong += [f"{name} {what} {line}" for line in told]
     return wrong
