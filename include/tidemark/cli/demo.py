@@ -145,10 +145,9 @@ def _compare_rotations(runtime: Runtime, checkpoint: Checkpoint, oracle: Rotatio
     state, alerts = oracle.expected(_cut(checkpoint))
     kept = runtime.state_table(PIPELINE, "rotations", checkpoint=checkpoint.id).to_pylist()
     sent = runtime.sink_table(PIPELINE, "knock_on_delays", checkpoint=checkpoint.id).to_pylist()
-    for what, expected, found in (
-        ("rotations", state, {(row["tail_number"],): row | _sorted_map(row) for row in kept}),
-        ("alerts", alerts, {_alert_key(row): row for row in sent}),
-    ):
+    by_aircraft: Rows = {(row["tail_number"],): row | _sorted_map(row) for row in kept}
+    by_alert: Rows = {_alert_key(row): row for row in sent}
+    for what, expected, found in (("rotations", state, by_aircraft), ("alerts", alerts, by_alert)):
         told = differences(expected, found)
         if what == "alerts" and len(sent) != len(found):
             told.append(f"{len(sent)} rows for {len(found)} alerts")
