@@ -151,9 +151,10 @@ def test_the_fingerprint_changes_with_what_decides_results_and_with_nothing_else
 
 
 RIGHT = """
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from tidemark import Fold, KafkaSource, Pipeline, state
+from datetime import datetime, timedelta
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 
 @dataclass(frozen=True)
 class Flight:
@@ -170,6 +171,29 @@ class Aircraft(state.Keyed):
 source = KafkaSource(["flights"], Flight, event_time="at", isolation="read_committed")
 pipeline = Pipeline(name="flights", source=source, operators=[Fold("a", key_by=("tail", "at"), state=Aircraft)])
 seen: int = Aircraft(flights=3, miles=None, seen=None, tails=["N1"]).flights
+
+@dataclass(frozen=True)
+class Late:
+    tail: str
+    miles: int
+
+class Waiting(state.Keyed):
+    n: int = state.value(0)
+    since: datetime | None = state.value(None, ttl=timedelta(days=1))
+    recent: list[str] = state.list(limit=5)
+    counts: dict[str, int] = state.map()
+
+def watch(tail: str, flights: Iterator[Flight], waiting: Waiting) -> Iterator[Late]:
+    for flight in flights:
+        waiting.n += 1
+        waiting.since = flight.at
+        waiting.recent.append(flight.tail or "")
+        waiting.counts["a"] = waiting.counts.get("a", 0) + 1
+        yield Late(tail, waiting.n)
+    waiting.clear()
+
+process = Process("p", key_by="tail", state=Waiting, function=watch, emits=Late, sink=DeltaSink("late"))
+waiting = Waiting(n=1, recent=["x"])
 """
 
 PARTIAL = "Aircraft()\nAircraft(flights=3)\n"
@@ -190,6 +214,19 @@ WRONG = {
     "an isolation Kafka does not know": ('KafkaSource("t", Flight, isolation="serializable")', "arg-type"),
     "a share that is text": ('Pipeline(name="p", source=source, operators=[], max_dead_letters="5%")', "arg-type"),
     "an edit": ('pipeline.name = "other"', "misc"),
+    "a value assigned another type": ('waiting.n = "one"', "assignment"),
+    "a value that may not be None": ("waiting.n = None", "assignment"),
+    "an initial value of another type": ('class S(state.Keyed):\n    n: int = state.value("x")', "arg-type|assignment"),
+    "an element of another type": ("waiting.recent.append(1)", "arg-type"),
+    "an entry of another type": ('waiting.counts["a"] = "one"', "assignment"),
+    "an entry under a key of another type": ("waiting.counts[1] = 1", "index"),
+    "a field that is not declared": ("waiting.nn = 1", "attr-defined"),
+    "a function that is none": ('Process("p", key_by="tail", state=Waiting, function="watch")', "arg-type"),
+    "an order there is none of": (
+        'Process("p", key_by="tail", state=Waiting, function=watch, order="random")',
+        "arg-type",
+    ),
+    "a sink that is a name": ('Process("p", key_by="tail", state=Waiting, function=watch, sink="late")', "arg-type"),
 }
 
 
