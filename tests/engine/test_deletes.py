@@ -55,7 +55,7 @@ def test_deletes_live_through_checkpoints_and_compactions(line: Line) -> None:
     )
     held: dict[str, list[int]] = {}
     cents = itertools.count(1)
-    for number, batch in enumerate(["abcab", "Aa", "bB", "aAaC", "dD", "a"] * 2):
+    for number, batch in enumerate(["abcab", "Aa", "bB", "aAaC", "dD", "abC"]):
         records = []
         for letter in batch:
             sku = letter.lower()
@@ -73,7 +73,7 @@ def test_deletes_live_through_checkpoints_and_compactions(line: Line) -> None:
         assert (places.applied, places.dead_lettered) == (len(batch) - deletes, deletes), (
             "a sku is no array of both keys"
         )
-        if number in (3, 8):
+        if number in (2, 4):
             record = line.compact("skus", runs=2, ratio=1)
             assert record is not None
             line.adopt(record)
