@@ -1,0 +1,1 @@
+"""Golden warehouses: written by a release, read for ever."""

@@ -1,0 +1,28 @@
+"""What a warehouse answers: every state of every checkpoint, dead letters and sinks, as JSON."""
+
+import json
+from typing import Any
+
+from tidemark.wiring import Runtime
+
+PIPELINE = "shop"
+ANSWERS = "answers.json"
+WAREHOUSE = "warehouse.tar.xz"
+
+
+def answers_of(runtime: Runtime) -> dict[str, Any]:
+    """By checkpoint: `state` by uid, rows in order of keys; `dead_letters` by uid; `emitted` by sink."""
+    found = {}
+    for checkpoint in runtime.checkpoints(PIPELINE):
+        states = {uid: runtime.state_table(PIPELINE, uid, checkpoint=checkpoint.id) for uid in checkpoint.handles}
+        found[checkpoint.plan.name] = {
+            "state": {uid: plain(rows.to_pylist(maps_as_pydicts="strict")) for uid, rows in states.items()},
+            "dead_letters": {a.uid: a.dead_letters.rows for a in checkpoint.sealed.acks},
+            "emitted": {table.name: table.handle.rows for table in checkpoint.sinks.values()},
+        }
+    return found
+
+
+def plain(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401
+    """Rows as JSON has them, in order of their first column."""
+    return json.loads(json.dumps(sorted(rows, key=lambda r: str(r["customer"])), default=str))

@@ -1,0 +1,72 @@
+"""What the golden warehouse was made of: a shop, as first declared. `$topic` is replaced by the writer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Annotated
+
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
+from tidemark.state import Precision
+
+
+@dataclass(frozen=True)
+class Sale:
+    """One record."""
+
+    customer: str
+    item: str
+    pieces: int
+    price: Annotated[Decimal, Precision(8, 2)]
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Emitted for a large sale."""
+
+    customer: str
+    pieces: int
+
+
+class Customer(state.Keyed):
+    """Folded."""
+
+    sales: int = state.count()
+    spent: Annotated[Decimal, Precision(20, 2)] | None = state.sum("price")
+    dearest: Annotated[Decimal, Precision(8, 2)] | None = state.max("price")
+    last_item: str | None = state.latest("item", ttl=timedelta(hours=2))
+    items: list[str] = state.distinct("item")
+    history: list[int] = state.list("pieces")
+
+
+class Basket(state.Keyed):
+    """Of a process."""
+
+    pieces: int | None = state.value(None)
+    recent: list[str] = state.list()
+    by_item: dict[str, int] = state.map()
+
+
+def fill(key: str, sales: Iterator[Sale], basket: Basket) -> Iterator[Alert]:
+    """Adds sales; a return of everything (pieces = 0) empties the basket."""
+    for sale in sales:
+        if sale.pieces == 0:
+            basket.clear()
+            continue
+        basket.pieces = (basket.pieces or 0) + sale.pieces
+        basket.recent.append(sale.item)
+        basket.by_item[sale.item] = basket.by_item.get(sale.item, 0) + sale.pieces
+        if sale.pieces > 3:
+            yield Alert(key, sale.pieces)
+
+
+shop = Pipeline(
+    name="shop",
+    source=KafkaSource("$topic", Sale, event_time="at"),
+    operators=[
+        Fold("customers", key_by="customer", state=Customer),
+        Process("baskets", key_by="customer", state=Basket, function=fill, emits=Alert, sink=DeltaSink("alerts")),
+    ],
+    max_dead_letters=0.9,
+)

@@ -1,0 +1,78 @@
+"""Warehouses that earlier releases wrote are read for ever: every state of every checkpoint, with and without a JVM."""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain
+from tidemark import read_state
+from tidemark.engine.session import SparkSettings, open_session
+from tidemark.settings import Settings, load_settings
+from tidemark.wiring import open_runtime
+
+HERE = Path(__file__).parent
+RELEASES = sorted(p.parent.name for p in HERE.glob(f"*/{WAREHOUSE}"))
+LARGEST = 200_000
+MACHINE = (b"/tmp/", b"/root/", b"/home/", b"/work/", b"/Users/", b"127.0.0.1", b"localhost")
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> Path:
+    """The folder of a release."""
+    return HERE / str(request.param)
+
+
+@pytest.fixture
+def settings(release: Path, tmp_path: Path) -> Settings:
+    """Of a copy of its warehouse."""
+    with tarfile.open(release / WAREHOUSE) as archive:
+        archive.extractall(tmp_path / "warehouse", filter="data")
+    return load_settings(home=str(tmp_path), warehouse=str(tmp_path / "warehouse"), pipelines=str(tmp_path))
+
+
+def _answers(release: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((release / ANSWERS).read_text())
+    return found
+
+
+def test_there_is_a_warehouse_of_a_release() -> None:
+    assert RELEASES
+
+
+def test_every_checkpoint_answers_what_it_answered_then(release: Path, settings: Settings) -> None:
+    runtime, right = open_runtime(settings), _answers(release)
+    assert answers_of(runtime) == right
+    newest = right[f"chk-{len(right)}"]["state"]
+    told = runtime.sql(PIPELINE, "SELECT customer, spent FROM buyers ORDER BY customer").to_pylist()
+    assert plain(told) == [{"customer": r["customer"], "spent": r["spent"]} for r in newest["buyers"]]
+
+
+def test_an_answer_differs_where_the_declaration_did(release: Path) -> None:
+    right = _answers(release)
+    first, last = right["chk-1"]["state"], right[f"chk-{len(right)}"]["state"]
+    assert set(first) == {"customers", "baskets"}
+    assert set(last) == {"buyers", "baskets"}
+    assert "items" in first["customers"][0]
+    assert {"purchases", "cheapest"} <= set(last["buyers"][0])
+
+
+def test_a_release_is_small_and_names_no_machine(release: Path, settings: Settings) -> None:
+    assert sum(p.stat().st_size for p in release.iterdir()) <= LARGEST
+    for path in Path(settings.warehouse).rglob("*"):
+        found = [m for m in MACHINE if path.is_file() and m in path.read_bytes()]
+        assert not found, f"{path}: {found}"
+
+
+def test_spark_answers_the_same(release: Path, settings: Settings, spark_server: str) -> None:
+    right = _answers(release)
+    session = open_session(SparkSettings(master=spark_server), f"golden/{release.name}/{settings.home.name}", 1)
+    try:
+        for name, told in right.items():
+            for uid, rows in told["state"].items():
+                frame = read_state(session, PIPELINE, uid, checkpoint=name, settings=settings)
+                assert plain(frame.toArrow().to_pylist(maps_as_pydicts="strict")) == rows, (name, uid)
+    finally:
+        session.stop()
