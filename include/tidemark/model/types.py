@@ -163,7 +163,7 @@ def record_type(cls: type) -> FieldType:
     hints = get_type_hints(cls, include_extras=True)
     named = tuple((checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls))
     for f, (_, found) in zip(fields(cls), named, strict=True):
-        if _holds_map(found):
+        if holds_map(found):
             raise DeclarationError(
                 f"{cls.__name__}.{f.name}: a dict is no field of a record",
                 next="declare a list of a dataclass with a key and a value.",
@@ -177,6 +177,7 @@ def record_type(cls: type) -> FieldType:
     return FieldType("struct", fields=named)
 
 
-def _holds_map(of: FieldType) -> bool:
+def holds_map(of: FieldType) -> bool:
+    """Whether a map is in a type, at any depth."""
     inner = [t for _, t in of.fields] + ([of.element] if of.element is not None else [])
-    return of.kind == "map" or any(map(_holds_map, inner))
+    return of.kind == "map" or any(map(holds_map, inner))
