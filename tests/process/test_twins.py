@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.process.cases import PIPELINE, visits
 from tests.process.twins import SparkWorld, World
 
-CASES = 6
+CASES = 4
 
 
 def test_spark_the_memory_twin_and_duckdb_agree(spark: SparkSession, tmp_path: Path) -> None:
@@ -28,3 +28,5 @@ def test_spark_the_memory_twin_and_duckdb_agree(spark: SparkSession, tmp_path: P
             assert {a.uid: (a.read, a.applied, a.emitted, a.keys) for a in other.sealed.acks} == {
                 a.uid: (a.read, a.applied, a.emitted, a.keys) for a in one.sealed.acks
             }
+        for deepest in (False, True):
+            assert twin.compacted("people", other, deepest=deepest) == world.compacted("people", one, deepest=deepest)

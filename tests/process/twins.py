@@ -12,19 +12,23 @@ from pyspark.sql import SparkSession
 
 from tests.in_memory import InMemory
 from tidemark import Pipeline
+from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.adapters.memory_feed import Feed
+from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of, read_state
 from tidemark.coordinator.advance import Advance
 from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.frames import decoded
 from tidemark.engine.job import CheckpointJob
-from tidemark.engine.resolving import resolved
+from tidemark.engine.resolving import compacted as by_spark
+from tidemark.engine.resolving import resolved, stored
 from tidemark.engine.source import KafkaOptions
 from tidemark.engine.tally import counted
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.plan import CheckpointPlan
+from tidemark.model.resolving import run_columns
 from tidemark.model.segments import StateHandle
 from tidemark.ports import PlanRequest
 
@@ -112,6 +116,12 @@ class World(InMemory):
         """Resolved rows in order of keys."""
         return [row for _, row in sorted(self.compute.resolve(checkpoint, uid).items())]
 
+    def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
+        """What a compaction of everything writes."""
+        schema, rows = checkpoint.plan.schemas[uid], self._rows(checkpoint.handles[uid])
+        made = compacted(schema, rows, checkpoint.now, deepest=deepest)
+        return _shown(pa.Table.from_pylist(made, schema=arrow_schema(run_columns(schema))).to_pylist())
+
     def emitted(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
         """Rows of the sink, in order of positions."""
         return _placed(self._rows(checkpoint.sinks[uid].handle), ("_topic", "_partition", "_offset", "_n"))
@@ -159,9 +169,22 @@ class SparkWorld(World):
         assert by_spark.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
         return found
 
+    def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
+        schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
+        if not handle:
+            return []
+        rows = stored(self.spark, str(self.root), schema, handle)
+        made = by_spark(self.spark, rows, schema, checkpoint.now, deepest=deepest).toArrow()
+        return _shown(made.cast(arrow_schema(run_columns(schema))).to_pylist())
+
     def _rows(self, handle: StateHandle) -> list[dict[str, Any]]:
         files = [self.root / segment.path / f.path for segment, f in files_of(str(self.root), handle)]
         return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows as text, in one order; a list without elements is the same as none."""
+    return sorted(repr({k: v for k, v in row.items() if v not in (None, [])}) for row in rows)
 
 
 def _placed(rows: list[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
