@@ -6,9 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.engine.line import Line
+from tests.engine.records import pipeline
 from tests.engine.test_folding import bodies
 from tidemark.engine.resolving import resolved
 from tidemark.errors import StateOverflowError
+from tidemark.model.compaction import Group, bottom_of
+from tidemark.model.segments import Segment
+from tidemark.model.writes import LiveFile, WrittenFile
 
 
 def grow(line: Line, checkpoints: int, seed: int = 1) -> None:
@@ -91,3 +95,37 @@ def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
         found.setdefault(row["_checkpoint"], set()).add(row["_kind"])
     assert resolved(line.spark, str(line.root), line.pipeline.schemas()[uid], line.handles[uid], line.now).count()
     return found
+
+
+def test_a_resolve_that_merges_only_touched_keys_answers_the_same(line: Line) -> None:
+    grow(line, 4)
+    whole = line.compact("days", runs=1, ratio=2**62)
+    assert whole is not None
+    line.adopt(whole)
+    (base,) = line.handles["days"]
+    known = {"device": "old", "at": "2020-01-02T00:00:00Z", "count": 5, "group": 1, "ok": True}
+    line.send([known, {**known, "group": 77}])
+    line.checkpoint()
+    schema, handle = line.pipeline.schemas()["days"], line.handles["days"]
+    assert handle.rows > base.rows
+    expected = line.state("days", handle)
+    found = resolved(line.spark, str(line.root), schema, handle, line.now, bottom=base.through).toArrow()
+    keys = [(k.name, "ascending") for k in schema.keys]
+    by_spark = resolved(line.spark, str(line.root), schema, handle, line.now).toArrow().sort_by(keys)
+    assert found.sort_by(keys).to_pylist() == by_spark.to_pylist()
+    assert len(expected) == found.num_rows > handle.rows - base.rows
+
+
+@pytest.mark.parametrize(("newer", "wanted"), [((20,), 1), ((21,), None), ((10, 10), 1), ((), None)])
+def test_the_bottom_is_left_alone_where_it_is_five_times_what_lies_above(newer: tuple[int, ...], wanted: int) -> None:
+    schema = pipeline("t").schemas()["days"]
+    groups = [group(n, rows) for n, rows in enumerate((100, *newer), 1)]
+    assert bottom_of(schema, groups) == wanted
+
+
+def group(checkpoint: int, rows: int) -> Group:
+    """One file of one run."""
+    file = WrittenFile(path=f"{checkpoint}/f.parquet", size=1, rows=rows, stats="{}")
+    segment = Segment(after=0, through=9, path="p/runs", version=0, rows=0, bytes=0, files=0)
+    live = LiveFile(file=file, level=0, checkpoint=checkpoint)
+    return Group(segment=segment, level=0, checkpoint=checkpoint, files=(live,))
