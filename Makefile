@@ -65,6 +65,7 @@ types: setup ## Check types, strictly
 .PHONY: bench
 bench: setup ## Measure checkpoints by state size
 	@$(BIN)/python -m tests.perf.bench
+	@$(BIN)/python -m tests.perf.state_costs
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links
