@@ -1,0 +1,107 @@
+"""How many records a process operator takes: `PYTHONPATH=include python -m tests.perf.process_rate` prints them.
+
+Ten records per key; the function changes two values and a list for each, and emits one record per key. Everything from
+cached, decoded records to the kept result counts: shuffle, sort, Arrow, Python, count. A server to use instead of one
+of its own is named by `TIDEMARK_TEST_SPARK`.
+"""
+
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.engine.records import plan_of
+from tidemark import KafkaSource, Pipeline, Process, state
+from tidemark.engine.process import ProcessTask, processed
+from tidemark.engine.session import SparkSettings, open_session
+from tidemark.settings import load_settings
+from tidemark.stack import control
+
+RECORDS, PER_KEY, ROUNDS = 1_000_000, 10, 5
+
+
+@dataclass(frozen=True)
+class Flight:
+    """One record."""
+
+    tail: str
+    miles: int
+    delay: float | None
+
+
+@dataclass(frozen=True)
+class Total:
+    """One emitted record."""
+
+    tail: str
+    miles: int
+
+
+class Seen(state.Keyed):
+    """What is remembered."""
+
+    flights: int = state.value(0)
+    miles: int = state.value(0)
+    recent: list[int] = state.list()
+
+
+def add(tail: str, flights: Iterator[Flight], seen: Seen) -> Iterator[Total]:
+    """Three changes per record."""
+    for flight in flights:
+        seen.flights += 1
+        seen.miles += flight.miles
+        seen.recent.append(flight.miles)
+    del seen.recent[:-5]
+    yield Total(tail, seen.miles)
+
+
+def main() -> int:
+    """Measures."""
+    given = os.environ.get("TIDEMARK_TEST_SPARK")
+    if given:
+        return _measured(given)
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
+        settings = load_settings(home=home)
+        control.up(settings, only=("spark",))
+        try:
+            return _measured(settings.spark_address)
+        finally:
+            control.down(settings)
+
+
+def _measured(address: str) -> int:
+    spark = open_session(SparkSettings(master=address), uuid.uuid4().hex, 1)
+    operator = Process("seen", key_by="tail", state=Seen, function=add, emits=Total)
+    pipeline = Pipeline(name="rate", source=KafkaSource("flights", Flight), operators=[operator])
+    record = f"'tail', concat('N', id % {RECORDS // PER_KEY}), 'miles', id % 5000, 'delay', CAST(id AS DOUBLE)"
+    records = spark.range(RECORDS).selectExpr(
+        *("'flights' AS topic", "CAST(id % 4 AS INT) AS `partition`", "id AS `offset`"),
+        *("timestamp_millis(id) AS timestamp", "timestamp_millis(id) AS event_time"),
+        f"named_struct({record}) AS record",
+        *("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value"),
+    )
+    kept = records.persist()
+    kept.count()
+    task = ProcessTask(
+        session=spark,
+        warehouse="",
+        plan=plan_of(pipeline, 1, {}),
+        operator=operator,
+        record=Flight,
+        records=kept,
+        applied=RECORDS,
+    )
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        processed(task).release()
+        seconds = time.perf_counter() - started
+        sys.stdout.write(f"{RECORDS / seconds:,.0f} records/s ({seconds:.1f} s)\n")
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
