@@ -49,13 +49,13 @@ def test_the_straight_line_is_the_graph(flights: Any) -> None:
 
 def test_assets_read_as_lineage(flights: Any) -> None:
     fold, complete = flights.get_task("fold"), flights.get_task("complete")
-    states = {"x-tidemark://flights/state/aircraft", "x-tidemark://flights/state/routes"}
-    letters = {"x-tidemark://flights/dead_letters/aircraft", "x-tidemark://flights/dead_letters/routes"}
-    topic = [a.uri for a in fold.inlets if a.uri.startswith("kafka://")]
-    assert len(topic) == 1
-    assert topic[0].endswith("/flights")
-    assert {a.uri for a in fold.inlets} == states | set(topic)
-    assert {a.uri for a in fold.outlets} == states | letters
+    uids = ("planes", "airlines", "aircraft", "routes", "rotations")
+    states = {f"x-tidemark://flights/state/{uid}" for uid in uids}
+    letters = {f"x-tidemark://flights/dead_letters/{uid}" for uid in uids}
+    topics = [a.uri for a in fold.inlets if a.uri.startswith("kafka://")]
+    assert [uri.rpartition("/")[2] for uri in topics] == ["flights", "planes", "airlines"]
+    assert {a.uri for a in fold.inlets} == states | set(topics)
+    assert {a.uri for a in fold.outlets} == states | letters | {"x-tidemark://flights/sinks/knock_on_delays"}
     assert {a.uri for a in complete.inlets} == states
     assert [a.uri for a in complete.outlets] == ["x-tidemark://flights/checkpoint"]
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset
 
+from tidemark.operators import DeltaSink, KafkaSink, Process
 from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
 from tidemark.settings import load_settings
 
@@ -25,13 +26,22 @@ class PipelineAssets:
         topics: what is read from Kafka, broadcast topics included.
         states: state per uid, in declaration order, broadcast states first.
         dead_letters: in the same order.
+        sinks: tables that operators emit to, committed with the checkpoint.
+        sent: topics that are sent to after the manifest.
         checkpoint: gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint.
     """
 
     topics: tuple[Asset, ...]
     states: tuple[Asset, ...]
     dead_letters: tuple[Asset, ...]
+    sinks: tuple[Asset, ...]
+    sent: tuple[Asset, ...]
     checkpoint: Asset
+
+    @property
+    def changed(self) -> list[Asset]:
+        """What a checkpoint changes below the warehouse."""
+        return [*self.states, *self.dead_letters, *self.sinks]
 
 
 def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
@@ -44,10 +54,13 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
     address = broker or _set_broker() or EMBEDDED_BROKER
     uids = list(pipeline.schemas())
     topics = [name for source in pipeline.inputs.values() for name in topic_names(source)]
+    sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
     return PipelineAssets(
         topics=tuple(_topic(address, name) for name in topics),
         states=tuple(_own(pipeline.name, "state", uid) for uid in uids),
         dead_letters=tuple(_own(pipeline.name, "dead_letters", uid) for uid in uids),
+        sinks=tuple(_own(pipeline.name, "sinks", s.name) for s in sinks if isinstance(s, DeltaSink)),
+        sent=tuple(_topic(address, s.topic) for s in sinks if isinstance(s, KafkaSink)),
         checkpoint=_own(pipeline.name, "checkpoint"),
     )
 

@@ -128,7 +128,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             task_id=FOLD,
             doc_md=FoldOperator.__doc__,
             inlets=[*assets.topics, *assets.states],
-            outlets=[*assets.states, *assets.dead_letters],
+            outlets=assets.changed,
             execution_timeout=pipeline.checkpoint_timeout,
             on_failure_callback=partial(abort_after_last_try, pipeline.name),
             **shared,
@@ -139,7 +139,8 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             doc_md=CompleteOperator.__doc__,
             inlets=[*assets.states],
             checkpoint=assets.checkpoint,
-            changed=[*assets.states, *assets.dead_letters],
+            changed=assets.changed,
+            sent=assets.sent,
             **shared,
         ),
     )

@@ -196,14 +196,17 @@ class CompleteOperator(PipelineOperator):
 
     Args:
         checkpoint: the asset of completed checkpoints.
-        changed: assets that a checkpoint changes: states and dead letters.
+        changed: assets that a checkpoint changes: states, dead letters and sinks.
+        sent: topics that are sent to once the checkpoint is complete.
         **kwargs: as PipelineOperator takes them.
     """
 
     ui_color = "#fce8e6"
 
-    def __init__(self, *, checkpoint: Asset, changed: Sequence[Asset], **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(outlets=[checkpoint], **kwargs)
+    def __init__(  # noqa: ANN401
+        self, *, checkpoint: Asset, changed: Sequence[Asset], sent: Sequence[Asset] = (), **kwargs: Any
+    ) -> None:
+        super().__init__(outlets=[checkpoint, *sent], **kwargs)
         self.checkpoint = checkpoint
         self.changed = list(changed)
 
