@@ -189,7 +189,7 @@ def _merge_sql(field: StoredField, name: str, of: FieldType, keys: Sequence[KeyC
     if field.kind == "list":
         return _joined(column, dialect)
     if of.kind == "int":
-        if field.kind == "count" or name.endswith("__count"):
+        if field.kind == "count" or (field.kind == "mean" and name.endswith("__count")):
             return f"CAST(sum({column}) AS BIGINT)"
         total, fits = dialect.exact_sum(column)
         return _checked(f"max({column})", fits, total, field.name, keys)
