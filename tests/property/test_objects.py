@@ -19,6 +19,7 @@ from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.records import (
     Closing,
     CompactionRecord,
+    DeliveryRecord,
     Failure,
     Genesis,
     JobRecord,
@@ -77,6 +78,7 @@ def written() -> dict[str, tuple[str, bytes]]:
         keys.job_key("j"),
         JobRecord(job="j", kind="compaction", uid="u", checkpoint=2, opened_at_ms=1, write_id="w"),
     )
+    put(keys.delivery_key("s", 2), DeliveryRecord(sink="s", checkpoint=2, records=3, at_ms=1, write_id="w"))
     put(keys.stop_key(1), StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in house.store.objects.items()}
 
