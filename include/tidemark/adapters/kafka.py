@@ -12,12 +12,12 @@ from confluent_kafka.admin import AdminClient
 
 from tidemark.adapters.kafka_client import (
     ISOLATION,
-    NO_GROUP,
     OFFSETS,
     TIMEOUT,
     Question,
     TopicDescription,
     connect,
+    group_member,
     not_found,
 )
 from tidemark.errors import UsageError
@@ -94,19 +94,12 @@ class KafkaLog:
         if not asked:
             return {}
         ask = self._question(f"read the offsets of group {group}")
-        groups = [ConsumerGroupTopicPartitions(group, asked)]
-
-        def read() -> list[KafkaPartition]:
-            answers = ask.admin.list_consumer_group_offsets(groups, request_timeout=ask.left())
-            found = ask.answer(answers[group], missing=NO_GROUP)
-            return [] if found is None else list(found.topic_partitions)
-
+        # Not through the AdminClient: it has no group, and librdkafka dereferences that one when the coordinator moves,
+        # as it does on a fresh broker. A consumer that never subscribes joins nothing and leaves nothing behind.
+        with group_member(self._bootstrap, group, self._options) as consumer:
+            found = ask.patiently(lambda: ask.committed(consumer, asked))
         # A partition or topic that is gone has an error here and no offset: no committed offset either.
-        return {
-            TopicPartition(p.topic, p.partition): p.offset
-            for p in ask.patiently(read)
-            if p.error is None and p.offset >= 0
-        }
+        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}
 
     def report_group_offsets(self, group: str, ends: Mapping[TopicPartition, int]) -> None:
         """Sets the group's offsets, for lag monitoring (J10); the manifest decides, never the group.

@@ -6,13 +6,14 @@ The annotations of confluent-kafka end where `OffsetSpec` begins; the Protocols 
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import confluent_kafka.admin
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
@@ -35,7 +36,6 @@ ISOLATION = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
 }
 _NO_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
-NO_GROUP = KafkaError.GROUP_ID_NOT_FOUND
 _MOVING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -206,6 +206,13 @@ class Question:
 
         return self.patiently(list_them)
 
+    def committed(self, consumer: Consumer, partitions: list[KafkaPartition]) -> list[KafkaPartition]:
+        """What a consumer's group has committed, each partition with an offset (negative: none) or an error."""
+        try:
+            return consumer.committed(partitions, timeout=self.left())
+        except KafkaException as error:
+            raise self.failure(error.args[0]) from error
+
     def _broker_error(self, reason: str, kind: type[BrokerError] = BrokerError) -> BrokerError:
         return kind(
             f"Kafka at {self.bootstrap} did not {self.purpose}: {reason}",
@@ -224,10 +231,35 @@ def connect(bootstrap: str, options: Mapping[str, str] | None = None) -> AdminCl
     Raises:
         UsageError: a setting that librdkafka does not know.
     """
-    settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "client.id": "tidemark"}
-    settings |= {"reconnect.backoff.max.ms": 1000, **(options or {})}
+    with _fitting_settings():
+        return AdminClient(_settings(bootstrap, options), logger=LOGGER)
+
+
+@contextmanager
+def group_member(bootstrap: str, group: str, options: Mapping[str, str] | None = None) -> Iterator[Consumer]:
+    """A consumer that asks for its group's offsets: it subscribes to nothing, so it neither joins nor makes a group.
+
+    Raises:
+        UsageError: a setting that librdkafka does not know.
+    """
+    with _fitting_settings():
+        settings = _settings(bootstrap, options) | {"group.id": group, "enable.auto.commit": False}
+        consumer = Consumer(settings, logger=LOGGER)
     try:
-        return AdminClient(settings, logger=LOGGER)
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _settings(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, str | int | float | bool]:
+    own: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "client.id": "tidemark"}
+    return own | {"reconnect.backoff.max.ms": 1000, **(options or {})}
+
+
+@contextmanager
+def _fitting_settings() -> Iterator[None]:
+    try:
+        yield
     except KafkaException as error:
         raise UsageError(
             f"Kafka settings do not fit: {error.args[0].str()}", next="correct TIDEMARK_KAFKA_BOOTSTRAP."
