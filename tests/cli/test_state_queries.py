@@ -6,6 +6,7 @@ What is right is told by `tests.cli.sales`, one pass of plain Python over the re
 import csv
 import io
 import json
+import resource
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -128,6 +129,36 @@ def test_only_what_a_statement_names_is_opened(shop: Shop, tmp_path: Path) -> No
         shop.tidemark("state", "sql", "till", "select count(*) from tills").failed(1, "tills", "backup")
     finally:
         (tmp_path / "tills").rename(hidden)
+
+
+def test_damaged_files_are_told_as_what_they_are(shop: Shop) -> None:
+    asked = ("state", "sql", "till", "select * from tills")
+    for path in (shop.tidemark.warehouse / "till" / "state" / "tills").rglob("*.parquet"):
+        sound = path.read_bytes()
+        for damage in (b"x" * len(sound), sound[: len(sound) // 2]):
+            path.write_bytes(damage)
+            answer = shop.tidemark(*asked)
+            path.write_bytes(sound)
+            if answer.code:  # the newest state may do without that file
+                assert len(answer.failed(1, "not readable", "backup").err.splitlines()) == 3
+    path.write_bytes(sound[:4] + b"\xff" * 60 + sound[64:])
+    shop.tidemark(*asked).failed(1, "state is not readable", "backup")
+    path.write_bytes(sound)
+    shop.tidemark(*asked).ok()
+
+
+def test_an_answer_starts_no_jvm_and_takes_less_than_three_seconds(shop: Shop) -> None:
+    asked = ("state", "sql", "till", "select count(*) as n from accounts, checkpoints, accounts_at(3)", "--json")
+    shop.tidemark.process(*asked).ok()  # compiles what was not yet
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    answer = shop.tidemark.process(*asked, PYTHONPROFILEIMPORTTIME="1").ok()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert answer.json == [{"n": len(shop.accounts(9)) * len(shop.made) * len(shop.accounts(3))}]
+    imported = {line.rpartition("|")[2].strip() for line in answer.err.splitlines() if line.startswith("import time")}
+    assert "duckdb" in imported
+    assert not imported & {"pandas", "pyspark", "pyarrow.dataset", "airflow", "confluent_kafka"}
+    # Of processor time, because the machine may do other things meanwhile.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
 
 
 def test_a_statement_may_come_from_a_file_or_from_stdin(shop: Shop, tmp_path: Path) -> None:

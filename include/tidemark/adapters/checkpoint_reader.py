@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.state_reader import Relation, read_state, resolve, stored_rows
+from tidemark.adapters.state_reader import Relation, empty_state, read_state, resolve, stored_rows
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.resolving import empty_columns, resolving_sql
+from tidemark.model.resolving import resolving_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +55,5 @@ def view(warehouse: str, checkpoint: Checkpoint, uid: str) -> View:
     schema = checkpoint.plan.schemas[uid]
     rows = stored_rows(warehouse, schema, checkpoint.handles[uid])
     if rows is None:
-        empty = arrow_schema(empty_columns(schema)).empty_table()
-        return View(rows=Relation(parts=((empty, None),)), sql="FROM {}".format)
+        return View(rows=Relation(parts=((empty_state(schema), None),)), sql="FROM {}".format)
     return View(rows=rows, sql=lambda relation: resolving_sql(schema, relation, checkpoint.now))

@@ -1,9 +1,12 @@
 """What manifests say, as Arrow tables: the relations `checkpoints`, `checkpoint_states`, `checkpoint_offsets` (H6)."""
 
+import json
 from collections.abc import Iterable
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
+from pyarrow.json import ParseOptions, read_json
 
 from tidemark.model.checkpoint import Checkpoint
 
@@ -38,17 +41,26 @@ OFFSETS = pa.schema(
 
 def checkpoints_table(found: Iterable[Checkpoint]) -> pa.Table:
     """The relation `checkpoints`."""
-    return pa.Table.from_pylist([_checkpoint(c) for c in found], schema=CHECKPOINTS)
+    return _table((_checkpoint(c) for c in found), CHECKPOINTS)
 
 
 def states_table(found: Iterable[Checkpoint]) -> pa.Table:
     """The relation `checkpoint_states`."""
-    return pa.Table.from_pylist([row for c in found for row in _states(c)], schema=STATES)
+    return _table((row for c in found for row in _states(c)), STATES)
 
 
 def offsets_table(found: Iterable[Checkpoint]) -> pa.Table:
     """The relation `checkpoint_offsets`."""
-    return pa.Table.from_pylist([row for c in found for row in _offsets(c)], schema=OFFSETS)
+    return _table((row for c in found for row in _offsets(c)), OFFSETS)
+
+
+def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """The rows; by way of JSON, because pyarrow imports pandas before it makes an array of a list."""
+    lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    if not lines:
+        return pa.Table.from_batches([], schema=schema)
+    plain = pa.schema([(f.name, pa.int64() if f.type == _TIME else f.type) for f in schema])
+    return read_json(BytesIO(lines), parse_options=ParseOptions(explicit_schema=plain)).cast(schema)
 
 
 def _checkpoint(c: Checkpoint) -> dict[str, Any]:

@@ -37,7 +37,9 @@ def open_table(path: Path, version: int | None) -> DeltaTable:
 
 def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> list[LiveFile]:
     """Live files whose `_checkpoint` lies in `(after, through]`, oldest first; by default all."""
-    found = [_live(row) for row in pa.table(table.get_add_actions(flatten=False)).to_pylist()]
+    # Not `pa.table`, which imports pandas.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=False)).read_all()
+    found = [_live(row) for row in actions.to_pylist()]
     if through is not None:
         found = [f for f in found if after < f.checkpoint <= through]
     return sorted(found, key=lambda f: (f.checkpoint, -f.level, f.path))

@@ -1,10 +1,10 @@
-"""DuckDB over Arrow: a connection of its own that opens no file and no network address, and tells errors in our words.
+"""DuckDB over Arrow and files of state: a connection of its own that opens nothing else, and tells errors in our words.
 
-What a query may see is what was registered. Only spilled intermediates of a large query touch the disk, in a folder
-that goes with the connection.
+What a query may see is what was registered, and the files that were named when the connection was opened. Only spilled
+intermediates of a large query are written, in a folder that goes with the connection.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -16,7 +16,6 @@ from tidemark.errors import StateOverflowError, StoreError
 from tidemark.model.expressions import DUCKDB_MACROS, overflow_in
 
 _CLOSED = {
-    "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -26,16 +25,27 @@ _CLOSED = {
 
 
 @contextmanager
-def opened() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection in memory, in UTC, that knows our macros."""
+def opened(files: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection in memory, in UTC, that knows our macros.
+
+    Args:
+        files: paths of the only files that it may read.
+    """
     with TemporaryDirectory(prefix="tidemark-duckdb-") as spill:
         connection = duckdb.connect(config={**_CLOSED, "temp_directory": spill})
         try:
+            connection.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
+            connection.execute("SET enable_external_access = false")
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(DUCKDB_MACROS)
             yield connection
         finally:
             connection.close()
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 class Ask(Protocol):
@@ -78,15 +88,25 @@ def told(what: str) -> Iterator[None]:
         refuse_overflow(error)
         if isinstance(error, duckdb.OutOfRangeException):
             raise StateOverflowError(
-                f"state overflow: {what} ({error})",
+                f"state overflow: {what} ({message_of(error)})",
                 safe="every completed checkpoint is intact.",
                 next="declare the finish of the aggregate over floats, or look at an older checkpoint.",
             ) from error
         raise StoreError(
-            f"{what} ({error})",
+            f"{what} ({message_of(error)})",
             safe="nothing was written; other restore points may be intact.",
             next="put the table's files back from a backup of the warehouse, or read an older checkpoint.",
         ) from error
+
+
+def message_of(error: duckdb.Error) -> str:
+    """DuckDB's message in one line, without the text of the statement."""
+    return " ".join(str(error).partition("\n\nLINE")[0].split())
+
+
+def is_damage(error: duckdb.Error, files: Sequence[str]) -> bool:
+    """Whether one of the files is damaged: what the Parquet reader trips over has no class of its own."""
+    return type(error) is duckdb.Error or any(path in str(error) for path in files)
 
 
 def refuse_overflow(error: duckdb.Error) -> None:

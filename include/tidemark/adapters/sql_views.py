@@ -1,7 +1,8 @@
 """SQL over state and manifests: one read-only statement over views that are opened only where it names them (Q3).
 
 Relations: `<uid>` is the newest checkpoint's state, `<uid>_at(N)` that of checkpoint N; the others come from manifests.
-DuckDB sees what is registered and nothing else: no file, no network, no extension, no setting.
+DuckDB sees what is registered and the files of states that are named, and nothing else: no other file, no network, no
+extension, no setting.
 """
 
 import re
@@ -12,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from tidemark.adapters.checkpoint_reader import View
-from tidemark.adapters.duckdb_session import opened, refuse_overflow
+from tidemark.adapters.duckdb_session import is_damage, message_of, opened, refuse_overflow, told
 from tidemark.errors import NotFoundError, StoreError, UsageError
 
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
@@ -61,14 +62,18 @@ def answer(statement: str, catalogue: Catalogue) -> pa.Table:
     """
     if _SHOW_TABLES.fullmatch(statement):
         return pa.table({"name": catalogue.names})
-    with opened() as connection:
-        try:
+    files: list[str] = []
+    try:
+        with opened() as connection:
             _refuse_others(connection.extract_statements(statement))
-            _open(connection, statement, catalogue)
+        found = _named(statement, catalogue)
+        files += [path for view in found.states.values() for path in view.rows.files]
+        with opened(files) as connection:
+            _register(connection, found)
             connection.execute("SET lock_configuration = true")
             return _distinct(connection.sql(statement).to_arrow_table())
-        except duckdb.Error as error:
-            raise _told(error, catalogue) from error
+    except duckdb.Error as error:
+        raise _told(error, catalogue, files) from error
 
 
 def _refuse_others(statements: Sequence[duckdb.Statement]) -> None:
@@ -79,26 +84,39 @@ def _refuse_others(statements: Sequence[duckdb.Statement]) -> None:
         )
 
 
-def _open(connection: duckdb.DuckDBPyConnection, statement: str, catalogue: Catalogue) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """What a statement names: relations by name, states by the name of their view, uids of which it asks by number."""
+
+    tables: Mapping[str, pa.Table]
+    states: Mapping[str, View]
+    functions: Sequence[str]
+
+
+def _named(statement: str, catalogue: Catalogue) -> _Named:
     words = _words(statement)
     named = {word.lower() for word in words}
-    for name, made in catalogue.tables.items():
-        if name.lower() in named:
-            connection.register(name, made())
+    states, functions = {}, []
     for uid in catalogue.uids:
         if uid.lower() in named and uid not in catalogue.tables:
-            _create(connection, uid, catalogue.state(uid, None))
+            states[uid] = catalogue.state(uid, None)
         ids = _ids(words, uid)
-        for n in ids:
-            _create(connection, f"{uid}@{n}", catalogue.state(uid, n))
-        if ids:
-            macro = written(f"{uid}{_AT}")
-            connection.execute(f"CREATE TEMP MACRO {macro}(n) AS TABLE FROM query_table('{uid}@' || n)")
+        states |= {f"{uid}@{n}": catalogue.state(uid, n) for n in ids}
+        functions += [uid] if ids else []
+    tables = {name: made() for name, made in catalogue.tables.items() if name.lower() in named}
+    return _Named(tables=tables, states=states, functions=functions)
 
 
-def _create(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> None:
-    relation = view.rows.registered(connection, f"rows of {name}")
-    connection.execute(f'CREATE TEMP VIEW "{name}" AS {view.sql(relation)}')
+def _register(connection: duckdb.DuckDBPyConnection, found: _Named) -> None:
+    for name, table in found.tables.items():
+        connection.register(name, table)
+    for name, view in found.states.items():
+        with told(f"state of {name} is not readable"):
+            relation = view.rows.registered(connection, f"rows of {name}")
+            connection.execute(f'CREATE TEMP VIEW "{name}" AS {view.sql(relation)}')
+    for uid in found.functions:
+        macro = written(f"{uid}{_AT}")
+        connection.execute(f"CREATE TEMP MACRO {macro}(n) AS TABLE FROM query_table('{uid}@' || n)")
 
 
 def _ids(words: Sequence[str], uid: str) -> list[int]:
@@ -133,14 +151,19 @@ def _distinct(rows: pa.Table) -> pa.Table:
     return rows.rename_columns(names)
 
 
-def _told(error: duckdb.Error, catalogue: Catalogue) -> Exception:
+def _told(error: duckdb.Error, catalogue: Catalogue, files: Sequence[str]) -> Exception:
     refuse_overflow(error)
-    message = " ".join(str(error).partition("\n\nLINE")[0].split())
+    message = message_of(error)
     names = f"name one of: {', '.join(catalogue.names)}."
     if isinstance(error, duckdb.CatalogException) and (absent := _ABSENT.search(message)):
         return NotFoundError(f"no view {absent[1]}", next=names)
     if isinstance(error, duckdb.PermissionException):
         return UsageError(f"state is all that SQL may read here: {message}", next=names)
+    if is_damage(error, files):
+        return StoreError(
+            f"state is not readable ({message})",
+            next="put the table's files back from a backup of the warehouse, or read an older checkpoint.",
+        )
     if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
         return StoreError(message, next="look at the disk and the memory, then ask again.")
     return UsageError(message, next=f"mend the statement; {names}")

@@ -1,4 +1,8 @@
-"""Reads state without a JVM: deltalake opens each segment at its version, DuckDB resolves over Arrow."""
+"""Reads state without a JVM: deltalake opens each segment at its version, DuckDB reads its files and resolves.
+
+Nothing here imports pandas, which takes longer than most answers: pyarrow does when it is asked for datasets, or to
+make an array of a Python list.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,14 +11,12 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pyarrow import fs
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_reading import files_in, open_table, refused
-from tidemark.adapters.duckdb_session import opened, told
+from tidemark.adapters.duckdb_session import literal, opened, told
 from tidemark.model.dialects import DUCKDB
+from tidemark.model.expressions import quoted
 from tidemark.model.key_groups import key_group
 from tidemark.model.layouts import mapped_sql
 from tidemark.model.resolving import empty_columns, resolving_sql
@@ -42,8 +44,13 @@ def read_state(
     """
     rows = stored_rows(warehouse, schema, handle)
     if rows is None:
-        return arrow_schema(empty_columns(schema)).empty_table()
-    return resolve(schema, now, rows if key is None else rows.filtered(_of_key(schema, key)))
+        return empty_state(schema)
+    return resolve(schema, now, rows, key)
+
+
+def empty_state(schema: OperatorSchema) -> pa.Table:
+    """No row, in the columns of resolved state."""
+    return pa.Table.from_batches([], schema=arrow_schema(empty_columns(schema)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,24 +58,28 @@ class Relation:
     """Rows that are not read yet, as DuckDB gets them.
 
     Attributes:
-        parts: Arrow tables or datasets, each with the query over its name that makes rows of one schema of it; None
-            where it has them already.
+        parts: each an Arrow table, or Parquet files of the same columns; with the query over it that makes rows of one
+            schema of it, None where it has them already.
     """
 
-    parts: tuple[tuple[Any, Callable[[str], str] | None], ...]
+    parts: tuple[tuple[pa.Table | tuple[str, ...], Callable[[str], str] | None], ...]
 
-    def filtered(self, condition: Any) -> "Relation":
-        """The rows of datasets that meet a condition on columns which all of them have, read."""
-        return Relation(parts=tuple((rows.to_table(filter=condition), sql) for rows, sql in self.parts))
+    @property
+    def files(self) -> list[str]:
+        """Paths of all files: what a connection must be allowed to open."""
+        return [path for rows, _ in self.parts if isinstance(rows, tuple) for path in rows]
 
     def registered(self, connection: duckdb.DuckDBPyConnection, name: str) -> str:
         """Makes the rows known to a connection; returns the relation that a query reads."""
         selected = []
         for n, (rows, sql) in enumerate(self.parts):
-            own = name if len(self.parts) == 1 else f"{name} {n}"
-            connection.register(own, rows)
-            written = '"' + own.replace('"', '""') + '"'
-            selected.append(f"FROM {written}" if sql is None else sql(written))
+            if isinstance(rows, tuple):
+                relation = f"read_parquet([{', '.join(map(literal, rows))}], hive_partitioning = false)"
+            else:
+                own = f"{name} {n}"
+                connection.register(own, rows)
+                relation = '"' + own.replace('"', '""') + '"'
+            selected.append(f"FROM {relation}" if sql is None else sql(relation))
         return f'({" UNION ALL ".join(selected)}) AS "_stored"'
 
 
@@ -82,26 +93,32 @@ def stored_rows(warehouse: str, schema: OperatorSchema, handle: StateHandle) -> 
     for segment, f in files_of(warehouse, handle):
         table = segment.path if schema.layout(segment.path) is not None else ""
         paths.setdefault(table, []).append(str(Path(warehouse, segment.path, f.path)))
-    disk = fs.LocalFileSystem()
-    parts = ((ds.dataset(found, format="parquet", filesystem=disk), table) for table, found in paths.items())
-    return Relation(parts=tuple((rows, _mapping(schema, table)) for rows, table in parts)) if paths else None
+    parts = ((tuple(found), _mapping(schema, table)) for table, found in paths.items())
+    return Relation(parts=tuple(parts)) if paths else None
 
 
 def _mapping(schema: OperatorSchema, table: str) -> Callable[[str], str]:
     return lambda relation: mapped_sql(schema, table, relation, DUCKDB)
 
 
-def resolve(schema: OperatorSchema, now: Now, rows: Any) -> pa.Table:
+def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] | None = None) -> pa.Table:
     """One row per live key of stored rows: a `Relation` or an Arrow table that holds all rows of each of its keys.
+
+    Args:
+        schema: the operator's stored schema.
+        now: the checkpoint's clocks.
+        rows: the stored rows.
+        key: only this key.
 
     Raises:
         StoreError: the rows cannot be read.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
-    with opened() as connection, told(f"state of {schema.uid} is not readable"):
-        relation = rows if isinstance(rows, Relation) else Relation(parts=((rows, None),))
-        named = relation.registered(connection, "rows")
-        resolved = connection.sql(resolving_sql(schema, named, now)).to_arrow_table()
+    relation = rows if isinstance(rows, Relation) else Relation(parts=((rows, None),))
+    where, values = ("", []) if key is None else _of_key(schema, key)
+    with opened(relation.files) as connection, told(f"state of {schema.uid} is not readable"):
+        query = resolving_sql(schema, relation.registered(connection, "rows"), now, where=where)
+        resolved = connection.sql(query, params=values).to_arrow_table()
         return resolved.cast(arrow_schema(empty_columns(schema)))
 
 
@@ -121,8 +138,8 @@ def files_of(warehouse: str, handle: StateHandle) -> list[tuple[Segment, LiveFil
     return found
 
 
-def _of_key(schema: OperatorSchema, key: Sequence[object]) -> Any:
-    found = pc.field("_key_group") == key_group(key, schema.key_groups)
-    for column, value in zip(schema.keys, key, strict=True):
-        found = found & (pc.field(column.name) == pc.scalar(value))
-    return found
+def _of_key(schema: OperatorSchema, key: Sequence[object]) -> tuple[str, list[object]]:
+    """A condition with parameters, and their values."""
+    names = ["_key_group", *(k.name for k in schema.keys)]
+    condition = " AND ".join(f"{quoted(name)} = ${n}" for n, name in enumerate(names, 1))
+    return condition, [key_group(key, schema.key_groups), *key]
