@@ -23,7 +23,8 @@ from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.advance import Advance
 from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.engine.job import DEAD_LETTER_COLUMNS, CheckpointJob
+from tidemark.engine.job import CheckpointJob
+from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.compaction import Compaction, due, groups_of
 from tidemark.model.keys import compaction_key

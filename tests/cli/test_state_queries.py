@@ -19,7 +19,8 @@ import pytest
 from tests.cli.command import Answer, Command
 from tests.cli.disk_line import DiskLine
 from tests.cli.sales import Sales
-from tidemark.engine.job import dead_letters_table, runs_table
+from tidemark.engine.job import runs_table
+from tidemark.engine.outputs import dead_letters_table
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.sinks import SinkTable

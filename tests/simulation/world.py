@@ -20,7 +20,7 @@ from tidemark.adapters.memory import (
     SequentialIds,
 )
 from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.engine.job import CommitGap
+from tidemark.engine.steps import CommitGap
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.keys import outcome_key
 from tidemark.model.offsets import TopicPartition

@@ -1,0 +1,57 @@
+"""What an operator leaves besides its state: dead letters, and what a process emits to a sink (J1, J16)."""
+
+from tidemark.engine.steps import Steps, Target, extended
+from tidemark.model.checkpoint import Commit
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.segments import StateHandle
+from tidemark.ports import Batch
+
+DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic", "STRING"),
+    ("partition", "INT"),
+    ("offset", "BIGINT"),
+    ("timestamp", "TIMESTAMP"),
+    ("uid", "STRING"),
+    ("reason", "STRING"),
+    ("key", "BINARY"),
+    ("value", "BINARY"),
+)
+"""Columns of a dead-letter table, before its partition columns."""
+
+
+def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
+    """Writes and commits an operator's dead letters: steps `dead_letters.<uid>` and `sinks.<uid>`.
+
+    Returns:
+        The handle of its dead-letter table afterwards, and the commits that were made.
+    """
+    plan = steps.attempt.plan
+    parent = plan.dead_letters[uid]
+    if not batch.counts[uid].dead_lettered:
+        return parent, ()
+    table = dead_letters_table(plan, uid)
+    run = steps.take(f"dead_letters.{uid}", lambda: batch.write_dead_letters(uid, steps.folder(table)))
+    done = steps.commit(f"sinks.{uid}", Target(uid=uid, table=table, handle=parent, schema=DEAD_LETTER_COLUMNS), run)
+    return extended(parent, done), (done.commit,)
+
+
+def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
+    """Writes and commits what goes to the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
+
+    Another operator gets it from the batch.
+
+    Returns:
+        The handle of the sink's table afterwards, and the commits that were made.
+    """
+    table = steps.attempt.plan.sinks.get(uid)
+    if table is None or not batch.counts[uid].emitted:
+        return (StateHandle() if table is None else table.handle), ()
+    run = steps.take(f"emitted.{uid}", lambda: batch.write_emitted(uid, steps.folder(table.path)))
+    target = Target(uid=uid, table=table.path, handle=table.handle, schema=table.stored)
+    done = steps.commit(f"outputs.{uid}", target, run)
+    return extended(table.handle, done), (done.commit,)
+
+
+def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:
+    """The dead-letter table of an operator, relative to the warehouse."""
+    return f"{plan.pipeline}/dead_letters/{uid}/{plan.slot.timeline}"
