@@ -169,7 +169,8 @@ Operator = Fold | Process
 
 
 def _check(operator: Operator) -> None:
-    for name in filter(None, (operator.uid, operator.was)):
+    # An empty uid is none: only `was` may be left out.
+    for name in (operator.uid, operator.was) if operator.was else (operator.uid,):
         checked_name("uid", name)
     state = operator.state
     if not (isinstance(state, type) and issubclass(state, Keyed) and state is not Keyed):

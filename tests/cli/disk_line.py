@@ -67,6 +67,7 @@ class ParquetFiles:
     root: Path
     schemas: Mapping[str, OperatorSchema]
     sinks: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    files: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def write(self, folder: str, rows: Sequence[Mapping[str, Any]]) -> WrittenRun:
         """Writes rows as one file; see `MemoryTables.write`."""
@@ -76,7 +77,9 @@ class ParquetFiles:
         columns = run_columns(self.schemas[uid]) if f"/state/{uid}/" in folder else DEAD_LETTER_COLUMNS
         columns = self.sinks.get(folder.rpartition("/")[0].rpartition("/")[0], columns)
         made = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
-        return WrittenRun(rows=len(rows), files=(write_file(self.root, folder, made, row_group=64),))
+        file = write_file(self.root, folder, made, row_group=64)
+        self.files[f"{folder.rpartition('/')[0]}/{file.path}"] = rows
+        return WrittenRun(rows=len(rows), files=(file,))
 
     def rows(self, handle: StateHandle) -> list[dict[str, Any]]:
         """All stored rows of a handle; see `MemoryTables.rows`."""

@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,20 @@ def test_every_checkpoint_stays_readable_by_spark_even_after_weeks(line: Line, s
         assert line.state("devices", handle) == expected
     frame = resolved(spark, str(line.root), line.pipeline.schemas()["devices"], states[0][0], Now())
     assert frame.count() == 2
+
+
+def test_every_data_file_is_compressed_with_zstd_runs_bases_and_dead_letters(line: Line) -> None:
+    for _ in range(2):
+        line.send([BODY, b"{"])
+        line.checkpoint()
+    assert line.compact("devices", runs=2) is not None
+    files = [*line.root.rglob("*.parquet")]
+    assert {p.relative_to(line.root).parts[1] for p in files} == {"state", "dead_letters"}
+    assert any("base" in p.parts for p in files)
+    for path in files:
+        found = pq.ParquetFile(path).metadata
+        chunks = [found.row_group(g).column(c) for g in range(found.num_row_groups) for c in range(found.num_columns)]
+        assert {chunk.compression for chunk in chunks} == {"ZSTD"}, path
 
 
 def test_an_abandoned_attempt_leaves_no_trace_in_the_state(line: Line) -> None:

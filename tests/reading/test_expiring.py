@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command import Command
@@ -103,6 +104,17 @@ def test_a_field_that_expired_is_an_update(site: Site) -> None:
     assert {k: r["change"] for k, r in changed.items()} == {"bob": "updated", "cy": "inserted"}
     assert changed["bob"]["before"] == {"visits": 1, "page": "p10", "_changed": 1}
     assert changed["bob"]["after"] == {"visits": 1, "page": None, "_changed": 1}
+
+
+def test_an_export_leaves_out_what_had_expired_by_its_checkpoint(site: Site, tmp_path: Path) -> None:
+    def exported(uid: str, checkpoint: int) -> dict[str, Any]:
+        to = tmp_path / f"{uid}-{checkpoint}.parquet"
+        site.tidemark("state", "export", "visits", uid, "--to", str(to), "--checkpoint", str(checkpoint)).ok()
+        return {row["user"]: row["page"] for row in pq.read_table(to).to_pylist()}
+
+    assert exported("recent", 2) == {"ann": "p40", "bob": "p10"}
+    assert exported("recent", 3) == {"ann": "p40", "cy": "p80"}, "without bob's row"
+    assert exported("users", 3) == {"ann": "p40", "bob": None, "cy": "p80"}
 
 
 def test_sql_sees_each_checkpoint_by_its_own_clock(site: Site) -> None:

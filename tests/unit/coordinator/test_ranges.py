@@ -55,6 +55,17 @@ def test_the_first_start_is_resolved_to_numbers(start: object, wanted: tuple[int
     assert (ranges[P0].start, ranges[P1].start) == wanted
 
 
+@pytest.mark.parametrize("elsewhere", [0, 3, 6])
+def test_offsets_at_the_broker_are_not_asked_once_there_is_a_checkpoint(elsewhere: int) -> None:
+    house = House(sourced(start="committed", group="watchers"))
+    house.send(5)
+    house.log.report_group_offsets("watchers", {P0: 2})
+    assert house.complete().plan.ranges[P0] == OffsetRange(2, 5)
+    house.send(1)
+    house.log.report_group_offsets("watchers", {P0: elsewhere})
+    assert house.plan().ranges[P0] == OffsetRange(5, 6)
+
+
 def test_a_timestamp_without_a_zone_is_utc() -> None:
     house = House(sourced(start=at(30).replace(tzinfo=None)))
     for n in range(5):

@@ -1,0 +1,100 @@
+"""The two clocks that expire state: both are frozen with the checkpoint, and the wall clock is neither (B4)."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.unit.coordinator.house import ASK, P0, House
+from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.adapters.memory import ManualClock
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.ttl import Now
+from tidemark.ports import PlanRequest
+
+DAY = datetime(2020, 1, 1, tzinfo=UTC)
+DAY_MS = int(DAY.timestamp() * 1000)
+HOUR = timedelta(hours=1)
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One record."""
+
+    user: str
+    at: datetime
+
+
+def house(clock: str, wall_ms: int) -> House:
+    """Counts visits for three hours on one of the clocks, while the wall shows what it likes."""
+
+    class User(state.Keyed):
+        visits: int | None = state.count(ttl=state.Ttl(ttl=3 * HOUR, clock=clock))
+
+    pipeline = Pipeline(
+        name="visits",
+        source=KafkaSource("payments", Visit, event_time="at"),
+        operators=[Fold("users", key_by="user", state=User)],
+    )
+    return House(pipeline, clock=ManualClock(wall_ms))
+
+
+def visits(made: House, hour: int, *users: str) -> None:
+    at = DAY + hour * HOUR
+    for user in users:
+        made.log.append(P0, f'{{"user":"{user}","at":"{at.isoformat()}"}}'.encode())
+
+
+def until(hour: int) -> PlanRequest:
+    """A DAG run whose interval ends at an hour."""
+    return replace(ASK, interval_start=DAY, interval_end=DAY + hour * HOUR)
+
+
+def lived(clock: str, wall_ms: int) -> tuple[House, list[Checkpoint]]:
+    """Ann at hour 0, Bob at hour 1, Cy at hour 3; a checkpoint for each, and the wall runs ahead in between."""
+    made, found = house(clock, wall_ms), []
+    for hour, user in ((0, "ann"), (1, "bob"), (3, "cy")):
+        visits(made, hour, user)
+        found.append(made.complete(until(hour)))
+        made.clock.advance(100 * HOUR_MS)
+    return made, found
+
+
+@pytest.mark.parametrize("clock", ["event_time", "logical_time"])
+def test_the_same_records_expire_alike_whatever_the_wall_clock_shows(clock: str) -> None:
+    worlds = [lived(clock, wall_ms) for wall_ms in (1, DAY_MS, 2 * DAY_MS)]
+    for made, found in worlds:
+        assert made.state("users") == {("bob",): (1,), ("cy",): (1,)}
+        assert [c.now for c in found] == [worlds[0][1][n].now for n in range(3)]
+    rows = [made.tables.rows(found[-1].handles["users"]) for made, found in worlds]
+    assert rows[0] == rows[1] == rows[2], "byte by byte the same run, access times included"
+
+
+def test_both_clocks_stand_in_the_plan_and_in_the_manifest_as_it_is_stored() -> None:
+    made, _ = lived("event_time", 1)
+    stored = made.coordinator.checkpoint(2)
+    assert (stored.plan.watermark_ms, stored.plan.logical_time_ms) == (DAY_MS, DAY_MS + HOUR_MS)
+    assert stored.now == Now(event_time_ms=DAY_MS + HOUR_MS, logical_time_ms=DAY_MS + HOUR_MS)
+
+
+def test_on_event_time_a_late_record_counts_as_an_access_at_the_watermark() -> None:
+    made = house("event_time", 1)
+    visits(made, 5, "ann")
+    made.complete(until(9))
+    visits(made, 0, "bob")
+    made.complete(until(10))
+    assert made.state("users") == {("ann",): (1,), ("bob",): (1,)}
+    (late,) = [r for r in made.tables.rows(made.coordinator.checkpoint(2).handles["users"]) if r["user"] == "bob"]
+    assert late["_last_at"] == DAY_MS + 5 * HOUR_MS
+
+
+def test_on_logical_time_the_end_of_the_interval_counts_and_event_time_does_not() -> None:
+    made = house("logical_time", 1)
+    visits(made, 0, "ann")
+    made.complete(until(20))
+    assert made.state("users") == {("ann",): (1,)}, "accessed at hour 20"
+    made.complete(until(22))
+    assert made.state("users") == {("ann",): (1,)}
+    made.complete(until(23))
+    assert made.state("users") == {}

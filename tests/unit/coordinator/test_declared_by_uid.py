@@ -1,0 +1,93 @@
+"""State belongs to a uid: what else a declaration says, and in which order, does not move it (C2, C6, C7, C10)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.in_memory import Payment
+from tests.unit.coordinator.house import ASK, P1, PIPELINE, Account, House
+from tidemark import Fold, Process, state
+from tidemark.errors import NameRefusedError
+from tidemark.model.evolution import compared
+
+ACCOUNTS, COPIES = PIPELINE.operators[0], Fold("copies", key_by="account", state=Account)
+
+
+class Seen(state.Keyed):
+    """State of a function."""
+
+    times: int = state.value(0)
+
+
+def once(account: str, payments: Iterator[Payment], seen: Seen) -> None:
+    """Counts by one."""
+    for _ in payments:
+        seen.times += 1
+
+
+def twice(account: str, payments: Iterator[Payment], seen: Seen) -> None:
+    """Counts by two."""
+    for _ in payments:
+        seen.times += 2
+
+
+def house(*operators: Fold | Process) -> House:
+    """A pipeline of these, after one checkpoint over two payments."""
+    made = House(replace(PIPELINE, operators=operators))
+    made.send(2)
+    made.complete()
+    return made
+
+
+def declare(made: House, *operators: Fold | Process, **changes: object) -> None:
+    made.pipeline = replace(PIPELINE, operators=operators, **changes)
+
+
+def test_the_order_of_operators_says_nothing() -> None:
+    made = house(ACCOUNTS, COPIES)
+    tables = made.coordinator.checkpoint(1).plan.tables
+    declare(made, COPIES, ACCOUNTS)
+    made.send(1)
+    assert made.complete().plan.tables == tables
+    assert made.state("accounts") == made.state("copies") == {("a",): (3, 3)}
+
+
+def test_what_changes_around_an_operator_leaves_its_state_where_it_is() -> None:
+    made = house(ACCOUNTS, Process("seen", key_by="account", state=Seen, function=once))
+    tables = made.coordinator.checkpoint(1).plan.tables
+    later = Process("seen", key_by="account", state=Seen, function=twice)
+    source = replace(PIPELINE.source, start="latest", group="watchers")
+    declare(made, later, COPIES, ACCOUNTS, source=source, gate=dict, max_dead_letters=0.5)
+    made.send(1, P1)
+    after = made.complete()
+    assert {uid: after.plan.tables[uid] for uid in tables} == tables
+    assert (made.state("accounts"), made.state("seen")) == ({("a",): (3, 3)}, {("a",): (4,)})
+    assert made.state("copies") == {("a",): (1, 1)}
+
+
+def test_an_operator_without_a_uid_cannot_be_declared() -> None:
+    with pytest.raises(TypeError, match="uid"):
+        Fold(key_by="account", state=Account)
+    with pytest.raises(TypeError, match="uid"):
+        Process(key_by="account", state=Seen, function=once)
+    with pytest.raises(NameRefusedError, match="uid name refused: ''"):
+        Fold("", key_by="account", state=Account)
+    with pytest.raises(NameRefusedError, match="uid name refused: ''"):
+        Process("", key_by="account", state=Seen, function=once)
+
+
+def test_the_number_of_key_groups_stands_in_the_manifest_and_never_changes() -> None:
+    made = house(ACCOUNTS)
+    stored = made.coordinator.checkpoint(1).plan.schemas["accounts"]
+    assert stored.key_groups == 128
+    (misfit,) = compared(stored, replace(stored, key_groups=64)).misfits
+    assert str(misfit) == "accounts.key groups: 128 became 64 (give the operator a new uid)"
+
+
+def test_an_operator_that_is_added_begins_with_what_is_read_from_now_on() -> None:
+    made = house(ACCOUNTS)
+    declare(made, ACCOUNTS, COPIES)
+    made.send(1)
+    made.complete(ASK)
+    assert (made.state("accounts"), made.state("copies")) == ({("a",): (3, 3)}, {("a",): (1, 1)})

@@ -1,0 +1,90 @@
+"""What one checkpoint adds: a run of the keys it touched, over files that older checkpoints name as well."""
+
+from dataclasses import replace
+
+from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
+from tests.unit.coordinator.test_attempts import DECLINED, begun
+from tidemark import Fold
+from tidemark.model import keys
+from tidemark.model.checkpoint import Ack, Checkpoint
+
+
+def filled(accounts: int) -> House:
+    """A pipeline after a checkpoint over so many accounts."""
+    house = House()
+    for n in range(accounts):
+        house.send(1, account=f"a{n}")
+    house.complete()
+    return house
+
+
+def ack_of(found: Checkpoint, uid: str = "accounts") -> Ack:
+    ack = found.ack(uid)
+    assert ack is not None
+    return ack
+
+
+def files(house: House, found: Checkpoint) -> set[str]:
+    return {f.file.path for s in found.handles["accounts"] for f in house.tables.files_of(s)}
+
+
+def test_a_checkpoint_writes_the_keys_it_touched_and_names_the_older_files_again() -> None:
+    house = filled(100)
+    first = house.coordinator.checkpoint(1)
+    house.send(2, account="a7")
+    second = house.complete()
+    assert (ack_of(first).keys, ack_of(second).keys) == (100, 1)
+    assert files(house, first) < files(house, second)
+    assert len(files(house, second)) == len(files(house, first)) + 1
+    assert second.handles["accounts"].rows == 101
+    assert house.state("accounts")["a7",] == (3, 3)
+
+
+def test_the_size_of_the_run_and_the_full_size_are_told_apart() -> None:
+    house = filled(100)
+    house.send(1, account="a7")
+    found = house.complete()
+    whole = ack_of(house.coordinator.checkpoint(1)).run_bytes
+    run, full = ack_of(found).run_bytes, found.handles["accounts"].bytes
+    assert (full, full - whole) == (whole + run, run)
+    assert 0 < run < full / 50
+
+
+def test_every_operator_acknowledges_with_its_commits_counts_and_times() -> None:
+    house = House(replace(PIPELINE, operators=[*PIPELINE.operators, Fold("copies", key_by="account", state=Account)]))
+    house.send(3)
+    house.log.append(P0, b"{")
+    found = house.complete()
+    assert [a.uid for a in found.sealed.acks] == ["accounts", "copies"]
+    for ack in found.sealed.acks:
+        assert (ack.read, ack.applied, ack.dead_lettered, ack.keys) == (4, 3, 1, 1)
+        assert [c.path.split("/")[1] for c in ack.commits] == ["state", "dead_letters"]
+        assert all(c.version == 0 and len(c.write_id) == 32 and len(c.sha256) == 64 for c in ack.commits)
+        assert set(ack.timings_ms) == {"fold", "commit"}
+        assert (ack.handle.rows, ack.handle.bytes) == (1, ack.run_bytes)
+    steps = {"read", "gate"} | {f"{step}.{a.uid}" for a in found.sealed.acks for step in ("fold", "runs")}
+    assert steps <= set(found.sealed.timings_ms)
+
+
+def test_the_next_plan_reads_what_the_last_manifest_names_and_not_what_the_tables_hold() -> None:
+    house = filled(2)
+    house.send(5, account="a0")
+    plan = house.plan()
+    owned = begun(house, plan)
+    house.execute(owned)
+    del house.store.objects[keys.outcome_key(plan.slot, 1)]  # as if it had died before its seal
+    house.coordinator.abort(plan, DECLINED)
+    (table,) = {s.path for s in plan.handles["accounts"]}
+    assert len(house.tables.tables[table]) == 2, "the attempt had committed to the table"
+    again = house.plan()
+    assert again.handles == house.coordinator.checkpoint(1).handles == plan.handles
+    assert house.state("accounts") == {("a0",): (1, 1), ("a1",): (1, 1)}
+    assert house.complete().handles["accounts"].rows == 3
+    assert house.state("accounts") == {("a0",): (6, 6), ("a1",): (1, 1)}
+
+
+def test_the_isolation_level_is_read_committed_unless_said_and_stands_in_the_manifest() -> None:
+    assert House().complete().plan.isolation == "read_committed"
+    other = House(replace(PIPELINE, source=replace(PIPELINE.source, isolation="read_uncommitted")))
+    other.complete(ASK)
+    assert other.coordinator.checkpoint(1).plan.isolation == "read_uncommitted"
