@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import bottom_of, groups_of
 from tidemark.settings import Settings
 from tidemark.wiring import Runtime, open_runtime
 from tidemark.wiring.outputs import sink_of
@@ -27,7 +26,8 @@ def read_state(
     """The resolved state of an operator as a Spark DataFrame: one row per live key.
 
     Columns are the key columns, the finished state fields in their declared order, and `_changed`, the id of the
-    last checkpoint that changed the key. The session must see the warehouse and have Delta's extension.
+    last checkpoint that changed the key. The session must see the warehouse;
+    it needs nothing of Delta's, because the files are read by name.
 
     Args:
         spark: a classic or a Connect session.
@@ -46,9 +46,7 @@ def read_state(
     runtime = open_runtime(settings)
     found = _found(runtime, pipeline, checkpoint, as_of)
     schema = schema_of(found, uid)
-    handle = found.handles[uid]
-    bottom = bottom_of(schema, groups_of(handle, {s: runtime.tables.files_of(s) for s in handle}))
-    return resolved(spark, str(runtime.settings.warehouse), schema, handle, found.now, bottom)
+    return resolved(runtime.state_of(spark), schema, found.handles[uid], found.now)
 
 
 def read_sink(

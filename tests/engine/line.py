@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.engine.records import pipeline, plan_of
+from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent, Topics
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.memory import ManualClock
@@ -83,7 +84,7 @@ class Line:
         return plan_of(self.pipeline, self.number + 1, ranges, self.handles, self.dead_letters)
 
     def compute(self) -> SparkCompute:
-        return SparkCompute(spark=self.spark, pipeline=self.pipeline, warehouse=str(self.root), kafka=self.kafka)
+        return SparkCompute(pipeline=self.pipeline, warehouse=warehouse_of(self.spark, self.root), kafka=self.kafka)
 
     def execute(self, attempt: OpenAttempt, share: float = 1.0) -> Sealed:
         """One attempt; the head does not move."""
@@ -148,7 +149,9 @@ class Line:
         schema = self.pipeline.schemas()[uid]
         handle = self.handles[uid] if handle is None else handle
         by_duckdb = read_state(str(self.root), schema, handle, self.now)
-        by_spark = resolved(self.spark, str(self.root), schema, handle, self.now).toArrow().cast(by_duckdb.schema)
+        by_spark = (
+            resolved(warehouse_of(self.spark, self.root), schema, handle, self.now).toArrow().cast(by_duckdb.schema)
+        )
         keys = [(k.name, "ascending") for k in schema.keys]
         found: list[dict[str, Any]] = by_duckdb.sort_by(keys).to_pylist()
         assert by_spark.sort_by(keys).to_pylist() == found

@@ -8,6 +8,7 @@ import pytest
 from tests.engine.line import Line
 from tests.engine.records import pipeline
 from tests.engine.test_folding import bodies
+from tests.engine.warehouses import warehouse_of
 from tidemark.engine.resolving import resolved
 from tidemark.errors import StateOverflowError
 from tidemark.model.compaction import Group, bottom_of
@@ -93,25 +94,31 @@ def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for row in rows.selectExpr("_checkpoint", "_kind").distinct().collect():
         found.setdefault(row["_checkpoint"], set()).add(row["_kind"])
-    assert resolved(line.spark, str(line.root), line.pipeline.schemas()[uid], line.handles[uid], line.now).count()
+    assert resolved(
+        warehouse_of(line.spark, line.root), line.pipeline.schemas()[uid], line.handles[uid], line.now
+    ).count()
     return found
 
 
 def test_a_resolve_that_merges_only_touched_keys_answers_the_same(line: Line) -> None:
     grow(line, 4)
+    known = {"device": "old", "at": "2020-01-02T00:00:00Z", "count": 5, "group": 1, "ok": True}
+    line.send([{**known, "group": 1_000 + n} for n in range(40)])
+    line.checkpoint()
     whole = line.compact("days", runs=1, ratio=2**62)
     assert whole is not None
     line.adopt(whole)
     (base,) = line.handles["days"]
-    known = {"device": "old", "at": "2020-01-02T00:00:00Z", "count": 5, "group": 1, "ok": True}
     line.send([known, {**known, "group": 77}])
     line.checkpoint()
     schema, handle = line.pipeline.schemas()["days"], line.handles["days"]
     assert handle.rows > base.rows
+    warehouse = warehouse_of(line.spark, line.root)
+    assert bottom_of(schema, warehouse.groups(handle)) == base.through
     expected = line.state("days", handle)
-    found = resolved(line.spark, str(line.root), schema, handle, line.now, bottom=base.through).toArrow()
+    found = resolved(warehouse, schema, handle, line.now).toArrow()
     keys = [(k.name, "ascending") for k in schema.keys]
-    by_spark = resolved(line.spark, str(line.root), schema, handle, line.now).toArrow().sort_by(keys)
+    by_spark = resolved(warehouse, schema, handle, line.now, whole=True).toArrow().sort_by(keys)
     assert found.sort_by(keys).to_pylist() == by_spark.to_pylist()
     assert len(expected) == found.num_rows > handle.rows - base.rows
 

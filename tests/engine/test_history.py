@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.line import Line, OpenAttempt
+from tests.engine.warehouses import warehouse_of
 from tidemark.engine.resolving import resolved
 from tidemark.errors import DeadLettersExceededError, FencedError, GateFailedError
 from tidemark.model.ttl import Now
@@ -25,7 +26,7 @@ def test_every_checkpoint_stays_readable_by_spark_even_after_weeks(line: Line, s
         os.utime(log, (1_000_000_000, 1_000_000_000))
     for handle, expected in states:
         assert line.state("devices", handle) == expected
-    frame = resolved(spark, str(line.root), line.pipeline.schemas()["devices"], states[0][0], Now())
+    frame = resolved(warehouse_of(spark, line.root), line.pipeline.schemas()["devices"], states[0][0], Now())
     assert frame.count() == 2
 
 

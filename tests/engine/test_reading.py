@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from tests.engine.line import Line, OpenAttempt
 from tests.engine.records import plan_of
+from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent
 from tidemark.adapters.kafka import KafkaLog
 from tidemark.engine.compute import SparkCompute
@@ -30,9 +31,8 @@ def test_only_the_planned_range_is_read(line: Line) -> None:
 
 def test_an_empty_plan_asks_neither_spark_nor_kafka(line: Line) -> None:
     compute = SparkCompute(
-        spark=None,  # type: ignore[arg-type]  # nobody may touch it
         pipeline=line.pipeline,
-        warehouse=str(line.root),
+        warehouse=warehouse_of(None, line.root),  # type: ignore[arg-type]  # nobody may touch the session
         kafka=KafkaOptions(bootstrap="127.0.0.1:1"),
     )
     sealed_plan = plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (7, 7)})
@@ -81,7 +81,10 @@ def test_a_recreated_topic_is_data_loss_although_spark_reads_it(line: Line, brok
     line.send([BODY] * 4)
     plan = line.plan()
     compute = SparkCompute(
-        spark=line.spark, pipeline=line.pipeline, warehouse=str(line.root), kafka=line.kafka, log=KafkaLog(broker)
+        pipeline=line.pipeline,
+        warehouse=warehouse_of(line.spark, line.root),
+        kafka=line.kafka,
+        log=KafkaLog(broker),
     )
     with pytest.raises(DataLostError, match="recreated"):
         compute.read(plan)
@@ -90,9 +93,8 @@ def test_a_recreated_topic_is_data_loss_although_spark_reads_it(line: Line, brok
 def test_a_broker_that_is_down_is_said_in_words(line: Line) -> None:
     line.send([BODY] * 2)
     compute = SparkCompute(
-        spark=line.spark,
         pipeline=line.pipeline,
-        warehouse=str(line.root),
+        warehouse=warehouse_of(line.spark, line.root),
         kafka=KafkaOptions(
             bootstrap="127.0.0.1:1",
             poll_timeout_ms=2_000,

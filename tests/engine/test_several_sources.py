@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent, Topics
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.adapters.delta_log import DeltaTables
@@ -165,9 +166,8 @@ class Shop:
         assert isinstance(owned, OwnedAttempt), owned
         job = CheckpointJob(
             compute=SparkCompute(
-                spark=self.spark,
                 pipeline=self.pipeline,
-                warehouse=str(self.root),
+                warehouse=warehouse_of(self.spark, self.root),
                 kafka=KafkaOptions(bootstrap=self.broker, poll_timeout_ms=5_000),
                 log=KafkaLog(self.broker),
                 foreign=DeltaForeignTables(),
@@ -186,7 +186,11 @@ class Shop:
         """State by DuckDB and by Spark, which must agree; sorted by key, without `_changed`."""
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
         by_duckdb = read_state(str(self.root), schema, handle, checkpoint.now)
-        by_spark = resolved(self.spark, str(self.root), schema, handle, checkpoint.now).toArrow().cast(by_duckdb.schema)
+        by_spark = (
+            resolved(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
+            .toArrow()
+            .cast(by_duckdb.schema)
+        )
         keys = [(k.name, "ascending") for k in schema.keys]
         found = by_duckdb.sort_by(keys).drop_columns(["_changed"]).to_pylist()
         assert by_spark.sort_by(keys).drop_columns(["_changed"]).to_pylist() == found

@@ -1,4 +1,7 @@
-"""Keeps the book of a full sweep: one row per case, written to docs/benchmarks/faults.csv when the last one is over."""
+"""Keeps the book of a full sweep: one row per case, in docs/benchmarks/faults.csv.
+
+A part of the cross (`-k`) renews the rows of its own cases; each row says which commit it ran on.
+"""
 
 import csv
 import os
@@ -34,6 +37,11 @@ class Case:
     seconds: float = 0.0
     code: str = ""
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is swept, whatever came of it."""
+        return self.victim, self.step, self.moment, self.mode
+
 
 class Book:
     """A pytest plugin that collects cases."""
@@ -55,24 +63,36 @@ class Book:
             case.result = report.outcome
 
     def pytest_sessionfinish(self) -> None:
-        from tests.faults.test_sweep import MODES, POINTS, SERVER_POINTS
-
-        # A part of a sweep (-k, an interrupt) leaves the last whole one's book alone.
         code = subprocess.run(
             ["git", "describe", "--always", "--dirty"], cwd=BOOK.parent, capture_output=True, text=True, check=False
         )
         for case in self.cases.values():
             case.code = code.stdout.strip()
-        if len(self.cases) == len(POINTS) * len(MODES) + len(SERVER_POINTS):
-            write(self.cases.values(), BOOK)
+        if self.cases:
+            write(merged(read(BOOK), self.cases.values()), BOOK)
+
+
+def merged(older: Iterable[Case], newer: Iterable[Case]) -> list[Case]:
+    """The cases of both, in the order of the older book; of a case that both have the newer row."""
+    found = {case.key: case for case in older}
+    found.update((case.key, case) for case in newer)
+    return list(found.values())
+
+
+def read(path: Path) -> list[Case]:
+    """The rows of a book; none where there is none."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [Case(**{**row, "seconds": float(row["seconds"] or 0)}) for row in csv.DictReader(file)]  # type: ignore[arg-type]
 
 
 def write(cases: Iterable[Case], path: Path) -> None:
-    """Writes the rows, in the order in which the cases ran."""
+    """Writes the rows, in order."""
     with path.open("w", newline="") as file:
         sheet = csv.writer(file, lineterminator="\n")
         sheet.writerow([f.name for f in fields(Case)])
-        sheet.writerows([getattr(case, f.name) for f in fields(Case)] for case in cases)
+        sheet.writerows([getattr(case, f.name) or "" for f in fields(Case)] for case in cases)
 
 
 def pytest_configure(config: pytest.Config) -> None:

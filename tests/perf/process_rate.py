@@ -12,8 +12,10 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.engine.records import plan_of
+from tests.engine.warehouses import warehouse_of
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.engine.process import ProcessTask, processed
 from tidemark.engine.session import SparkSettings, open_session
@@ -86,8 +88,7 @@ def _measured(address: str) -> int:
     kept = records.persist()
     kept.count()
     task = ProcessTask(
-        session=spark,
-        warehouse="",
+        warehouse=warehouse_of(spark, Path()),
         plan=plan_of(pipeline, 1, {}),
         operator=operator,
         record=Flight,

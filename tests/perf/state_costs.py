@@ -17,13 +17,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tests.engine.warehouses import warehouse_of
 from tests.perf.synthetic import NOW, Synthetic
 from tidemark.adapters.memory import ManualClock
 from tidemark.adapters.state_reader import read_state
 from tidemark.engine.compaction import CompactionTask, Compactor
 from tidemark.engine.resolving import resolved
 from tidemark.engine.session import SparkSettings, open_session
-from tidemark.model.compaction import bottom_of, groups_of
 from tidemark.ports import PutOutcome
 
 QUICK = os.environ.get("BENCH") == "quick"
@@ -62,9 +62,7 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
         table.select("key", "updates", "amount", "last_at", "_changed").write.format("noop").mode("overwrite").save()
 
     def resolve() -> None:
-        files = {s: state.tables.files_of(s) for s in state.handle}
-        bottom = bottom_of(state.schema, groups_of(state.handle, files))
-        frame = resolved(spark, str(state.root), state.schema, state.handle, NOW, bottom)
+        frame = resolved(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
         frame.write.format("noop").mode("overwrite").save()
 
     keys = itertools.cycle(state.texts[:: max(1, KEYS // 50)].tolist())

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from tests.engine.warehouses import warehouse_of
 from tests.in_memory import InMemory
 from tidemark import Pipeline
 from tidemark.adapters.arrow_types import arrow_schema
@@ -23,9 +24,10 @@ from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.frames import decoded
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.resolving import compacted as by_spark
-from tidemark.engine.resolving import resolved, stored
+from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.engine.tally import counted
+from tidemark.engine.warehouse import Warehouse
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
@@ -51,7 +53,7 @@ class FrameCompute:
 
     spark: SparkSession
     pipeline: Pipeline
-    warehouse: str
+    warehouse: Warehouse
     log: MemoryLog
 
     def read(self, plan: CheckpointPlan) -> SparkBatch:
@@ -61,7 +63,7 @@ class FrameCompute:
             if plan.ranges_of(name)
         }
         kafka = KafkaOptions(bootstrap="nowhere:1")
-        compute = SparkCompute(spark=self.spark, pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
+        compute = SparkCompute(pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
         return SparkBatch(compute, plan, inputs, counted(inputs, self.pipeline, plan), {})
 
     def _raw(self, plan: CheckpointPlan, name: str) -> Any:
@@ -158,12 +160,18 @@ class SparkWorld(World):
 
     @property
     def compute(self) -> Any:
-        return FrameCompute(spark=self.spark, pipeline=self.pipeline, warehouse=str(self.root), log=self.log)
+        return FrameCompute(
+            spark=self.spark, pipeline=self.pipeline, warehouse=warehouse_of(self.spark, self.root), log=self.log
+        )
 
     def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
         by_duckdb = read_state(str(self.root), schema, handle, checkpoint.now)
-        by_spark = resolved(self.spark, str(self.root), schema, handle, checkpoint.now).toArrow().cast(by_duckdb.schema)
+        by_spark = (
+            resolved(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
+            .toArrow()
+            .cast(by_duckdb.schema)
+        )
         keys = [(k.name, "ascending") for k in schema.keys]
         found = by_duckdb.sort_by(keys).to_pylist(maps_as_pydicts="strict")
         assert by_spark.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
@@ -173,7 +181,7 @@ class SparkWorld(World):
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
         if not handle:
             return []
-        rows = stored(self.spark, str(self.root), schema, handle)
+        rows = warehouse_of(self.spark, self.root).stored(schema, handle)
         made = by_spark(self.spark, rows, schema, checkpoint.now, deepest=deepest).toArrow()
         return _shown(made.cast(arrow_schema(run_columns(schema))).to_pylist())
 

@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.engine.arrow_values import stored_reader
 from tidemark.engine.failures import translated
-from tidemark.engine.resolving import finished, resolved, stored, stored_files
+from tidemark.engine.resolving import finished, resolved
+from tidemark.engine.warehouse import Warehouse
 from tidemark.model.copies import TableVersion, copied_rows
 from tidemark.model.expressions import quoted, spark
 from tidemark.model.plan import CheckpointPlan
-from tidemark.model.resolving import run_columns, stored_columns
+from tidemark.model.resolving import run_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType
@@ -26,8 +27,7 @@ from tidemark.processing.broadcasts import broadcast_records
 
 
 def broadcast_values(
-    session: SparkSession,
-    warehouse: str,
+    warehouse: Warehouse,
     pipeline: Pipeline,
     plan: CheckpointPlan,
     runs: Mapping[str, Sequence[str]],
@@ -36,8 +36,7 @@ def broadcast_values(
     """Per uid of a broadcast state its records by key, as of the plan's barrier (A11).
 
     Args:
-        session: the attempt's session.
-        warehouse: root of all tables.
+        warehouse: where state lies, and the attempt's session.
         pipeline: the declaration.
         plan: the plan, whose input handles are what the parent left.
         runs: per uid the files of this attempt's run, relative to the warehouse; left out where nothing changed.
@@ -50,16 +49,15 @@ def broadcast_values(
     found: dict[str, dict[Any, Any]] = {}
     for broadcast in pipeline.broadcast:
         schema = plan.schemas[broadcast.uid]
-        columns = [spark(quoted(name)) for name in stored_columns(schema)]
         parts = []
         if plan.handles[broadcast.uid]:
-            parts.append(stored(session, warehouse, schema, plan.handles[broadcast.uid]).selectExpr(*columns))
-        if paths := [f"{warehouse}/{path}" for path in runs.get(broadcast.uid, ())]:
-            parts.append(stored_files(session, paths, schema).selectExpr(*columns))
+            parts.append(warehouse.stored(schema, plan.handles[broadcast.uid]))
+        if runs.get(broadcast.uid):
+            parts.append(warehouse.files(schema, runs[broadcast.uid]))
         rows: list[dict[str, Any]] = []
         if parts:
             with translated():
-                whole = finished(session, reduce(DataFrame.unionAll, parts), schema, now)
+                whole = finished(warehouse.session, reduce(DataFrame.unionAll, parts), schema, now)
                 rows = _rows(whole.limit(broadcast.max_keys + 1).toArrow(), broadcast.source.schema)
         found[broadcast.uid] = broadcast_records(broadcast, rows)
     return found
@@ -72,7 +70,7 @@ def _rows(found: pa.Table, record: FieldType) -> list[dict[str, Any]]:
 
 
 def copied(
-    session: SparkSession, warehouse: str, pipeline: Pipeline, plan: CheckpointPlan, tables: ForeignTables
+    warehouse: Warehouse, pipeline: Pipeline, plan: CheckpointPlan, tables: ForeignTables
 ) -> dict[str, list[dict[str, Any]]]:
     """Per uid of `plan.copies` the run that replaces its state by the planned version.
 
@@ -85,7 +83,7 @@ def copied(
         at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
         rows = tables.rows(pipeline.tables[uid], at)
         with translated():
-            found[uid] = copied_rows(plan, uid, rows, _keys(session, warehouse, plan, uid))
+            found[uid] = copied_rows(plan, uid, rows, _keys(warehouse, plan, uid))
     return found
 
 
@@ -96,11 +94,11 @@ def copied_frame(session: SparkSession, schema: OperatorSchema, rows: Sequence[M
     return session.createDataFrame([tuple(row[name] for name, _ in columns) for row in rows], spark(ddl))
 
 
-def _keys(session: SparkSession, warehouse: str, plan: CheckpointPlan, uid: str) -> list[tuple[Any, ...]]:
+def _keys(warehouse: Warehouse, plan: CheckpointPlan, uid: str) -> list[tuple[Any, ...]]:
     if not plan.handles[uid]:
         return []
     schema = plan.schemas[uid]
-    state = resolved(session, warehouse, schema, plan.handles[uid], Now())
+    state = resolved(warehouse, schema, plan.handles[uid], Now())
     names = [k.name for k in schema.keys]
     rows = state.select(*names).toArrow().to_pylist()
     return [tuple(row[name] for name in names) for row in rows]

@@ -6,14 +6,14 @@ nothing names what it wrote. Order: job record, files, commit to `base`, fsync, 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tidemark.engine.failures import translated
 from tidemark.engine.files import bounded_columns
-from tidemark.engine.resolving import compacted, stored_files
+from tidemark.engine.resolving import compacted
+from tidemark.engine.warehouse import Warehouse
 from tidemark.engine.writing import write_rows
 from tidemark.model.compaction import RATIO, RUNS, Compaction, due, groups_of
 from tidemark.model.keys import compaction_key, job_key
@@ -129,19 +129,12 @@ class Compactor:
     def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
         session = self.session()
         with translated():
-            rows = self._rows(session, task.schema, wanted)
+            here = Warehouse(session=session, root=self.warehouse, files_of=self.tables.files_of)
+            rows = here.rows_of(task.schema, wanted.merged)
             shaped = compacted(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
             order = ["_key_group", *(k.name for k in task.schema.keys)]
             at_most = sum(g.rows for g in wanted.merged)
             return write_rows(shaped, order, f"{self.warehouse}/{folder}", at_most, bounded_columns(task.schema))
-
-    def _rows(self, session: SparkSession, schema: OperatorSchema, wanted: Compaction) -> DataFrame:
-        """The rows to merge: one read of all files that have the schema's own columns, one per table of the others."""
-        paths: dict[str, list[str]] = {}
-        for g in wanted.merged:
-            table = g.segment.path if schema.layout(g.segment.path) is not None else ""
-            paths.setdefault(table, []).extend(f"{self.warehouse}/{g.segment.path}/{f.path}" for f in g.files)
-        return reduce(DataFrame.unionAll, (stored_files(session, p, schema, table) for table, p in paths.items()))
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
         done = self.tables.commit(request, _NoFence())

@@ -17,6 +17,7 @@ from tidemark.engine.overflow import overflowing_key
 from tidemark.engine.process import ProcessFrame, ProcessTask, processed, told_apart
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.tally import Tally, counted
+from tidemark.engine.warehouse import Warehouse
 from tidemark.engine.writing import write_rows
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
@@ -33,26 +34,29 @@ class SparkCompute:
     """Executes plans of one pipeline in one Spark session.
 
     Attributes:
-        spark: the session of this attempt, by `session.open_session`.
         pipeline: the declaration.
-        warehouse: root of all tables, as Spark and this process both see it.
+        warehouse: where state lies, and the session of this attempt, by `session.open_session`.
         kafka: how to reach the brokers.
         log: answers with today's topic ids, which are compared with the plan's after the read (J9); None = not asked.
         foreign: tables that broadcast states copy; None where there are none.
     """
 
-    spark: SparkSession
     pipeline: Pipeline
-    warehouse: str
+    warehouse: Warehouse
     kafka: KafkaOptions
     log: Log | None = None
     foreign: ForeignTables | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of this attempt."""
+        return self.warehouse.session
 
     def read(self, plan: CheckpointPlan) -> "SparkBatch":
         """Reads exactly the plan's ranges, and the planned versions of foreign tables; see `ports.Compute`."""
         copies: dict[str, list[dict[str, Any]]] = {}
         if plan.copies and self.foreign is not None:
-            copies = copied(self.spark, self.warehouse, self.pipeline, plan, self.foreign)
+            copies = copied(self.warehouse, self.pipeline, plan, self.foreign)
         with translated():
             inputs = {
                 name: decoded(read_ranges(self.spark, plan, name, self.kafka), self.pipeline, plan, name).persist()
@@ -123,7 +127,6 @@ class SparkBatch:
         if isinstance(operator, Process) and self.counts[uid].applied:
             done = processed(
                 ProcessTask(
-                    session=compute.spark,
                     warehouse=compute.warehouse,
                     plan=self._plan,
                     operator=operator,
@@ -151,9 +154,7 @@ class SparkBatch:
         """Per uid of a broadcast state its records by key, as of this barrier: asked once their runs are written."""
         if self._broadcast is None:
             compute = self._compute
-            self._broadcast = broadcast_values(
-                compute.spark, compute.warehouse, compute.pipeline, self._plan, self._runs, self._now
-            )
+            self._broadcast = broadcast_values(compute.warehouse, compute.pipeline, self._plan, self._runs, self._now)
         return self._broadcast
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
@@ -178,7 +179,6 @@ class SparkBatch:
         if gate is None or not self._inputs:
             return Verdict()
         candidate = Candidate(
-            session=self._compute.spark,
             warehouse=self._compute.warehouse,
             plan=self._plan,
             sources=tuple(self._compute.pipeline.sources),
@@ -246,7 +246,7 @@ class SparkBatch:
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
-        return write_rows(rows, order, f"{self._compute.warehouse}/{folder}", at_most, bounded)
+        return write_rows(rows, order, f"{self._compute.warehouse.root}/{folder}", at_most, bounded)
 
 
 def _of_tables(pipeline: Pipeline, copies: Mapping[str, Sequence[object]]) -> dict[str, UidCounts]:

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from tidemark.engine.resolving import finished, stored, stored_files
+from tidemark.engine.resolving import finished
+from tidemark.engine.warehouse import Warehouse
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint import Expectation, Verdict
-from tidemark.model.expressions import quoted, spark
 from tidemark.model.plan import CheckpointPlan
-from tidemark.model.resolving import stored_columns
 from tidemark.model.ttl import Now
 from tidemark.pipeline import Gate
 
@@ -31,8 +30,7 @@ class Candidate:
     """What a gate judges.
 
     Attributes:
-        session: the session that owns the frames.
-        warehouse: root of all tables.
+        warehouse: where state lies, and the session that owns the frames.
         plan: the plan.
         sources: names of the pipeline's sources.
         records: the decoded frame, cached, per source that has records.
@@ -40,8 +38,7 @@ class Candidate:
         now: the candidate's clocks.
     """
 
-    session: SparkSession
-    warehouse: str
+    warehouse: Warehouse
     plan: CheckpointPlan
     sources: Sequence[str]
     records: Mapping[str, DataFrame]
@@ -57,15 +54,13 @@ class Candidate:
         if not self.runs.get(uid):
             return None
         schema = self.plan.schemas[uid]
-        columns = [spark(quoted(name)) for name in stored_columns(schema)]
-        paths = [f"{self.warehouse}/{path}" for path in self.runs[uid]]
-        rows = stored_files(self.session, paths, schema).selectExpr(*columns)
+        rows = self.warehouse.files(schema, self.runs[uid])
         if kind == "state" and self.plan.handles[uid]:
             # The keys of the run, looked up in the plan's input handle; the key group lets files be skipped.
             keys = ["_key_group", *(k.name for k in schema.keys)]
-            older = stored(self.session, self.warehouse, schema, self.plan.handles[uid])
-            rows = rows.unionAll(older.join(rows.select(*keys), keys, "left_semi").selectExpr(*columns))
-        return finished(self.session, rows, schema, self.now if kind == "state" else Now())
+            older = self.warehouse.stored(schema, self.plan.handles[uid])
+            rows = rows.unionAll(older.join(rows.select(*keys), keys, "left_semi").select(*rows.columns))
+        return finished(self.warehouse.session, rows, schema, self.now if kind == "state" else Now())
 
 
 def judge(gate: Gate, candidate: Candidate) -> Verdict:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.engine.deleting import keyed
@@ -28,8 +28,9 @@ from tidemark.engine.process_worker import (
     stored_type,
     work_through,
 )
-from tidemark.engine.resolving import compacted, stored
+from tidemark.engine.resolving import compacted
 from tidemark.engine.shipping import shipped
+from tidemark.engine.warehouse import Warehouse
 from tidemark.model.key_groups import key_group_sql
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
@@ -48,8 +49,7 @@ class ProcessTask:
     """One operator in one attempt.
 
     Attributes:
-        session: of the attempt.
-        warehouse: root of all tables.
+        warehouse: where state lies, and the session of the attempt.
         plan: what is executed.
         operator: the declaration.
         record: dataclass of its records.
@@ -58,8 +58,7 @@ class ProcessTask:
         broadcast: records of broadcast states by uid and key.
     """
 
-    session: SparkSession
-    warehouse: str
+    warehouse: Warehouse
     plan: CheckpointPlan
     operator: Process
     record: type
@@ -197,9 +196,9 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
     touched = touched.selectExpr("*", f"{key_group_sql(schema, '`')} AS _key_group")
     if task.applied <= _SMALL:
         touched = F.broadcast(touched)
-    rows = stored(task.session, task.warehouse, schema, plan.handles[task.operator.uid])
+    rows = task.warehouse.stored(schema, plan.handles[task.operator.uid])
     rows = rows.join(touched, ["_key_group", *(k.name for k in schema.keys)], "left_semi")
-    newest = compacted(task.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
+    newest = compacted(task.warehouse.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
     fields = ", ".join(f"`{name}`" for name, _ in stored_type(schema).fields)
     own = [f"`{c.name}` AS {k}" for k, c in zip(keys, schema.keys, strict=True)]
     place = ("'' AS topic", "0 AS `partition`", "0L AS `offset`", "0L AS _n")

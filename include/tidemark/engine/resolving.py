@@ -1,4 +1,4 @@
-"""Resolves a state handle through Spark: each segment at its version, cut to its range, merged by key."""
+"""Resolves a state handle through Spark: the rows of its files, merged by key."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -6,42 +6,39 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.engine.warehouse import Warehouse
+from tidemark.model.compaction import Group, bottom_of
 from tidemark.model.dialects import SPARK
 from tidemark.model.expressions import quoted, spark
-from tidemark.model.layouts import mapped_sql, table_columns
-from tidemark.model.resolving import compacted_sql, empty_columns, resolving_sql, single_sql, stored_columns
+from tidemark.model.resolving import compacted_sql, empty_columns, resolving_sql, single_sql
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.ttl import Now
 
 
 def resolved(
-    session: SparkSession,
-    warehouse: str,
-    schema: OperatorSchema,
-    handle: StateHandle,
-    now: Now,
-    bottom: int | None = None,
+    warehouse: Warehouse, schema: OperatorSchema, handle: StateHandle, now: Now, *, whole: bool = False
 ) -> DataFrame:
     """One row per live key: key columns, state fields, `_changed`.
 
     Args:
-        session: any session that sees the warehouse.
-        warehouse: root of all tables.
+        warehouse: where it lies, and the session.
         schema: the operator's stored schema.
         handle: its state.
         now: the checkpoint's clocks.
-        bottom: checkpoint id of the oldest group, by `model.compaction.bottom_of`: its rows are merged only where a
-            newer row has their key; None merges everything.
+        whole: merge every row, also those of the oldest group that no newer row touches; the answer is the same.
 
-    The session needs `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or
-    Delta refuses versions older than a week although all their files exist.
+    Raises:
+        StoreError: a version of the handle is gone.
     """
+    session = warehouse.session
     if not handle:
         columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
         return session.createDataFrame([], spark(columns))
-    rows = stored(session, warehouse, schema, handle)
-    return finished(session, rows, schema, now) if bottom is None else _split(session, rows, schema, now, bottom)
+    groups = warehouse.groups(handle)
+    if whole or bottom_of(schema, groups) is None:
+        return finished(session, warehouse.rows_of(schema, groups), schema, now)
+    return _split(warehouse, schema, groups, now)
 
 
 def union_of(
@@ -50,7 +47,9 @@ def union_of(
     """The rows of a handle's segments as they are, with `_checkpoint`: a sink as of a manifest.
 
     Args:
-        session: any session that sees the warehouse.
+        session: any session that sees the warehouse. It needs
+            `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or Delta refuses
+            versions older than a week although all their files exist.
         warehouse: root of all tables.
         handle: the sink's.
         columns: (column, SQL type) of its table.
@@ -63,17 +62,18 @@ def union_of(
     return reduce(DataFrame.unionAll, parts)
 
 
-def _split(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, bottom: int) -> DataFrame:
-    """Two readings of the bottom, without a shuffle of it: rows that stand alone, and those that are merged.
+def _split(warehouse: Warehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:
+    """Two readings of the oldest group, without a shuffle of it: rows that stand alone, and those that are merged.
 
     Keys are told apart by a hash, whose look-up costs a fraction of that of texts. Two keys of one hash go the long way
     together, where they are merged by what they are.
     """
+    session = warehouse.session
+    below, newer = warehouse.rows_of(schema, groups[:1]), warehouse.rows_of(schema, groups[1:])
     mark = f"xxhash64({', '.join(spark(quoted(k.name)) for k in schema.keys)}) AS _mark"
-    below, newer = rows.where(f"_checkpoint <= {bottom}"), rows.where(f"_checkpoint > {bottom}")
-    touched, marked = F.broadcast(newer.selectExpr(mark).distinct()), below.selectExpr("*", mark)
-    alone = marked.join(touched, "_mark", "left_anti").select(*rows.columns)
-    beneath = marked.join(touched, "_mark", "left_semi").select(*rows.columns)
+    touched, marked = F.broadcast(newer.selectExpr(mark)), below.selectExpr("*", mark)
+    alone = marked.join(touched, "_mark", "left_anti").select(*below.columns)
+    beneath = marked.join(touched, "_mark", "left_semi").select(*below.columns)
     single = session.sql(single_sql(schema, "{rows}", now, dialect=SPARK), rows=alone)
     return single.unionAll(finished(session, newer.unionAll(beneath), schema, now))
 
@@ -86,32 +86,6 @@ def compacted(session: SparkSession, rows: DataFrame, schema: OperatorSchema, no
 def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:
     """One row per key of the given stored rows: key columns, state fields, `_changed`."""
     return session.sql(resolving_sql(schema, "{rows}", now, dialect=SPARK), rows=rows)
-
-
-def stored(session: SparkSession, warehouse: str, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
-    """The stored rows of a handle that has segments, with the `_checkpoint` that each lies under."""
-    parts = [_mapped(session, _segment(session, warehouse, s), schema, s.path, "_checkpoint") for s in handle]
-    return reduce(DataFrame.unionAll, parts)
-
-
-def stored_files(session: SparkSession, paths: Sequence[str], schema: OperatorSchema, table: str = "") -> DataFrame:
-    """The stored rows of files of ours, read as the plain Parquet that they are, without Delta's replay of the log.
-
-    Args:
-        session: any session that sees the files.
-        paths: of the files.
-        schema: the stored schema.
-        table: the table of the files, as a segment names it; without it they have the schema's own columns.
-    """
-    columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in table_columns(schema, table))
-    return _mapped(session, session.read.schema(spark(columns)).parquet(*paths), schema, table)
-
-
-def _mapped(session: SparkSession, rows: DataFrame, schema: OperatorSchema, table: str, *more: str) -> DataFrame:
-    """Rows of a table in the columns of the schema."""
-    if schema.layout(table) is None:
-        return rows.selectExpr(*(spark(quoted(name)) for name in (*stored_columns(schema), *more)))
-    return session.sql(mapped_sql(schema, table, "{rows}", SPARK, more=more), rows=rows)
 
 
 def _segment(session: SparkSession, warehouse: str, segment: Segment) -> DataFrame:

@@ -4,7 +4,7 @@ Readers and compactions select through it, table by table, before anything merge
 sees one set of columns, whichever declaration wrote a row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tidemark.model.dialects import Dialect
 from tidemark.model.expressions import quoted
@@ -13,7 +13,7 @@ from tidemark.model.schema import Layout, OperatorSchema, StoredField
 from tidemark.model.types import FieldType
 
 
-def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Dialect, *, more: Sequence[str] = ()) -> str:
+def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Dialect) -> str:
     """The query that makes rows of `run_columns(schema)`, in that order, of a table's rows.
 
     Args:
@@ -21,9 +21,8 @@ def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Diale
         table: the table, as a segment names it.
         relation: its rows, as they are stored.
         dialect: of the engine.
-        more: columns of the table to keep, behind the others.
     """
-    wanted = (*columns(schema, table, dialect), *((name, quoted(name)) for name in more))
+    wanted = columns(schema, table, dialect)
     selected = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in wanted)
     condition = counts(schema, table)
     return dialect.text(f"SELECT {selected} FROM {relation}{f' WHERE {condition}' if condition else ''}")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidemark.coordinator.attempts import OwnedAttempt
     from tidemark.engine.job import CheckpointJob
     from tidemark.engine.session import SparkSettings
+    from tidemark.engine.warehouse import Warehouse
 
 _log = structlog.get_logger("tidemark")
 
@@ -142,9 +143,8 @@ class Core:
         from tidemark.engine.source import KafkaOptions
 
         compute = SparkCompute(
-            spark=spark,
             pipeline=pipeline,
-            warehouse=str(self.settings.warehouse),
+            warehouse=self.state_of(spark),
             kafka=KafkaOptions(bootstrap=self.settings.kafka_address),
             log=LazyLog(self.settings),
             foreign=LazyForeignTables(),
@@ -157,6 +157,12 @@ class Core:
             crash=crash,
             max_dead_letters=pipeline.max_dead_letters,
         )
+
+    def state_of(self, spark: "SparkSession") -> "Warehouse":
+        """The warehouse as a Spark session sees it."""
+        from tidemark.engine.warehouse import Warehouse
+
+        return Warehouse(session=spark, root=str(self.settings.warehouse), files_of=self.tables.files_of)
 
     def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
         """Sets the consumer groups' offsets, where sources name any; monitoring only, so failure is harmless."""
