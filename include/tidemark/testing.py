@@ -44,9 +44,9 @@ class Crash:
     """Kills the attempt of the next barrier; a plain re-run then repairs.
 
     Attributes:
-        step: crash point: `ids plan attempt read process.<uid> fold.<uid> runs.<uid> dead_letters.<uid> sinks.<uid>
-            emitted.<uid> outputs.<uid> gate fsync seal publish`; inside `runs`, `sinks` (dead letters) and `outputs`,
-            between the table's version and the commit, `commit.runs.<uid>`, `commit.sinks.<uid>`,
+        step: crash point: `ids queries plan attempt read process.<uid> fold.<uid> runs.<uid> dead_letters.<uid>
+            sinks.<uid> emitted.<uid> outputs.<uid> gate fsync seal publish`; inside `runs`, `sinks` (dead letters)
+            and `outputs`, between the table's version and the commit, `commit.runs.<uid>`, `commit.sinks.<uid>`,
             `commit.outputs.<uid>`.
         moment: `before` or `after`.
     """

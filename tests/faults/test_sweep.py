@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240501"))
 PARTITIONS = 2
 STEPS = (
-    ["ids", "plan", "attempt", "read"]
+    ["ids", "queries", "plan", "attempt", "read"]
     + [f"{step}.{uid}" for uid in ("accounts", "shops") for step in ("fold", "runs", "dead_letters", "sinks")]
     + [f"commit.{step}.{uid}" for uid in ("accounts", "shops") for step in ("runs", "sinks")]
     + ["gate", "fsync", "seal", "publish"]

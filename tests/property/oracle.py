@@ -59,7 +59,7 @@ READINGS = st.builds(
     at=st.integers(0, 5).map(lambda n: DAY + timedelta(hours=n)),
 )
 RECORDS = st.lists(READINGS | st.sampled_from([b"{", b"\xff", b"[]", None, b'{"sensor":1}']), max_size=14)
-STEPS = ["ids", "plan", "attempt", "read", "gate", "fsync", "seal", "publish"]
+STEPS = ["ids", "queries", "plan", "attempt", "read", "gate", "fsync", "seal", "publish"]
 """Crash points that every checkpoint passes."""
 CRASHES = st.builds(CRASH.at, st.sampled_from(STEPS), st.sampled_from(["before", "after"]))
 

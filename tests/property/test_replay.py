@@ -44,7 +44,7 @@ def _assert_chain(checkpoints: tuple[Checkpoint, ...]) -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
     "step",
-    ["ids", "plan", "attempt", "read", "fold.sensors", "runs.sensors", "fold.rooms", "runs.rooms"]
+    ["ids", "queries", "plan", "attempt", "read", "fold.sensors", "runs.sensors", "fold.rooms", "runs.rooms"]
     + ["dead_letters.rooms", "sinks.rooms", "commit.runs.rooms", "commit.sinks.rooms"]
     + ["gate", "fsync", "seal", "publish"],
 )

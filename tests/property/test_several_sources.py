@@ -107,7 +107,7 @@ DELETES = ITEMS.map(lambda item: ("rules", None, item))
 BAD = st.sampled_from([("sales", b"{"), ("deliveries", None), ("rules", b"[]", "a")])
 RECORDS = st.lists(SALES | DELIVERIES | RULES | DELETES | BAD, max_size=10)
 OWNERS = st.dictionaries(ITEMS, st.sampled_from(["Ada", "Bo"]), max_size=3)
-STEPS = ["ids", "plan", "attempt", "read", "gate", "fsync", "seal", "publish"]
+STEPS = ["ids", "queries", "plan", "attempt", "read", "gate", "fsync", "seal", "publish"]
 CRASHES = st.builds(CRASH.at, st.sampled_from(STEPS), st.sampled_from(["before", "after"]))
 
 

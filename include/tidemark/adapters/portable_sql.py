@@ -7,23 +7,29 @@ from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
 from tidemark.model.expressions import quoted
 from tidemark.model.layouts import mapped_sql
-from tidemark.model.resolving import empty_columns, resolving_sql, stored_columns
+from tidemark.model.resolving import empty_columns, stored_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment
 
 
-def spark_query(warehouse: str, checkpoint: Checkpoint, uid: str) -> str:
-    """For Spark with Delta's extension: each segment's table at its version, cut to its range."""
+def spark_query(warehouse: str, checkpoint: Checkpoint, uid: str, query: str) -> str:
+    """For Spark with Delta's extension: each segment's table at its version, cut to its range.
+
+    Args:
+        warehouse: root of all tables.
+        checkpoint: it.
+        uid: the operator.
+        query: the resolving query over `segments`.
+    """
     schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
     if not handle:
         return _nothing(checkpoint, uid, "`")
     parts = [_spark_part(schema, s, warehouse) for s in handle]
-    query = resolving_sql(schema, "segments", checkpoint.now, dialect=SPARK)
     return _whole(checkpoint, uid, parts, query)
 
 
-def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str) -> str:
-    """For DuckDB without its Delta extension: the Parquet files of each segment at its version.
+def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str, query: str) -> str:
+    """For DuckDB without its Delta extension: the Parquet files of each segment at its version; else as `spark_query`.
 
     Raises:
         StoreError: a version or a file of the handle is gone.
@@ -39,8 +45,8 @@ def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str) -> str:
         for s, paths in files.items()
         if paths
     ]
-    query = resolving_sql(schema, "segments", checkpoint.now, dialect=DUCKDB)
-    return f"{DUCKDB_MACROS};\n{_whole(checkpoint, uid, parts, query)}"
+    whole = _whole(checkpoint, uid, parts, query)
+    return f"{DUCKDB_MACROS};\n{whole}" if "raise_error(" in query else whole
 
 
 def _spark_part(schema: OperatorSchema, s: Segment, warehouse: str) -> str:

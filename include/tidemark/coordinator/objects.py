@@ -74,7 +74,34 @@ class Objects:
         Raises:
             StoreError: certainly not written, or still unknown after several tries.
         """
-        body = encoded(value)
+        return self._put(key, encoded(value))
+
+    def put_query(self, text: str) -> str:
+        """Puts a text of SQL under its hash, which is returned; one that is there already is left alone.
+
+        Raises:
+            StoreError: as `put`.
+        """
+        body = text.encode()
+        name = canonical.sha256_of(body)
+        key = keys.query_key(name)
+        if self.store.get(key) is None:
+            self._put(key, body)
+        return name
+
+    def query(self, name: str) -> str:
+        """The text of SQL with a hash.
+
+        Raises:
+            CorruptObjectError: it is gone or damaged.
+        """
+        key = keys.query_key(name)
+        body = self.store.get(key)
+        if body is None or canonical.sha256_of(body) != name:
+            raise _corrupt(key, "it is gone" if body is None else "its content is not that of its name")
+        return body.decode()
+
+    def _put(self, key: str, body: bytes) -> PutOutcome:
         unsure = False
         for _ in range(_PUT_TRIES):
             try:

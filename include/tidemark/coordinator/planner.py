@@ -17,6 +17,7 @@ from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.queries import names_of, stored_texts
 from tidemark.model.records import IdRecord, StopRecord
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
@@ -55,6 +56,7 @@ class Planner:
         if refused is not None:
             return refused
         draft = self._draft(pipeline, request, Parent.of(head), free.slot)
+        self._store_queries(draft)
         self.crash("plan", "before")
         won = self.objects.put(keys.plan_key(free.slot), draft) is PutOutcome.WON
         self.crash("plan", "after")
@@ -103,7 +105,16 @@ class Planner:
             origin=request.origin,
             planned_at_ms=now,
             write_id=self.write_ids(),
+            queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
         )
+
+    def _store_queries(self, draft: CheckpointPlan) -> None:
+        """Puts the texts that the plan names, ahead of it: whoever sees a plan or its manifest finds them."""
+        self.crash("queries", "before")
+        for schema in draft.schemas.values():
+            for text in stored_texts(schema).values():
+                self.objects.put_query(text)
+        self.crash("queries", "after")
 
     def _take_id(self, slot: Slot, parent: Parent) -> int:
         listed = _newest(self.objects.list("ids/"))

@@ -62,6 +62,11 @@ def kind_of(key: str, raw: bytes) -> str:
         raise _corrupt(key, "it names no kind") from error
 
 
+def sha256_of(raw: bytes) -> str:
+    """sha256 of bytes, as lower-case hex."""
+    return hashlib.sha256(raw).hexdigest()
+
+
 def checksum(value: Any) -> str:
     """sha256 over the canonical JSON of a value, as lower-case hex."""
     return hashlib.sha256(_dump(value)).hexdigest()

@@ -1,7 +1,8 @@
 """Frozen dataclasses to JSON and back, by their annotations: every object of the store uses it.
 
 Supported: str, int, float, bool, None, enums, nested dataclasses, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`,
-`Mapping[TopicPartition, X]`, and `OperatorSchema`, which brings its own form. Unknown and missing keys are damage.
+`Mapping[TopicPartition, X]`, and `OperatorSchema`, which brings its own form. Unknown and missing keys are damage,
+but for fields that a later release added: with `metadata=ADDED` an empty one is left out, as if it had never been.
 """
 
 import types
@@ -18,6 +19,8 @@ from tidemark.model.schema import OperatorSchema
 T = TypeVar("T")
 
 _SCALARS = (str, int, float, bool)
+ADDED = {"added": True}
+"""Metadata of a dataclass field that objects of earlier releases lack; it needs a default."""
 
 
 def to_json(value: Any) -> Any:
@@ -31,7 +34,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: to_json(getattr(value, name)) for name in _names(type(value))}
+        held = {name: getattr(value, name) for name in _names(type(value))}
+        return {name: to_json(v) for name, v in held.items() if v or name not in _added(type(value))}
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, tuple | list):
@@ -68,6 +72,11 @@ def _names(cls: type) -> tuple[str, ...]:
 
 
 @cache
+def _added(cls: type) -> frozenset[str]:
+    return frozenset(f.name for f in fields(cls) if f.metadata.get("added")) if is_dataclass(cls) else frozenset()
+
+
+@cache
 def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
@@ -96,9 +105,9 @@ def _read(kind: Any, body: Any) -> Any:
 def _read_dataclass(kind: Any, body: Any) -> Any:
     hints = _hints(kind)
     names = _names(kind)
-    if set(body) != set(names):
+    if not set(names) - _added(kind) <= set(body) <= set(names):
         raise ValueError(f"{kind.__name__}: keys {sorted(set(body) ^ set(names))} are missing or unknown")
-    return kind(**{name: _read(hints[name], body[name]) for name in names})
+    return kind(**{name: _read(hints[name], body[name]) for name in names if name in body})
 
 
 def _read_scalar(kind: Any, body: Any) -> Any:

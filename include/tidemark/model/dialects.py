@@ -69,6 +69,10 @@ class Dialect:
             return "STRUCT(" + ", ".join(f'"{name}" {self.type(t)}' for name, t in of.fields) + ")"
         return "TIMESTAMPTZ" if of.kind == "timestamp" else of.sql
 
+    def parameter(self, name: str) -> str:
+        """A named parameter."""
+        return f"{self._of(':', '$')}{name}"
+
     def text(self, sql: str) -> str:
         """A whole text in the engine's quotes.
 

@@ -11,7 +11,7 @@ from tidemark.model.schema import OperatorSchema, StoredField
 _IS_VALUE = "\"_kind\" <> 'tombstone'"
 
 
-def resolved_rows(schema: OperatorSchema, relation: str, now: int | None, dialect: Dialect) -> str:
+def resolved_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
     """One row per live key: key columns, state fields in declaration order, `_changed`."""
     rows = _newest(schema, relation)
     if schema.maps:
@@ -23,7 +23,7 @@ def resolved_rows(schema: OperatorSchema, relation: str, now: int | None, dialec
     return f'SELECT {columns} FROM ({rows}) AS "_newest" WHERE {live} AND ({alive})'
 
 
-def single_rows(schema: OperatorSchema, relation: str, now: int | None, dialect: Dialect) -> str:
+def single_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
     """As `resolved_rows`, over rows each of which is the only one of its key, of a process without maps."""
     fields = [f"{_finished(f, now, dialect)} AS {quoted(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
@@ -80,7 +80,7 @@ def _newest(schema: OperatorSchema, relation: str) -> str:
     return f'SELECT * FROM ({rows}) AS "_all" WHERE "_changed" = "_top" AND NOT ({shadowed})'
 
 
-def _per_key(schema: OperatorSchema, rows: str, now: int | None, dialect: Dialect) -> str:
+def _per_key(schema: OperatorSchema, rows: str, now: int | str | None, dialect: Dialect) -> str:
     keys = ", ".join(key_columns(schema))
     own = f'FILTER (WHERE "_field" IS NULL AND {_IS_VALUE})'
     columns = []
@@ -94,14 +94,14 @@ def _per_key(schema: OperatorSchema, rows: str, now: int | None, dialect: Dialec
     return f'SELECT {keys}, {", ".join(columns)} FROM ({rows}) AS "_rows" GROUP BY {keys}'
 
 
-def _entries(field: StoredField, now: int | None, dialect: Dialect) -> str:
+def _entries(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
     """The live entries of a key as an array of structs, in order of their keys."""
     pair = dialect.struct([("key", quoted(f"{field.name}__key")), ("value", quoted(field.name))])
     live = f"{_IS_VALUE} AND {_is_entry(field)}{_unless(expired(_at(field), field, now))}"
     return dialect.or_empty(f"array_sort(array_agg({pair}) FILTER (WHERE {live}))")
 
 
-def _finished(field: StoredField, now: int | None, dialect: Dialect) -> str:
+def _finished(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
     if field.kind == "map":
         return f"map_from_entries({quoted(field.name)})"
     if field.kind == "list_of_values":
@@ -110,7 +110,7 @@ def _finished(field: StoredField, now: int | None, dialect: Dialect) -> str:
     return quoted(field.name) if hidden is None else f"CASE WHEN {hidden} THEN NULL ELSE {quoted(field.name)} END"
 
 
-def _is_present(field: StoredField, now: int | None, dialect: Dialect) -> str:
+def _is_present(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
     """The condition that a key has anything in a field that a reader may see."""
     if field.kind == "map":
         return f"cardinality({quoted(field.name)}) > 0"
@@ -119,12 +119,12 @@ def _is_present(field: StoredField, now: int | None, dialect: Dialect) -> str:
     return f"({_at(field)} IS NOT NULL{_unless(expired(_at(field), field, now))})"
 
 
-def _is_kept(field: StoredField, now: int | None, dialect: Dialect) -> str:
+def _is_kept(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
     """As `_is_present`, for what a compaction has to keep."""
     return _is_present(field, now if _sweeps(field) else None, dialect)
 
 
-def _swept(field: StoredField, now: int | None, dialect: Dialect) -> dict[str, str]:
+def _swept(field: StoredField, now: int | str | None, dialect: Dialect) -> dict[str, str]:
     """Columns of a field without what has expired."""
     gone = _gone(_at(field), field, now)
     if field.kind == "map" or not _sweeps(field) or (gone is None):
@@ -135,7 +135,7 @@ def _swept(field: StoredField, now: int | None, dialect: Dialect) -> dict[str, s
     return {name: f"CASE WHEN {gone} THEN NULL ELSE {quoted(name)} END" for name in names}
 
 
-def _gone(at: str, field: StoredField, now: int | None) -> str | None:
+def _gone(at: str, field: StoredField, now: int | str | None) -> str | None:
     return expired(at, field, now) if _sweeps(field) else None
 
 

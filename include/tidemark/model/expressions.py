@@ -55,14 +55,14 @@ def merges(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> l
     return [(name, _merge_sql(field, name, of, keys, dialect)) for name, of in field.accumulators]
 
 
-def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: int | None) -> str:
+def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: int | str | None) -> str:
     """The expression of a fold's field over merged accumulators.
 
     Args:
         field: the field.
         keys: for messages.
         dialect: of the engine.
-        now: the time on the operator's clock, in milliseconds; None = nothing expires.
+        now: the time on the operator's clock, in milliseconds, or an expression of it; None = nothing expires.
     """
     if field.kind == "list":
         return _bounded(field, list_values(field, dialect, now), keys)
@@ -87,7 +87,7 @@ def expired(at: str, field: StoredField, now: int | str | None) -> str | None:
     return f"{at} <= {now - field.ttl.ms}" if isinstance(now, int) else f"{at} <= {now} - {field.ttl.ms}"
 
 
-def list_values(field: StoredField, dialect: Dialect, now: int | None) -> str:
+def list_values(field: StoredField, dialect: Dialect, now: int | str | None) -> str:
     """The values of a stored list, without those that are expired."""
     kept = live_elements(field, dialect, now)
     return dialect.or_empty(dialect.transform(kept, "e", 'e."value"'))

@@ -49,6 +49,11 @@ def delivery_key(sink: str, checkpoint: int) -> str:
     return f"deliveries/{sink}/{checkpoint:012d}.json"
 
 
+def query_key(sha256: str) -> str:
+    """A text of SQL, under the hash of its bytes."""
+    return f"queries/{sha256}.sql"
+
+
 def stop_key(number: int) -> str:
     """A stop or resume of the pipeline."""
     return f"stops/{number:08d}.json"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.errors import UsageError
+from tidemark.model.codec import ADDED
 from tidemark.model.names import checked_name
 from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.schema import OperatorSchema
@@ -93,6 +94,7 @@ class CheckpointPlan:
         copies: those whose version the input handle does not hold yet: this checkpoint copies them.
         sinks: per uid of an operator with a sink its table, as the parent left it.
         left_behind: state of operators that are not declared any more, by uid (G11).
+        queries: per uid the sha256 of each stored text that resolves its state, by name (`model.queries`).
     """
 
     pipeline: str
@@ -123,6 +125,7 @@ class CheckpointPlan:
     copies: tuple[str, ...] = ()
     left_behind: Mapping[str, StateHandle] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

@@ -12,6 +12,8 @@ from tidemark.model.schema import ACCESS_COLUMNS, OperatorSchema, StoredField
 from tidemark.model.ttl import Now
 
 _OWN = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
+_LONG_AGO = -(2**62)
+"""Milliseconds, before everything: a time from which a ttl can be taken away without an overflow."""
 _BEGAN = 'coalesce("_first_at", "_last_at")'
 
 
@@ -27,7 +29,20 @@ def resolving_sql(
         where: an optional condition over key columns and `_key_group`, pushed below the merge.
         dialect: of the engine.
     """
-    at = now_of(schema, now)
+    return _resolving(schema, relation, now_of(schema, now), where, dialect)
+
+
+def parametrised_sql(schema: OperatorSchema, relation: str, dialect: Dialect) -> str:
+    """As `resolving_sql`, with the operator's clock as a parameter, which a fill with NULL makes expire nothing.
+
+    It is called like the field of `Now` that gives it, and left out where nothing expires. DuckDB needs no macro.
+    """
+    at = f"coalesce({dialect.parameter(f'{schema.clock}_ms')}, {_LONG_AGO})"
+    text = _resolving(schema, relation, at, "", dialect)
+    return text if dialect.name == "spark" else text.replace("raise_error(", "error(")
+
+
+def _resolving(schema: OperatorSchema, relation: str, at: int | str | None, where: str, dialect: Dialect) -> str:
     if schema.kind == "process":
         return dialect.text(resolved_rows(schema, _filtered(relation, where), at, dialect))
     finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
@@ -164,19 +179,19 @@ def _kind(schema: OperatorSchema, deepest: bool) -> str:
     return "CASE WHEN \"_floor\" IS NULL THEN 'operand' WHEN \"_live\" THEN 'value' ELSE 'tombstone' END"
 
 
-def _is_live(schema: OperatorSchema, now: int | None, dialect: Dialect, *, stored: bool = False) -> str:
+def _is_live(schema: OperatorSchema, now: int | str | None, dialect: Dialect, *, stored: bool = False) -> str:
     """The condition that a merged key is live; `stored`: that it must be kept, because somebody may still see it."""
     merged = "" if schema.is_plain else '"_live"'
     return " AND ".join(filter(None, [merged, _is_unexpired(schema, now, dialect, stored=stored)]))
 
 
-def _is_unexpired(schema: OperatorSchema, now: int | None, dialect: Dialect, *, stored: bool = False) -> str:
+def _is_unexpired(schema: OperatorSchema, now: int | str | None, dialect: Dialect, *, stored: bool = False) -> str:
     """The condition that some field has not expired; empty where some never does."""
     some = [_is_present(f, now, dialect, stored=stored) for f in schema.fields]
     return f"({' OR '.join(some)})" if all(some) else ""
 
 
-def _is_present(field: StoredField, now: int | None, dialect: Dialect, *, stored: bool) -> str:
+def _is_present(field: StoredField, now: int | str | None, dialect: Dialect, *, stored: bool) -> str:
     """The condition that a field is not expired; empty where it never is."""
     hidden = expired('"_last_at"', field, now)
     if hidden is None or field.ttl is None or (stored and not field.ttl.clean_up_in_background):
@@ -186,7 +201,7 @@ def _is_present(field: StoredField, now: int | None, dialect: Dialect, *, stored
     return f"NOT ({hidden})"
 
 
-def _dropped(schema: OperatorSchema, now: int | None, dialect: Dialect) -> dict[str, str]:
+def _dropped(schema: OperatorSchema, now: int | str | None, dialect: Dialect) -> dict[str, str]:
     """Columns of a fold without what has expired, for the deepest level (B7)."""
     made = {}
     for f in schema.fields:

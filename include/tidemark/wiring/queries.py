@@ -98,13 +98,16 @@ class Queries(Reads):
 
         Raises:
             NotFoundError: no such pipeline, checkpoint or operator.
-            StoreError: a version or a file of the handle is gone.
+            UsageError: only Spark can read the state.
+            StoreError: a version or a file of the handle is gone, or the stored text.
         """
         from tidemark.adapters.portable_sql import duckdb_query, spark_query
+        from tidemark.model.dialects import DUCKDB, SPARK
 
         found = self.checkpoint(name, checkpoint)
         schema_of(found, uid)
-        whole = spark_query if dialect == "spark" else duckdb_query
+        whole, spelling = (spark_query, SPARK) if dialect == "spark" else (duckdb_query, DUCKDB)
+        query = self.query_of(found, uid, spelling)
         segments = [
             {"path": s.path, "version": s.version, "after": s.after, "through": s.through} for s in found.handles[uid]
         ]
@@ -113,7 +116,7 @@ class Queries(Reads):
             "uid": uid,
             "dialect": dialect,
             "segments": segments,
-            "sql": whole(str(self.settings.warehouse), found, uid),
+            "sql": whole(str(self.settings.warehouse), found, uid, query),
         }
 
     def _ancestor(self, name: str, one: Checkpoint, other: Checkpoint) -> int:

@@ -17,6 +17,8 @@ from tidemark.wiring.facts import facts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidemark.model.dialects import Dialect
+
 _YES = {"true": True, "false": False}
 
 
@@ -47,14 +49,26 @@ class Reads(Core):
     def details(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """The manifest, whole, with the resolving SQL of every operator."""
         from tidemark.model.dialects import SPARK
-        from tidemark.model.resolving import resolving_sql
 
         body: dict[str, Any] = to_json(checkpoint)
-        body["resolving_sql"] = {
-            uid: resolving_sql(schema, "segments", checkpoint.now, dialect=SPARK)
-            for uid, schema in checkpoint.plan.schemas.items()
-        }
+        body["resolving_sql"] = {uid: self.query_of(checkpoint, uid, SPARK) for uid in checkpoint.plan.schemas}
         return body
+
+    def query_of(self, checkpoint: Checkpoint, uid: str, dialect: "Dialect") -> str:
+        """The query over `segments` that resolves a state: the stored text, filled, where the manifest names one.
+
+        Raises:
+            UsageError: only Spark can read the state.
+            CorruptObjectError: the text is gone or damaged.
+        """
+        from tidemark.model.queries import filled
+        from tidemark.model.resolving import resolving_sql
+
+        name = checkpoint.plan.queries.get(uid, {}).get(dialect.name)
+        if name is None:
+            return resolving_sql(checkpoint.plan.schemas[uid], "segments", checkpoint.now, dialect=dialect)
+        text = self.coordinator(checkpoint.plan.pipeline).objects.query(name)
+        return filled(text, checkpoint.now, dialect)
 
     def state_table(
         self,
