@@ -21,6 +21,7 @@ UNTIL = START + timedelta(hours=12)
 FACTS = {
     "id", "pipeline", "timeline", "sequence", "attempt", "parent", "interval_start", "interval_end", "logical_time",
     "covered_until", "ranges", "watermark", "watermarks", "broadcast_versions", "records", "dead_letters", "keys",
+    "emitted", "sinks",
     "run_bytes", "full_bytes", "gate", "accepted_losses", "left_behind",
     "timings_ms", "seconds",
 }  # fmt: skip

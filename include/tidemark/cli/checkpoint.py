@@ -10,6 +10,7 @@ from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
 from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.segments import Segment
 from tidemark.wiring import open_runtime
 
 
@@ -44,7 +45,7 @@ def list_checkpoints(
 
 
 def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = False) -> None:
-    """Show one checkpoint: ranges, state handles, dead letters, gate, timings.
+    """Show one checkpoint: ranges, state and sink handles, dead letters, emitted records, gate, timings.
 
     Examples:
       tidemark checkpoint show flights chk-3
@@ -59,12 +60,15 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
     note("")
     for ack in found.sealed.acks:
         for segment in ack.handle:
-            size = human_bytes(segment.bytes)
-            span = f"({segment.after}, {segment.through}]"
-            note(f"state {ack.uid}  {segment.path}@{segment.version}  {span}  {segment.rows} rows  {size}")
+            note(f"state {ack.uid}  {_segment(segment)}")
         inexact = [f.name for f in found.plan.schemas[ack.uid].fields if not f.exact]
         if inexact:
             note(f"state {ack.uid}  not exact, left out of hashes: {', '.join(inexact)}")
+        sink = found.sinks.get(ack.uid)
+        if sink is not None:
+            note(f"sink {sink.name}  of {ack.uid}, which emitted {ack.emitted} records")
+            for segment in sink.handle:
+                note(f"sink {sink.name}  {_segment(segment)}")
 
 
 def abort(
@@ -109,6 +113,11 @@ def abort(
 
 def _show_abort(done: str | None, would: str | None, reason: str | None, *, as_json: bool) -> None:
     show_fields({"aborted": done, "would_abort": would, "reason": reason}, as_json=as_json)
+
+
+def _segment(s: Segment) -> str:
+    span = f"({s.after}, {s.through}]"
+    return f"{s.path}@{s.version}  {span}  {s.rows} rows  {human_bytes(s.bytes)}"
 
 
 def _line(found: Checkpoint) -> dict[str, Any]:

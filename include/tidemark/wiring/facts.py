@@ -11,8 +11,9 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
 
     Returns:
         id, timeline, sequence, parent, interval, ranges as `[start, end)` per partition, records, dead letters and
-        touched keys per operator, bytes of the run and of the whole state, gate, milliseconds per step; the watermark,
-        over all and per partition, and the versions of the tables that broadcast states copy.
+        touched keys per operator, records emitted per process, the table of each sink, bytes of the run and of the
+        whole state, gate, milliseconds per step; the watermark, over all and per partition, and the versions of the
+        tables that broadcast states copy.
     """
     plan, sealed = checkpoint.plan, checkpoint.sealed
     interval = plan.interval
@@ -34,6 +35,8 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
         "records": sealed.facts.records,
         "dead_letters": {a.uid: a.dead_lettered for a in sealed.acks},
         "keys": {a.uid: a.keys for a in sealed.acks},
+        "emitted": {a.uid: a.emitted for a in sealed.acks if plan.schemas[a.uid].kind == "process"},
+        "sinks": {table.name: [_segment(s) for s in table.handle] for table in checkpoint.sinks.values()},
         "run_bytes": sum(a.run_bytes for a in sealed.acks),
         "full_bytes": sum(a.handle.bytes for a in sealed.acks),
         "gate": _gate(checkpoint),
