@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidemark.operators import DeltaSink, Fold, KafkaSink, Process
     from tidemark.pipeline import Pipeline
     from tidemark.reading import read_sink, read_state
+    from tidemark.retention import Retention
     from tidemark.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "KafkaSource",
     "Pipeline",
     "Process",
+    "Retention",
     "TidemarkError",
     "TopicPattern",
     "read_sink",
@@ -40,6 +42,7 @@ _HOMES = {
     "KafkaSource": "tidemark.sources",
     "Pipeline": "tidemark.pipeline",
     "Process": "tidemark.operators",
+    "Retention": "tidemark.retention",
     "TidemarkError": "tidemark.errors",
     "TopicPattern": "tidemark.sources",
     "read_sink": "tidemark.reading",

@@ -1,0 +1,252 @@
+"""Which completed checkpoints a timeline keeps: small rules, joined by `|`, and what they come to (D7, E11).
+
+A rule decides, it deletes nothing: no file, object or table is touched here.
+
+The clock is the checkpoints' own. The age of a checkpoint and the period that it counts for are taken from its logical
+time, which its plan has recorded; "now" is that of the newest one. No wall clock is read, so a repeated evaluation
+gives the same answer, and a pipeline that rests loses no restore point however long it rests. The logical time of a
+scheduled checkpoint is the end of its data interval, of one on demand it is when it was planned; it never goes back. A
+checkpoint that is dated far ahead makes all others old for `keep_for`: join `keep_last` to it.
+
+Periods are open at their start and closed at their end, the mirror image of a data interval `[start, end)`: a
+checkpoint at midnight holds the day before, whole, and counts for that day.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from tidemark.errors import DeclarationError
+
+History = Sequence[tuple[int, int]]
+"""Completed checkpoints as (id, logical time in milliseconds since the epoch), newest first."""
+
+NEWEST = "newest"
+"""The reason that keeps the newest completed checkpoint under every rule."""
+
+_NEXT = (
+    "join what keeps a checkpoint by |: Retention.keep_last(n), Retention.keep_for(timedelta), Retention.hourly(n),"
+    " Retention.daily(n), Retention.monthly(n)."
+)
+_MS = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // _MS
+"""No timezone leads beyond the calendar from here; a person who means "all" may well have asked `until` 9999-12-31."""
+_PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
+    "hourly": lambda at: (at.year, at.month, at.day, at.hour),
+    "daily": lambda at: (at.year, at.month, at.day),
+    "monthly": lambda at: (at.year, at.month),
+}
+
+
+class _Rule(Protocol):
+    """One member of a retention; its text is how it is declared."""
+
+    def keeps(self, history: History) -> Iterator[int]:
+        """Ids that it keeps."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeepLast:
+    n: int
+
+    def __str__(self) -> str:
+        return f"keep_last({self.n})"
+
+    def keeps(self, history: History) -> Iterator[int]:
+        return (number for number, _ in history[: self.n])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeepFor:
+    duration: timedelta
+
+    def __str__(self) -> str:
+        return f"keep_for({repr(self.duration).removeprefix('datetime.')})"
+
+    def keeps(self, history: History) -> Iterator[int]:
+        oldest = history[0][1] - self.duration // _MS
+        return (number for number, at in history if at >= oldest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeepNewestOf:
+    period: str
+    n: int
+    timezone: str = "UTC"
+
+    def __str__(self) -> str:
+        zone = "" if self.timezone == "UTC" else f", timezone={self.timezone!r}"
+        return f"{self.period}({self.n}{zone})"
+
+    def keeps(self, history: History) -> Iterator[int]:
+        zone, period_of = ZoneInfo(self.timezone), _PERIODS[self.period]
+        seen: set[tuple[int, ...]] = set()
+        for number, at in history:
+            # The last millisecond that it holds: at midnight sharp that is one of the day before.
+            period = period_of((_EPOCH + min(at - 1, _LAST_MS) * _MS).astimezone(zone))
+            if period not in seen:
+                if len(seen) == self.n:
+                    return
+                seen.add(period)
+                yield number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subsumption:
+    """What a retention comes to on one timeline (Flink: older checkpoints are subsumed by newer ones).
+
+    Attributes:
+        kept: id → every reason that keeps it, ids ascending: `newest`, members of the rule, why it is pinned.
+        released: ids that nothing keeps, ascending.
+    """
+
+    kept: Mapping[int, tuple[str, ...]]
+    released: tuple[int, ...]
+
+    @property
+    def released_text(self) -> str:
+        """`chk-1 to chk-9, chk-11`: what no kept one parts is joined; "none" where none is released."""
+        everything = sorted([*self.kept, *self.released])
+        spans = [list(span) for gone, span in groupby(everything, key=lambda number: number not in self.kept) if gone]
+        ends = [[span[0]] if len(span) == 1 else [span[0], span[-1]] for span in spans]
+        return ", ".join(" to ".join(f"chk-{number}" for number in pair) for pair in ends) or "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Retention:
+    """A rule for completed checkpoints: `Retention.keep_last(10) | Retention.daily(30)`.
+
+    A checkpoint is kept if any member keeps it. The newest completed one is always kept. Declared in a DAG file:
+    `checkpoint_dag(..., retention=...)`.
+
+    Attributes:
+        members: in the order of their declaration, none twice. Made by the named constructors.
+    """
+
+    members: tuple[_Rule, ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise DeclarationError("a Retention without members", next=_NEXT)
+
+    @classmethod
+    def keep_last(cls, n: int) -> "Retention":
+        """The `n` newest checkpoints; `keep_last(2)` is Flink's num-retained = 2 (D7).
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1.
+        """
+        return cls(members=(_KeepLast(n=_count("keep_last", n)),))
+
+    @classmethod
+    def keep_for(cls, duration: timedelta) -> "Retention":
+        """Checkpoints that are no more than `duration` older than the newest one, by logical time.
+
+        Raises:
+            DeclarationError: it is not a positive timedelta of whole milliseconds.
+        """
+        if not isinstance(duration, timedelta) or duration < _MS or duration % _MS:
+            raise DeclarationError(
+                f"keep_for({duration!r})",
+                next="give a positive timedelta of whole milliseconds, as in timedelta(days=7).",
+            )
+        return cls(members=(_KeepFor(duration=duration),))
+
+    @classmethod
+    def hourly(cls, n: int) -> "Retention":
+        """The newest checkpoint of each of the last `n` hours (UTC) that have one.
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1.
+        """
+        return cls(members=(_KeepNewestOf(period="hourly", n=_count("hourly", n)),))
+
+    @classmethod
+    def daily(cls, n: int, *, timezone: str = "UTC") -> "Retention":
+        """The newest checkpoint of each of the last `n` days that have one; days are those of `timezone`.
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
+        """
+        return cls(members=(_KeepNewestOf(period="daily", n=_count("daily", n), timezone=_zone("daily", timezone)),))
+
+    @classmethod
+    def monthly(cls, n: int, *, timezone: str = "UTC") -> "Retention":
+        """The newest checkpoint of each of the last `n` months that have one; months are those of `timezone`.
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
+        """
+        return cls(
+            members=(_KeepNewestOf(period="monthly", n=_count("monthly", n), timezone=_zone("monthly", timezone)),)
+        )
+
+    def __or__(self, other: object) -> "Retention":
+        if not isinstance(other, Retention):
+            raise DeclarationError(f"{self} | {other!r}", next=_NEXT)
+        return Retention(members=tuple(dict.fromkeys((*self.members, *other.members))))
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.members))
+
+    def __repr__(self) -> str:
+        return " | ".join(f"Retention.{member}" for member in self.members)
+
+    def subsume(self, checkpoints: Mapping[int, int], *, pinned: Mapping[int, str] | None = None) -> Subsumption:
+        """Which checkpoints of one timeline are kept, each with its reasons, and which are released.
+
+        A pin keeps its checkpoint and counts for no member: `keep_last(2)` keeps two beside it or with it.
+
+        Args:
+            checkpoints: id → logical time in milliseconds since the epoch, of every completed checkpoint. Of equal
+                times the greater id is the newer one.
+            pinned: id → why it must stay, whatever the rule says. Ids of other timelines are ignored.
+        """
+        history = sorted(checkpoints.items(), key=lambda item: (item[1], item[0]), reverse=True)
+        reasons: dict[int, list[str]] = {number: [] for number in sorted(checkpoints)}
+        if history:
+            reasons[history[0][0]].append(NEWEST)
+            for member in self.members:
+                for number in member.keeps(history):
+                    reasons[number].append(str(member))
+        for number, why in (pinned or {}).items():
+            if number in reasons:
+                reasons[number].append(why)
+        return Subsumption(
+            kept={number: tuple(found) for number, found in reasons.items() if found},
+            released=tuple(number for number, found in reasons.items() if not found),
+        )
+
+
+def as_retention(given: object) -> Retention | None:
+    """A declaration's `retention=`: None keeps everything.
+
+    Raises:
+        DeclarationError: it is neither None nor a Retention.
+    """
+    if given is not None and not isinstance(given, Retention):
+        raise DeclarationError(f"retention={given!r}", next=_NEXT)
+    return given
+
+
+def _count(name: str, n: object) -> int:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise DeclarationError(
+            f"{name}({n!r})", next="give a whole number of at least 1; the newest checkpoint is always kept."
+        )
+    return n
+
+
+def _zone(name: str, timezone: object) -> str:
+    try:
+        return ZoneInfo(str(timezone)).key
+    except (KeyError, ValueError, OSError) as error:
+        raise DeclarationError(
+            f"{name}(timezone={timezone!r}): no such timezone",
+            next="name one of the IANA time zone database, as in 'America/New_York'.",
+        ) from error
