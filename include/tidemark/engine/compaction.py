@@ -70,7 +70,8 @@ class Compactor:
         tables: where commits go.
         clock: stamps the job record.
         write_ids: names the job and the commit.
-        crash: crash points, steps `compact.job`, `.files`, `.commit`, `.record`.
+        crash: crash points, steps `compact.job`, `.files`, `.commit`, `.record`; inside the commit, between the
+            table's version and the commit, `commit.compact`.
         put_job: puts a job record under a key.
         put_record: puts a compaction record under a key.
     """
@@ -137,7 +138,7 @@ class Compactor:
             return write_rows(shaped, order, f"{self.warehouse}/{folder}", at_most, bounded_columns(task.schema))
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
-        done = self.tables.commit(request, _NoFence())
+        done = self.tables.commit(request, _Gap(self.crash))
         self.tables.make_durable([done.commit], [folder])
         return done
 
@@ -148,11 +149,16 @@ class Compactor:
         return done
 
 
-class _NoFence:
-    """A compaction belongs to no attempt: a stale one conflicts, or is not adopted."""
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """Inside the commit, behind the table's version. Of no attempt: a stale compaction conflicts, or is not adopted."""
+
+    crash: CrashPoints
 
     def check(self) -> None:
         """Never raises."""
+        self.crash("commit.compact", "before")
+        self.crash("commit.compact", "after")
 
 
 def _request(task: CompactionTask, wanted: Compaction, run: WrittenRun, job: str, write_id: str) -> CommitRequest:

@@ -7,7 +7,7 @@ from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.records import CompactionRecord
 from tidemark.ports import CrashPoints
-from tidemark.wiring.core import Core, random_id
+from tidemark.wiring.core import Core, both, random_id
 from tidemark.wiring.reads import schema_of
 
 _WHATEVER_THE_SIZE = 2**62
@@ -63,7 +63,7 @@ class Compactions(Core):
                 tables=self.tables,
                 clock=self.clock,
                 write_ids=random_id,
-                crash=crash,
+                crash=both(crash, self.crash),
                 put_job=objects.put,
                 put_record=objects.put,
             )

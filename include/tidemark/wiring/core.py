@@ -194,6 +194,16 @@ class Core:
         )
 
 
+def both(first: CrashPoints, second: CrashPoints) -> CrashPoints:
+    """Tells two listeners of every step."""
+
+    def tell(step: str, moment: str) -> None:
+        first(step, moment)
+        second(step, moment)
+
+    return tell
+
+
 @contextmanager
 def _fenced_first(owned: "OwnedAttempt") -> Iterator[None]:
     """A later attempt releases this one's session: Spark complains of that first, but what happened is the fence.

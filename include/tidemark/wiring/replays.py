@@ -1,18 +1,16 @@
 """The verb that computes a checkpoint again from its parent, in a folder of its own, and compares the states (Q5)."""
 
-import shutil
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemark.adapters.scratch import scratch_folder
 from tidemark.errors import DataLostError, UsageError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Attempt, CrashPoints
-from tidemark.wiring.core import random_id
+from tidemark.wiring.core import both, random_id
 from tidemark.wiring.queries import Queries
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ class Rehearsal:
 
 
 class Replays(Queries):
-    """Computes completed checkpoints again; what it writes is gone when it returns."""
+    """Computes completed checkpoints again; what it writes is gone when it returns, or when the next one begins."""
 
     def replay(
         self, name: str, checkpoint_id: int, *, force: bool = False, crash: CrashPoints = no_crash
@@ -100,20 +98,19 @@ class Replays(Queries):
                 f" now {pipeline.fingerprint[:12]}), so a difference would prove nothing",
                 next="check out the code of then, or compare anyway with --force.",
             )
-        scratch = f"{name}/scratch/{random_id()}"
-        rehearsal = Rehearsal(found.plan, scratch)
+        ungated = replace(pipeline, gate=None, max_dead_letters=1.0)
         try:
-            sealed = self.rehearse(replace(pipeline, gate=None, max_dead_letters=1.0), rehearsal, crash)
-            again = replace(found, plan=rehearsal.plan, sealed=sealed)
-            return [self._compared(found, again, uid) for uid in found.plan.schemas]
+            with scratch_folder(self.settings.warehouse, name, random_id) as scratch:
+                rehearsal = Rehearsal(found.plan, scratch)
+                sealed = self.rehearse(ungated, rehearsal, both(crash, self.crash))
+                again = replace(found, plan=rehearsal.plan, sealed=sealed)
+                return [self._compared(found, again, uid) for uid in found.plan.schemas]
         except DataLostError as error:
             raise DataLostError(
                 f"{found.plan.name} cannot be repeated: {error.what}",
                 safe=f"{found.plan.name} itself is intact; nothing was written.",
                 next=f"tidemark checkpoint list {name}    (replay a later one, whose records Kafka still has).",
             ) from error
-        finally:
-            self._remove(self.settings.warehouse / scratch)
 
     def rehearse(self, pipeline: Pipeline, attempt: Attempt, crash: CrashPoints) -> Sealed:
         """Executes an attempt in a Spark session of its own."""
@@ -130,8 +127,3 @@ class Replays(Queries):
         if made.is_equal:
             return made
         return replace(made, differing=tuple(differing(schema, rows, others, _SHOWN)))
-
-    def _remove(self, scratch: Path) -> None:
-        shutil.rmtree(scratch, ignore_errors=True)
-        with suppress(OSError):  # another replay is at work there
-            scratch.parent.rmdir()

@@ -17,6 +17,7 @@ from tidemark.model.plan import CheckpointPlan, Slot
 from tidemark.model.records import Failure
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints, PlanRequest
+from tidemark.wiring.core import both
 from tidemark.wiring.deliveries import Deliveries
 
 _log = structlog.get_logger("tidemark")
@@ -206,16 +207,6 @@ def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
         return True
     wanted = round(request.interval_end.timestamp() * 1000)
     return plan.covers and plan.interval is not None and plan.interval.end_ms >= wanted
-
-
-def both(first: CrashPoints, second: CrashPoints) -> CrashPoints:
-    """Tells two listeners of every step."""
-
-    def tell(step: str, moment: str) -> None:
-        first(step, moment)
-        second(step, moment)
-
-    return tell
 
 
 def report_left_behind(plan: CheckpointPlan) -> None:

@@ -1,0 +1,89 @@
+"""SIGKILL of `tidemark compact` at every step boundary, and of a replay: no answer changes, a re-run goes through."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_sweep import Line, Lines, lines
+from tidemark.adapters.delta_log import DeltaTables
+from tidemark.model.records import CompactionRecord, JobRecord
+from tidemark.wiring.core import SystemClock
+
+__all__ = ["lines"]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+STEPS = ["compact.job", "compact.files", "compact.commit", "commit.compact", "compact.record"]
+PLACES = [f"{step}:{moment}" for step in STEPS for moment in ("before", "after")]
+
+
+@pytest.fixture(scope="module")
+def line(lines: Lines) -> Line:
+    """A line of one checkpoint, which grows from test to test."""
+    made = lines.make()
+    first = made.run()
+    assert first.returncode == 0, first.stderr
+    return made
+
+
+def command(line: Line, *arguments: str, crash_at: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Another command than `run`."""
+    run, env = line.command(crash_at)
+    whole = [*run[: run.index("run")], *arguments]
+    return subprocess.run(whole, env=env, capture_output=True, text=True, timeout=180, check=False)
+
+
+def records(line: Line) -> list[CompactionRecord]:
+    """Every compaction record; all files that it names must exist."""
+    objects = line.runtime.coordinator("sweep").objects
+    found = [objects.read(CompactionRecord, key) for key in objects.list("compactions/")]
+    root = Path(line.settings.warehouse)
+    tables = DeltaTables(warehouse=str(root), clock=SystemClock())
+    for record in found:
+        assert record is not None
+        for segment in record.output:
+            files = tables.files_of(segment)
+            assert files and all((root / segment.path / f.path).is_file() for f in files), record.job
+    return [r for r in found if r is not None]
+
+
+def jobs(line: Line) -> set[str]:
+    """Names of the jobs that were opened."""
+    objects = line.runtime.coordinator("sweep").objects
+    found = [objects.read(JobRecord, key) for key in objects.list("jobs/")]
+    return {job.job for job in found if job is not None}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_killed_compaction_changes_no_answer_and_is_made_up_for(line: Line, place: str) -> None:
+    line.send()
+    line.repair()
+    before = {r.job for r in records(line)}
+    killed = command(line, "compact", "sweep", "accounts", "--full", crash_at=place)
+    assert killed.returncode == -signal.SIGKILL, f"{place} was not reached: {killed.stderr}"
+    line.check()
+    left = {r.job for r in records(line)} - before
+    assert len(left) == (place == "compact.record:after"), "a record is there only where it was put"
+    again = command(line, "compact", "sweep", "accounts", "--full")
+    assert again.returncode == 0, again.stderr
+    line.check()
+    made = {r.job for r in records(line)} - before - left
+    assert len(made) == 1 and made <= jobs(line)
+    line.send()
+    line.repair()
+    newest = line.runtime.checkpoint("sweep")
+    (base, runs) = newest.handles["accounts"].segments
+    assert base.path.endswith("/base") and runs.path.endswith("/runs"), "the next plan took it"
+    assert newest.plan.adopted["accounts"].removesuffix(".json").rpartition("/")[2] in made | left
+
+
+def test_a_killed_replay_leaves_a_folder_that_the_next_one_sweeps(line: Line) -> None:
+    scratch = Path(line.settings.warehouse) / "sweep" / "scratch"
+    killed = command(line, "checkpoint", "replay", "sweep", "chk-1", crash_at="runs.accounts:after")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (left,) = scratch.iterdir()
+    assert any(left.rglob("*.parquet"))
+    again = command(line, "checkpoint", "replay", "sweep", "chk-1", "--json")
+    assert again.returncode == 0, again.stderr
+    assert not scratch.exists()
+    line.check()
