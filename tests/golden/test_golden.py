@@ -5,11 +5,15 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain
 from tidemark import read_state
+from tidemark.adapters.portable_sql import duckdb_query
 from tidemark.engine.session import SparkSettings, open_session
+from tidemark.model.dialects import DUCKDB
+from tidemark.model.queries import filled, stored_texts
 from tidemark.settings import Settings, load_settings
 from tidemark.wiring import open_runtime
 
@@ -48,6 +52,18 @@ def test_every_checkpoint_answers_what_it_answered_then(release: Path, settings:
     newest = right[f"chk-{len(right)}"]["state"]
     told = runtime.sql(PIPELINE, "SELECT customer, spent FROM buyers ORDER BY customer").to_pylist()
     assert plain(told) == [{"customer": r["customer"], "spent": r["spent"]} for r in newest["buyers"]]
+
+
+def test_the_text_that_is_stored_today_answers_as_then(release: Path, settings: Settings) -> None:
+    runtime, right = open_runtime(settings), _answers(release)
+    for checkpoint in runtime.checkpoints(PIPELINE):
+        for uid, schema in checkpoint.plan.schemas.items():
+            query = filled(stored_texts(schema)["duckdb"], checkpoint.now, DUCKDB)
+            with duckdb.connect() as connection:
+                connection.execute("SET TimeZone = 'UTC'")
+                text = duckdb_query(str(settings.warehouse), checkpoint, uid, query)
+                told = connection.sql(text).to_arrow_table().to_pylist(maps_as_pydicts="strict")
+            assert plain(told) == right[checkpoint.plan.name]["state"][uid], (checkpoint.plan.name, uid)
 
 
 def test_an_answer_differs_where_the_declaration_did(release: Path) -> None:
