@@ -85,6 +85,7 @@ class InMemory:
             dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
             schemas=found.plan.schemas,
             sinks=found.sinks,
+            operator_states=found.operator_states,
             logical_time_ms=found.plan.logical_time_ms,
             watermark_ms=found.sealed.facts.watermark_ms,
             watermarks=found.sealed.facts.watermarks,

@@ -8,12 +8,14 @@ from typing import Any, Literal
 from tidemark.errors import DeclarationError
 from tidemark.model.binding import bind_field, bind_key, bind_process_field, distinct_columns, one_clock
 from tidemark.model.names import checked_name
+from tidemark.model.operator_state import OperatorList, OperatorState
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.types import FieldType, record_type
+from tidemark.operator_state import Operator as OperatorLists
 from tidemark.state import Keyed
 
 ProcessFunction = Callable[..., Iterable[Any] | None]
-"""`function(key, records, remembered)`, or `function(key, records, remembered, broadcast)`; see `Process`."""
+"""`function(key, records, remembered)`, perhaps with `broadcast` as fourth, and `*, operator_state`; see `Process`."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class Process:
     The function gets the key (a tuple where it has several columns), an iterator of record instances in order of
     (topic, partition, offset), and an instance of the state class, whose fields it may read, assign, change and clear.
     It may yield instances of `emits`. A fourth parameter, `broadcast`, gets a mapping of each broadcast state's uid to
-    its records by key. An exception fails the checkpoint, naming key, partition and offset.
+    its records by key. A keyword-only parameter, `operator_state`, gets an instance of the class of that name, whose
+    lists belong to no key. An exception fails the checkpoint, naming key, partition and offset.
 
     Attributes:
         uid: as in `Fold`.
@@ -114,6 +117,7 @@ class Process:
         order: `offset`, or `event_time` for (event time, topic, partition, offset) within a checkpoint.
         on_error: `fail`, or `dead_letter`: a record whose processing raises is a dead letter and leaves no trace.
         max_state_bytes: a key whose state is larger is a `StateOverflowError` naming the key (A3, F3).
+        operator_state: a `state.Operator` class: lists per parallel task (A9, A10); None = there are none.
         was: as in `Fold`.
     """
 
@@ -127,6 +131,7 @@ class Process:
     order: Literal["offset", "event_time"] = field(default="offset", kw_only=True)
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
     max_state_bytes: int = field(default=16 * 2**20, kw_only=True)
+    operator_state: type[OperatorLists] | None = field(default=None, kw_only=True)
     was: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -143,6 +148,7 @@ class Process:
             record_type(self.emits)
         if self.sink is not None and self.emits is None:
             raise DeclarationError(f"{self.uid}: a sink, but nothing is emitted", next="say what with `emits=`.")
+        _check_lists(self)
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """The stored schema over a record type; see `Fold.bind`."""
@@ -158,6 +164,13 @@ class Process:
         found = signature(self.function).parameters.values()
         positional = [p for p in found if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
         return len(positional) > 3 and positional[3].default is Parameter.empty
+
+    @property
+    def lists(self) -> OperatorState:
+        """The declared lists of its operator state, empty."""
+        declared = () if self.operator_state is None else self.operator_state.descriptors
+        lists = (OperatorList(name=d.name, mode=d.mode, element=d.element, was=d.was) for d in declared)
+        return OperatorState(lists=tuple(lists))
 
     @property
     def emitted(self) -> FieldType | None:
@@ -186,3 +199,26 @@ def _check(operator: Operator) -> None:
             f"{operator.uid}: key_by={operator.key_by!r}", next="name one record field or several different ones."
         )
     object.__setattr__(operator, "key_by", keys)
+
+
+def _check_lists(operator: Process) -> None:
+    declared = operator.operator_state
+    found = signature(operator.function).parameters.values()
+    takes = any(p.name == "operator_state" and p.kind is Parameter.KEYWORD_ONLY for p in found)
+    if declared is None and takes:
+        raise DeclarationError(
+            f"{operator.uid}: the function takes operator_state, and none is declared",
+            next="declare it: Process(..., operator_state=...), a class derived from state.Operator.",
+        )
+    if declared is None:
+        return
+    if not (isinstance(declared, type) and issubclass(declared, OperatorLists) and declared.descriptors):
+        raise DeclarationError(
+            f"{operator.uid}: operator_state={declared!r}",
+            next="give a class derived from state.Operator, with at least one list.",
+        )
+    if not takes:
+        raise DeclarationError(
+            f"{operator.uid}: the function does not take its operator state",
+            next="give it a keyword-only parameter: def function(key, records, remembered, *, operator_state).",
+        )

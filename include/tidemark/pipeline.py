@@ -9,6 +9,7 @@ from typing import Any
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.canonical import checksum
 from tidemark.model.names import checked_name
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.schema import OperatorSchema, type_to_json
 from tidemark.model.types import FieldType
 from tidemark.operators import DeltaSink, Fold, KafkaSink, Operator, Process
@@ -126,6 +127,11 @@ class Pipeline:
         """The stored schema of every operator, by uid, in declaration order; broadcast states first."""
         found = {b.uid: b.bind() for b in self.broadcast}
         return found | {o.uid: o.bind(self.record_of(o)) for o in self.operators}
+
+    def operator_states(self) -> dict[str, OperatorState]:
+        """The lists that operators declare, empty, by uid of those that declare some."""
+        found = {o.uid: o.lists for o in self.operators if isinstance(o, Process)}
+        return {uid: lists for uid, lists in found.items() if lists}
 
     def record_of(self, operator: Operator) -> FieldType:
         """The struct of the records that an operator gets.
@@ -266,6 +272,9 @@ def _of_operator(operator: Operator) -> dict[str, Any]:
             "on_error": operator.on_error,
             "max_state_bytes": operator.max_state_bytes,
         }
+        if operator.lists:
+            lists = operator.lists.lists
+            found["operator_state"] = [[x.name, x.mode.value, type_to_json(x.element)] for x in lists]
     return found
 
 

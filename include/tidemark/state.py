@@ -5,12 +5,12 @@
         distance: int = state.sum("distance")
         last_airport: str | None = state.latest("destination", ttl=timedelta(days=30))
 
-The kinds with a record field or a text (`count sum min max first latest mean distinct list aggregate reduce`) are for
-a `Fold`: Flink's ReducingState and AggregatingState (A5, A6). Each is an associative pair (partial over the records of
+The kinds with a record field or a text (`count sum min max first latest mean distinct list aggregate reduce`) are for a
+`Fold`: Flink's ReducingState and AggregatingState (A5, A6). Each is an associative pair (partial over the records of
 one batch, merge of two partials), so that a checkpoint writes merge operands without reading old state, and compaction
 may regroup them. The kinds without one (`value list map`) are for a `Process`: Flink's ValueState, ListState, MapState
-(A2-A4). Every kind takes `ttl=`: a timedelta, or a `state.Ttl` with all members of Flink's StateTtlConfig; and
-`was=`, the name that a renamed field had before.
+(A2-A4). What belongs to no key is declared in a class of its own, `Operator`. Every kind takes `ttl=`: a timedelta, or
+a `state.Ttl` with all members of Flink's StateTtlConfig; and `was=`, the name that a renamed field had before.
 """
 
 import inspect
@@ -25,9 +25,11 @@ from tidemark.model.descriptors import StateDescriptor, annotated
 from tidemark.model.names import checked_field
 from tidemark.model.ttl import Ttl, as_ttl
 from tidemark.model.types import Precision, field_type
+from tidemark.operator_state import Operator, split_list, union_list
 
 __all__ = [
     "Keyed",
+    "Operator",
     "Precision",
     "StateDescriptor",
     "Ttl",
@@ -42,7 +44,9 @@ __all__ = [
     "mean",
     "min",
     "reduce",
+    "split_list",
     "sum",
+    "union_list",
     "value",
 ]
 

@@ -24,9 +24,11 @@ from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.operator_state import OperatorState
 from tidemark.pipeline import Pipeline
 from tidemark.ports import PlanRequest
 from tidemark.processing.broadcasts import broadcast_records
+from tidemark.processing.operator_state import opened_whole
 
 __all__ = ["BARRIER", "CRASH", "Barrier", "Crash", "Overwrite", "Replayed", "replay"]
 
@@ -85,6 +87,7 @@ class _World:
     """What survives a crash: store, log, tables; and the crash that is due."""
 
     pipeline: Pipeline
+    parallelism: int = 1
     store: MemoryStore = field(default_factory=MemoryStore)
     log: MemoryLog = field(default_factory=MemoryLog)
     tables: MemoryTables = field(default_factory=MemoryTables)
@@ -95,7 +98,13 @@ class _World:
 
     @property
     def compute(self) -> MemoryCompute:
-        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables, foreign=self.foreign)
+        return MemoryCompute(
+            pipeline=self.pipeline,
+            log=self.log,
+            tables=self.tables,
+            foreign=self.foreign,
+            parallelism=self.parallelism,
+        )
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
@@ -152,6 +161,12 @@ class Replayed:
         names = [d.name for d in made.descriptors]
         return {key if len(key) > 1 else key[0]: made(**{n: row[n] for n in names}) for key, row in rows.items()}
 
+    def operator_state(self, uid: str, checkpoint: Checkpoint | None = None) -> Any:
+        """The operator state of a `Process` after a checkpoint: its `state.Operator` class with all lists whole."""
+        found = self._at(checkpoint)
+        lists = OperatorState() if found is None else found.operator_states.get(uid, OperatorState())
+        return opened_whole(self._world.pipeline.operator(uid), lists)
+
     def rows(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
         """As `state`, as rows: key columns, state fields and `_changed`."""
         found = self._at(checkpoint)
@@ -181,7 +196,7 @@ Script = Sequence[Iterable[object] | Barrier | Crash | Overwrite]
 """Lists of records, barriers, crashes and new versions of tables, in order."""
 
 
-def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replayed:
+def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1, parallelism: int = 1) -> Replayed:
     """Feeds records to a pipeline in memory, and cuts, kills and repairs where the script says so.
 
     Args:
@@ -192,12 +207,13 @@ def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1) -> Replay
             of broadcast states) it is an instance of the dataclass of one of them, or a pair (name, record); with a
             message key it is a triple (name, record, key).
         partitions: of each topic; records go round.
+        parallelism: tasks of an operator with operator state; keys are divided over them as in Spark.
 
     Raises:
         UsageError: a record before no barrier would be lost from view, or a crash point that was never passed.
         TidemarkError: as a checkpoint raises it, for instance DeadLettersExceededError.
     """
-    world = _World(pipeline)
+    world = _World(pipeline, parallelism)
     feed = Feed(pipeline, world.log, partitions)
     done: list[Checkpoint] = []
     crashes = 0

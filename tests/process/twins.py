@@ -87,18 +87,23 @@ class World(InMemory):
     tables: Any = field(default_factory=MemoryTables)
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     ids: SequentialIds = field(default_factory=SequentialIds)
+    parallelism: int = 1
 
     def __post_init__(self) -> None:
         self._feed = Feed(self.pipeline, self.log, self.partitions)
 
     @property
     def compute(self) -> Any:
-        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables)
+        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables, parallelism=self.parallelism)
+
+    def send(self, record: object) -> None:
+        """Sends a record, which the next checkpoint reads."""
+        self._feed.send(record, self.clock.now_ms())
 
     def checkpoint(self, records: Iterable[object]) -> Checkpoint:
         """Sends records, and completes a checkpoint over them."""
         for record in records:
-            self._feed.send(record, self.clock.now_ms())
+            self.send(record)
 
         def execute(attempt: Any) -> Any:
             job = CheckpointJob(
@@ -145,6 +150,7 @@ class SparkWorld(World):
     spark: Any = None
     root: Path = Path()
     numbers: Any = field(default_factory=count)
+    parallelism: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,6 +166,7 @@ class SparkWorld(World):
 
     @property
     def compute(self) -> Any:
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
         return FrameCompute(
             spark=self.spark, pipeline=self.pipeline, warehouse=warehouse_of(self.spark, self.root), log=self.log
         )

@@ -7,6 +7,7 @@ from functools import cache
 FLOORS: dict[str, int] = {
     "errors": 0,
     "state": 0,
+    "operator_state": 0,
     "pipeline": 0,
     "operators": 0,
     "sources": 0,

@@ -192,8 +192,18 @@ def watch(tail: str, flights: Iterator[Flight], waiting: Waiting) -> Iterator[La
         yield Late(tail, waiting.n)
     waiting.clear()
 
+class Local(state.Operator):
+    samples: list[str] = state.split_list()
+    late: list[Late] = state.union_list(was="lates")
+
+def sample(tail: str, flights: Iterator[Flight], waiting: Waiting, *, operator_state: Local) -> None:
+    operator_state.samples = [*operator_state.samples, tail]
+    operator_state.late.append(Late(tail, 1))
+
 process = Process("p", key_by="tail", state=Waiting, function=watch, emits=Late, sink=DeltaSink("late"))
+sampled = Process("s", key_by="tail", state=Waiting, function=sample, operator_state=Local)
 waiting = Waiting(n=1, recent=["x"])
+local = Local(samples=["x"])
 """
 
 PARTIAL = "Aircraft()\nAircraft(flights=3)\n"
@@ -224,6 +234,14 @@ WRONG = {
     "a function that is none": ('Process("p", key_by="tail", state=Waiting, function="watch")', "arg-type"),
     "an order there is none of": (
         'Process("p", key_by="tail", state=Waiting, function=watch, order="random")',
+        "arg-type",
+    ),
+    "an element of operator state of another type": ("local.samples.append(1)", "arg-type"),
+    "a list of operator state of another type": ('local.late = ["x"]', "list-item"),
+    "a list of operator state that is not declared": ("local.rules.clear()", "attr-defined"),
+    "an initial list of another type": ("Local(samples=[1])", "list-item"),
+    "keyed state as operator state": (
+        'Process("p", key_by="tail", state=Waiting, function=sample, operator_state=Waiting)',
         "arg-type",
     ),
     "a sink that is a name": ('Process("p", key_by="tail", state=Waiting, function=watch, sink="late")', "arg-type"),

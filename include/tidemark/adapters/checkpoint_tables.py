@@ -1,4 +1,7 @@
-"""What manifests say, as Arrow tables: the relations `checkpoints`, `checkpoint_states`, `checkpoint_offsets` (H6)."""
+"""What manifests say, as Arrow tables: the relations `checkpoints`, `checkpoint_states`, `checkpoint_offsets` (H6).
+
+`operator_states` is among them too: operator state lies inside the manifest (Q3).
+"""
 
 import json
 from collections.abc import Iterable
@@ -37,6 +40,13 @@ OFFSETS = pa.schema(
     }
 )  # fmt: skip
 """One row per checkpoint and Kafka partition: offsets from the start (included) to the end (excluded)."""
+OPERATOR_STATES = pa.schema(
+    {
+        "checkpoint": pa.int64(), "uid": pa.string(), "field": pa.string(), "mode": pa.string(),
+        "position": pa.int64(), "element_json": pa.string(),
+    }
+)  # fmt: skip
+"""One row per checkpoint, operator, list and element, positions from 0; `mode` is `split` or `union`."""
 
 
 def checkpoints_table(found: Iterable[Checkpoint]) -> pa.Table:
@@ -61,6 +71,11 @@ def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
         return pa.Table.from_batches([], schema=schema)
     plain = pa.schema([(f.name, pa.int64() if f.type == _TIME else f.type) for f in schema])
     return read_json(BytesIO(lines), parse_options=ParseOptions(explicit_schema=plain)).cast(schema)
+
+
+def operator_states_table(found: Iterable[Checkpoint]) -> pa.Table:
+    """The relation `operator_states`."""
+    return _table((row for c in found for row in _elements(c)), OPERATOR_STATES)
 
 
 def _checkpoint(c: Checkpoint) -> dict[str, Any]:
@@ -122,4 +137,20 @@ def _offsets(c: Checkpoint) -> list[dict[str, Any]]:
             "topic_id": c.plan.topic_ids[tp.topic],
         }
         for tp, r in c.plan.ranges.items()
+    ]
+
+
+def _elements(c: Checkpoint) -> list[dict[str, Any]]:
+    return [
+        {
+            "checkpoint": c.id,
+            "uid": uid,
+            "field": x.name,
+            "mode": x.mode.value,
+            "position": n,
+            "element_json": json.dumps(element, ensure_ascii=False),
+        }
+        for uid, state in c.operator_states.items()
+        for x in state.lists
+        for n, element in enumerate(x.elements)
     ]

@@ -43,6 +43,7 @@ class MemoryCompute:
         tables: where runs are written.
         judge: in place of the gate.
         foreign: tables that broadcast states copy; None where there are none.
+        parallelism: how many tasks an operator with operator state has; to others it makes no difference.
     """
 
     pipeline: Pipeline
@@ -50,6 +51,7 @@ class MemoryCompute:
     tables: MemoryTables
     judge: Judge = _passes
     foreign: ForeignTables | None = None
+    parallelism: int = 1
 
     def read(self, plan: CheckpointPlan) -> "MemoryBatch":
         """See `ports.Compute`."""
@@ -142,10 +144,13 @@ class MemoryBatch:
                 plan=plan,
                 record=pipeline.record_class(operator),
                 broadcast=self.broadcast() if operator.takes_broadcast else {},
+                parallelism=self._compute.parallelism,
             )
             done = processed(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
             self._processed[uid] = done
-            self.counts[uid] = self.counts[uid].after(failed=len(done.failed), emitted=len(done.emitted))
+            self.counts[uid] = self.counts[uid].after(
+                failed=len(done.failed), emitted=len(done.emitted), operator_state=done.operator_state
+            )
         return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:

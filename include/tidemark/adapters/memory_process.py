@@ -7,12 +7,15 @@ from typing import Any
 from tidemark.adapters.memory_entries import values_of
 from tidemark.adapters.memory_fold import Decoded, access_ms, key_of
 from tidemark.model.dead_letters import Reason
+from tidemark.model.key_groups import key_group
+from tidemark.model.operator_state import OperatorState, task_of
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.sinks import ROW_ID
 from tidemark.operators import Process
 from tidemark.processing.codec import codec_of
+from tidemark.processing.operator_state import OperatorStateType, TaskState
 from tidemark.processing.processor import PER_RECORD, Processing
 from tidemark.processing.records import Emitted, Output, Placed
 from tidemark.processing.shapes import record_shape
@@ -32,6 +35,7 @@ class Task:
         plan: of the checkpoint.
         record: dataclass of its records.
         broadcast: records of broadcast states by uid and key.
+        parallelism: how many tasks an operator with operator state has.
     """
 
     operator: Process
@@ -39,6 +43,7 @@ class Task:
     plan: CheckpointPlan
     record: type
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+    parallelism: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +55,14 @@ class Processed:
         emitted: records for operators behind, in order of their positions.
         sunk: the same as rows of the sink.
         failed: why a record failed, by position.
+        operator_state: what its tasks have left together; None where it declares none, or was not called.
     """
 
     rows: list[dict[str, Any]]
     emitted: list[Decoded]
     sunk: list[dict[str, Any]]
     failed: dict[Position, str]
+    operator_state: OperatorState | None = None
 
 
 def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
@@ -70,13 +77,18 @@ def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> 
         ProcessFunctionError, StateOverflowError: as the runtime raises them.
     """
     schema, out = task.schema, Output()
-    processing = Processing.of(task.operator, schema, task.plan.id, task.broadcast)
+    lists = _lists(task)
+    processing = Processing.of(task.operator, schema, task.plan.id, task.broadcast, lists)
     by_key: dict[tuple[Any, ...], list[Decoded]] = {}
     for record in sorted(records, key=_order(task.operator)):
         by_key.setdefault(key_of(schema, record), []).append(record)
     before = values_of(schema, stored)
     load = codec_of(record_shape(task.record)).copied
+    states: dict[int, TaskState] = {}
     for key in sorted(by_key):
+        if lists is not None:
+            n = task_of(key_group(key, schema.key_groups), schema.key_groups, lists.tasks)
+            out.task = states[n] = states.get(n) or lists.opened(n)
         placed = (_placed(r, access_ms(schema, r, task.plan), load(r.fields)) for r in by_key[key])
         processing.process(key, before.get(key, ()), placed, out)
     names = [name for name, _ in run_columns(schema)]
@@ -87,6 +99,7 @@ def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> 
         emitted=[_decoded(task.operator, e) for e in emitted],
         sunk=[_sunk(task.operator, e) for e in emitted],
         failed={letter[:4]: letter.reason for letter in out.letters},
+        operator_state=lists.joined({n: s.left() for n, s in states.items()}) if lists and states else None,
     )
 
 
@@ -119,6 +132,11 @@ def chained_letters(
         }
         for r, reason in sorted(why, key=lambda x: position(x[0]))
     ]
+
+
+def _lists(task: Task) -> OperatorStateType | None:
+    given = task.plan.operator_states.get(task.operator.uid, OperatorState())
+    return OperatorStateType.of(task.operator, given, min(task.parallelism, task.schema.key_groups))
 
 
 def _order(operator: Process) -> Any:

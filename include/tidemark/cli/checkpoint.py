@@ -61,6 +61,8 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
     for ack in found.sealed.acks:
         for segment in ack.handle:
             note(f"state {ack.uid}  {_segment(segment)}")
+        for x in ack.operator_state.lists:
+            note(f"operator state {ack.uid}.{x.name}  {x.mode.value}, {len(x.elements)} elements, {x.size} bytes")
         inexact = [f.name for f in found.plan.schemas[ack.uid].fields if not f.exact]
         if inexact:
             note(f"state {ack.uid}  not exact, left out of hashes: {', '.join(inexact)}")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.parents import Parent
 from tidemark.errors import IncompatibleStateError
-from tidemark.model.evolution import Misfit, compared, evolved, plain, shares_tables
+from tidemark.model.evolution import Misfit, carried_lists, compared, evolved, plain, shares_tables
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
 
@@ -24,12 +25,14 @@ class CarriedState:
         declared: the declared schemas, by uid.
         origins: per uid the one that its state had in the parent; operators that start empty are left out.
         left_behind: state that no operator goes on with, by the parent's uid.
+        operator_states: lists of every operator that declares some, with the parent's elements.
     """
 
     parent: Parent
     declared: Mapping[str, OperatorSchema]
     origins: Mapping[str, str]
     left_behind: Mapping[str, StateHandle]
+    operator_states: Mapping[str, OperatorState]
 
     def state(self, uid: str) -> StateHandle:
         """The state of an operator; empty where it starts empty."""
@@ -54,12 +57,19 @@ class CarriedState:
         return self.parent.tables.get(uid)
 
 
-def carried_over(parent: Parent, declared: Mapping[str, OperatorSchema], *, allow_removed: bool) -> CarriedState:
+def carried_over(
+    parent: Parent,
+    declared: Mapping[str, OperatorSchema],
+    lists: Mapping[str, OperatorState],
+    *,
+    allow_removed: bool,
+) -> CarriedState:
     """Finds the state of every declared operator.
 
     Args:
         parent: the state that there is.
         declared: schemas by uid; `was` names what was renamed.
+        lists: declared lists by uid of those that declare some.
         allow_removed: leave the state of operators behind that are not declared any more.
 
     Raises:
@@ -69,8 +79,12 @@ def carried_over(parent: Parent, declared: Mapping[str, OperatorSchema], *, allo
     for uid, origin in origins.items():
         if parent.handles.get(origin):
             misfits += compared(parent.schemas[origin], declared[uid]).misfits
-    stateful = (uid for uid in parent.schemas if parent.handles.get(uid) or parent.dead_letters.get(uid))
-    removed = [uid for uid in stateful if uid not in origins.values()]
+    operator_states = {}
+    for uid, wanted in lists.items():
+        there = parent.operator_states.get(origins.get(uid, ""), OperatorState())
+        operator_states[uid], more = carried_lists(uid, there, wanted)
+        misfits += more
+    removed = [uid for uid in parent.schemas if uid not in origins.values() and _has_state(parent, uid)]
     if not allow_removed:
         misfits += (_removed(uid) for uid in removed)
     if misfits:
@@ -80,7 +94,14 @@ def carried_over(parent: Parent, declared: Mapping[str, OperatorSchema], *, allo
             next="change the declaration as said for each; then run the pipeline again.",
         )
     left = {uid: parent.handles.get(uid, StateHandle()) for uid in removed}
-    return CarriedState(parent=parent, declared=declared, origins=origins, left_behind=left)
+    return CarriedState(
+        parent=parent, declared=declared, origins=origins, left_behind=left, operator_states=operator_states
+    )
+
+
+def _has_state(parent: Parent, uid: str) -> bool:
+    lists = parent.operator_states.get(uid, OperatorState())
+    return bool(parent.handles.get(uid) or parent.dead_letters.get(uid) or any(x.elements for x in lists.lists))
 
 
 def _origins(parent: Parent, declared: Mapping[str, OperatorSchema]) -> tuple[dict[str, str], list[Misfit]]:

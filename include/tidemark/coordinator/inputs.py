@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.carrying import carried_over
 from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import Slot
 from tidemark.model.records import CompactionRecord
 from tidemark.model.schema import OperatorSchema
@@ -20,7 +21,8 @@ FilesExist = Callable[[StateHandle], bool]
 class PlannedInputs:
     """Per uid, in declaration order: state, dead letters, stored schema, adopted compaction; and what is left behind.
 
-    `kept` are the folders of tables that go on, None where new tables begin.
+    `kept` are the folders of tables that go on, None where new tables begin. `operator_states` are the lists of those
+    that declare some.
     """
 
     handles: Mapping[str, StateHandle]
@@ -29,6 +31,7 @@ class PlannedInputs:
     schemas: Mapping[str, OperatorSchema]
     adopted: Mapping[str, str]
     left_behind: Mapping[str, StateHandle]
+    operator_states: Mapping[str, OperatorState]
 
     def tables(self, pipeline: str, timeline: str, checkpoint_id: int) -> dict[str, str]:
         """Per uid the folder that the checkpoint's run goes to.
@@ -53,7 +56,7 @@ class InputPlanner:
             IncompatibleStateError: the declaration does not fit the state; the message names uids and fields.
         """
         schemas = pipeline.schemas()
-        carried = carried_over(parent, schemas, allow_removed=allow_removed)
+        carried = carried_over(parent, schemas, pipeline.operator_states(), allow_removed=allow_removed)
         handles, adopted = {}, {}
         for uid in schemas:
             handle = carried.state(uid)
@@ -68,6 +71,7 @@ class InputPlanner:
             schemas={uid: carried.schema(uid, handles[uid]) for uid in schemas},
             adopted=adopted,
             left_behind=carried.left_behind,
+            operator_states=carried.operator_states,
         )
 
     def _adopted(

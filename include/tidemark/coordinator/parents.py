@@ -7,6 +7,7 @@ from tidemark.coordinator.timelines import Head
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.offsets import TopicPartition
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.records import Closing, Genesis
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
@@ -33,6 +34,7 @@ class Parent:
         broadcast_versions: per broadcast state that copies a table, the version that it holds.
         broadcast_ids: Delta's id of the same tables.
         sinks: table of every sink, by uid of its operator.
+        operator_states: lists per uid of an operator that declared some.
     """
 
     id: int | None = None
@@ -50,6 +52,7 @@ class Parent:
     broadcast_versions: Mapping[str, int] = field(default_factory=dict)
     broadcast_ids: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    operator_states: Mapping[str, OperatorState] = field(default_factory=dict)
 
     @classmethod
     def of(cls, head: Head) -> "Parent":
@@ -87,6 +90,7 @@ class Parent:
             broadcast_versions=plan.broadcast_versions,
             broadcast_ids=plan.broadcast_ids,
             sinks=found.sinks,
+            operator_states=found.operator_states,
         )
 
     @classmethod
@@ -105,4 +109,5 @@ class Parent:
             broadcast_versions=found.broadcast_versions,
             broadcast_ids=found.broadcast_ids,
             sinks=found.sinks,
+            operator_states=found.operator_states,
         )

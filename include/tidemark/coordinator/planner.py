@@ -91,6 +91,7 @@ class Planner:
             schemas=inputs.schemas,
             adopted=inputs.adopted,
             left_behind=inputs.left_behind,
+            operator_states=inputs.operator_states,
             logical_time_ms=max(interval.end_ms if interval else now, parent.logical_time_ms or 0),
             watermark_ms=parent.watermark_ms,
             watermarks=parent.watermarks,

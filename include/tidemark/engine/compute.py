@@ -137,7 +137,9 @@ class SparkBatch:
                 )
             )
             self._processed[uid] = done
-            self.counts[uid] = self.counts[uid].after(failed=done.failed, emitted=done.emitted)
+            self.counts[uid] = self.counts[uid].after(
+                failed=done.failed, emitted=done.emitted, operator_state=done.operator_state
+            )
         return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:

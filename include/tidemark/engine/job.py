@@ -13,6 +13,7 @@ from tidemark.engine.outputs import dead_letters, emitted
 from tidemark.engine.steps import Steps, Target, extended
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint import Ack, Commit, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
 from tidemark.ports import (
@@ -96,6 +97,7 @@ class CheckpointJob:
             timings_ms={"fold": written - started, "commit": self.clock.now_ms() - written},
             emitted=counts.emitted,
             sink=sink,
+            operator_state=counts.operator_state or plan.operator_states.get(uid, OperatorState()),
         )
         return ack, run
 

@@ -5,8 +5,8 @@ run, the sink, the dead letters and the operators behind are all written from on
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -19,10 +19,12 @@ from tidemark.engine.process_worker import (
     EMITTED,
     FAILED,
     LETTER,
+    LISTS,
     RECORD,
     RUN,
     STORED,
     Work,
+    left_of,
     rebuilt,
     run_type,
     stored_type,
@@ -30,13 +32,17 @@ from tidemark.engine.process_worker import (
 )
 from tidemark.engine.resolving import compacted
 from tidemark.engine.shipping import shipped
+from tidemark.engine.tasks import parallelism, spread
 from tidemark.engine.warehouse import Warehouse
+from tidemark.errors import TidemarkError
 from tidemark.model.key_groups import key_group_sql
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.sinks import ROW_ID
 from tidemark.model.ttl import Now
 from tidemark.operators import Process
+from tidemark.processing.operator_state import OperatorStateType
 from tidemark.processing.processor import PER_RECORD, Processing
 from tidemark.processing.shapes import record_shape
 
@@ -44,7 +50,7 @@ _SMALL = 500_000
 """Up to so many records their keys are sent to every task, so that stored rows are filtered where they are read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ProcessTask:
     """One operator in one attempt.
 
@@ -71,6 +77,14 @@ class ProcessTask:
         """The stored schema."""
         return self.plan.schemas[self.operator.uid]
 
+    @cached_property
+    def lists(self) -> OperatorStateType | None:
+        """Its operator state, where it declares some."""
+        if self.operator.operator_state is None:
+            return None
+        given = self.plan.operator_states.get(self.operator.uid, OperatorState())
+        return OperatorStateType.of(self.operator, given, parallelism(self.warehouse.session, self.schema))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFrame:
@@ -80,11 +94,13 @@ class ProcessFrame:
         operator: whose function.
         rows: all of it; see `process_worker`.
         counts: rows per sort.
+        operator_state: what its tasks have left together; None where it declares none.
     """
 
     operator: Process
     rows: DataFrame
     counts: Mapping[int, int]
+    operator_state: OperatorState | None = None
 
     @property
     def emitted(self) -> int:
@@ -144,13 +160,21 @@ def processed(task: ProcessTask) -> ProcessFrame:
     with translated():
         rows = _streamed(task).persist()
         place = F.struct("topic", "partition", "offset", "_n", "why")
-        found = rows.groupBy("_tag").agg(F.count(F.lit(1)).alias("rows"), F.min(place).alias("first")).collect()
+        lists = F.collect_list(F.when(F.col("_tag") == LISTS, F.col("why")))
+        seen = (F.count(F.lit(1)).alias("rows"), F.min(place).alias("first"), lists.alias("lists"))
+        found = rows.groupBy("_tag").agg(*seen).collect()
     made = ProcessFrame(operator=task.operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found})
-    failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
-    if failure is not None:
+    try:
+        failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
+        if failure is not None:
+            raise rebuilt(failure)
+        if task.lists is None:
+            return made
+        left = dict(left_of(text) for r in found for text in r["lists"])
+        return replace(made, operator_state=task.lists.joined(left))
+    except TidemarkError:
         made.release()
-        raise rebuilt(failure)
-    return made
+        raise
 
 
 def numbered(records: DataFrame) -> DataFrame:
@@ -171,12 +195,14 @@ def _streamed(task: ProcessTask) -> DataFrame:
         records = records.unionByName(_stored(task, keys))
     place = ["topic", "partition", "offset", "_n"]
     order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
-    processing = Processing.of(operator, schema, plan.id, task.broadcast)
+    processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists)
     shape = record_shape(task.record)
     authors = [operator.function, operator.state, task.record, *([operator.emits] if operator.emits else [])]
+    authors += [operator.operator_state] if operator.operator_state else []
     authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
     blob = shipped(Work(processing=processing, record=shape), authors)
-    sorted_rows = records.repartition(*keys).sortWithinPartitions(*order)
+    apart = records.repartition(*keys) if task.lists is None else spread(records, schema, task.lists.tasks)
+    sorted_rows = apart.sortWithinPartitions(*order)
     return sorted_rows.mapInArrow(partial(work_through, blob), _returned(operator, schema))
 
 

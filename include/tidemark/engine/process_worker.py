@@ -1,11 +1,11 @@
 """What runs in Spark's Python workers: one sorted stream per partition, key after key through the runtime.
 
 Each batch of the stream holds rows of keys in order, of each key its stored rows first (`STORED`), then its records
-(`RECORD`). What comes back are rows of four sorts (`RUN EMITTED LETTER FAILED`), told apart by `_tag`.
+(`RECORD`). What comes back are rows of five sorts (`RUN EMITTED LETTER FAILED LISTS`), told apart by `_tag`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 
 from tidemark.engine.arrow_values import arrow_type, object_reader, stored_reader
 from tidemark.errors import ProcessFunctionError, StateOverflowError, TidemarkError
+from tidemark.model import codec
+from tidemark.model.operator_state import Part
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.types import FieldType
 from tidemark.processing.processor import Processing
@@ -25,7 +27,7 @@ from tidemark.processing.records import Output, Placed
 from tidemark.processing.shapes import Shape
 
 STORED, RECORD = 0, 1
-RUN, EMITTED, LETTER, FAILED = 0, 1, 2, 3
+RUN, EMITTED, LETTER, FAILED, LISTS = 0, 1, 2, 3, 4
 FLUSH = 10_000
 """Rows of one sort that are sent back at once."""
 _TEXT = FieldType("str", nullable=True)
@@ -71,7 +73,9 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
         batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_n`, `event_time`, `_at`, record, stored.
     """
     work: Work = cloudpickle.loads(blob)
-    sent, out = _Sender(work), Output()
+    task = _task()
+    lists = work.processing.lists
+    sent, out = _Sender(work), Output(task=None if lists is None else lists.opened(task))
     waiting = iter(batches)
     try:
         for key, group in groupby(_rows(work, waiting), key=itemgetter(0)):
@@ -80,11 +84,25 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
                 work.processing.process(key, stored, chain((first,), (item for _, _, item in group)), out)
             yield from sent.flushed(out, at_least=FLUSH)
         yield from sent.flushed(out, at_least=1)
+        if out.task is not None and (left := out.task.left()):
+            yield sent.lists(task, left)
     except (ProcessFunctionError, StateOverflowError) as error:
         yield sent.failure(error)
         for _ in waiting:
             # What is left unread would cost Spark this worker.
             continue
+
+
+def left_of(text: str) -> tuple[int, dict[str, Part]]:
+    """The number of a task, and what it left of each list that it changed."""
+    said = json.loads(text)
+    return said["task"], {name: codec.from_json(Part, part, name) for name, part in said["lists"].items()}
+
+
+def _task() -> int:
+    """The number of the Spark partition that this worker works through."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def rebuilt(why: str) -> TidemarkError:
@@ -164,6 +182,10 @@ class _Sender:
             places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "why": why}
             yield self._batch(LETTER, len(why), **places)
             out.letters.clear()
+
+    def lists(self, task: int, left: Mapping[str, Part]) -> pa.RecordBatch:
+        """The batch that says what the task left of its operator state."""
+        return self._batch(LISTS, 1, why=[json.dumps({"task": task, "lists": codec.to_json(left)})])
 
     def failure(self, error: ProcessFunctionError | StateOverflowError) -> pa.RecordBatch:
         """The batch that says why a partition was not worked through."""

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidemark.errors import UsageError
+from tidemark.model.codec import ADDED
 from tidemark.model.offsets import TopicPartition
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import CheckpointPlan, Interval
 from tidemark.model.segments import StateHandle
 from tidemark.model.sinks import SinkTable
@@ -46,6 +48,7 @@ class Ack:
         timings_ms: per step: read, fold, write, commit.
         emitted: records that its function emitted.
         sink: handle of its sink's table after this checkpoint; empty where it has none.
+        operator_state: its lists after this checkpoint; empty where it declares none.
     """
 
     uid: str
@@ -60,6 +63,7 @@ class Ack:
     timings_ms: Mapping[str, int]
     emitted: int = 0
     sink: StateHandle = field(default=StateHandle())
+    operator_state: OperatorState = field(default=OperatorState(), metadata=ADDED)
 
     def __post_init__(self) -> None:
         if self.read != self.applied + self.dead_lettered:
@@ -224,6 +228,11 @@ class Checkpoint:
     def handles(self) -> dict[str, StateHandle]:
         """State handle per uid."""
         return {a.uid: a.handle for a in self.sealed.acks}
+
+    @property
+    def operator_states(self) -> dict[str, OperatorState]:
+        """The lists of every operator that declares some, by uid."""
+        return {a.uid: a.operator_state for a in self.sealed.acks if a.operator_state}
 
     @property
     def sinks(self) -> dict[str, SinkTable]:

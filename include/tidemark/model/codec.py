@@ -1,8 +1,9 @@
 """Frozen dataclasses to JSON and back, by their annotations: every object of the store uses it.
 
 Supported: str, int, float, bool, None, enums, nested dataclasses, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`,
-`Mapping[TopicPartition, X]`, and `OperatorSchema`, which brings its own form. Unknown and missing keys are damage,
-but for fields that a later release added: with `metadata=ADDED` an empty one is left out, as if it had never been.
+`Mapping[TopicPartition, X]`; `OperatorSchema` and `FieldType` bring their own form. Unknown and missing keys are
+damage, but for fields that a later release added: with `metadata=ADDED` an empty one is left out, as if it had never
+been.
 """
 
 import types
@@ -14,7 +15,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tidemark.errors import CorruptObjectError
 from tidemark.model.offsets import OffsetRanges, TopicPartition
-from tidemark.model.schema import OperatorSchema
+from tidemark.model.schema import OperatorSchema, type_from_json, type_to_json
+from tidemark.model.types import FieldType
 
 T = TypeVar("T")
 
@@ -29,6 +31,8 @@ def to_json(value: Any) -> Any:
         return value
     if isinstance(value, OperatorSchema):
         return value.to_json()
+    if isinstance(value, FieldType):
+        return type_to_json(value)
     if isinstance(value, OffsetRanges):
         return to_json(value.by_partition)
     if isinstance(value, Enum):
@@ -93,6 +97,8 @@ def _read(kind: Any, body: Any) -> Any:
         return {parse(k): _read(args[1], v) for k, v in body.items()}
     if kind is OperatorSchema:
         return OperatorSchema.from_json(body)
+    if kind is FieldType:
+        return type_from_json(body)
     if kind is OffsetRanges:
         return OffsetRanges(_read(_hints(OffsetRanges)["by_partition"], body))
     if isinstance(kind, type) and issubclass(kind, Enum):

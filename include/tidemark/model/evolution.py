@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from tidemark.model.operator_state import OperatorList, OperatorState
 from tidemark.model.resolving import run_columns
 from tidemark.model.schema import Layout, OperatorSchema, StoredField
 from tidemark.model.types import FieldType
@@ -90,6 +91,44 @@ def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) ->
             fields = {name: there[was] for name, was in carried.items() if was in there}
             older.append(replace(known[folder], fields=fields))
     return replace(plain(new), older=tuple(older), clock=new.clock if _expires(new) else old.clock)
+
+
+def carried_lists(uid: str, old: OperatorState, new: OperatorState) -> tuple[OperatorState, list[Misfit]]:
+    """The declared lists of an operator with their elements so far, and what does not fit.
+
+    As with fields of keyed state: an added list is empty, one that is not declared any more is gone from here on, a
+    renamed one goes on, and the type of elements may widen.
+
+    Args:
+        uid: the operator.
+        old: what the parent left.
+        new: as declared, without elements; `was` of a list names what was renamed.
+    """
+    stored, declared = {x.name: x for x in old.lists}, {x.name for x in new.lists}
+    misfits: list[Misfit] = []
+    lists: list[OperatorList] = []
+    taken: list[str] = []
+    for x in new.lists:
+        origin = x.name if x.name in stored or not x.was or not old else x.was
+        why = _no_rename(origin, stored, declared, taken) if origin != x.name else ""
+        if why:
+            misfits.append(Misfit(uid=uid, field=x.name, what=why, remedy="correct was=, or leave it out"))
+            continue
+        taken.append(origin)
+        before = stored.get(origin, replace(x, elements=()))
+        misfits += _of_list(uid, before, x)
+        lists.append(replace(x, elements=before.elements, was=""))
+    return OperatorState(lists=tuple(lists), tasks=old.tasks), misfits
+
+
+def _of_list(uid: str, old: OperatorList, new: OperatorList) -> Iterable[Misfit]:
+    if old.mode is not new.mode:
+        yield Misfit(
+            uid=uid, field=new.name, what=f"{old.mode.value} list became {new.mode.value} list", remedy=_NEW_NAME
+        )
+    elif not widens(old.element, new.element):
+        what = f"elements {_type(old.element)} became {_type(new.element)}"
+        yield Misfit(uid=uid, field=new.name, what=what, remedy=f"keep the type, or {_NEW_NAME}")
 
 
 def plain(schema: OperatorSchema) -> OperatorSchema:

@@ -7,6 +7,7 @@ from tidemark.errors import UsageError
 from tidemark.model.codec import ADDED
 from tidemark.model.names import checked_name
 from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
 from tidemark.model.sinks import SinkTable
@@ -95,6 +96,7 @@ class CheckpointPlan:
         sinks: per uid of an operator with a sink its table, as the parent left it.
         left_behind: state of operators that are not declared any more, by uid (G11).
         queries: per uid the sha256 of each stored text that resolves its state, by name (`model.queries`).
+        operator_states: per uid of an operator that declares lists what the parent left in them.
     """
 
     pipeline: str
@@ -126,6 +128,7 @@ class CheckpointPlan:
     left_behind: Mapping[str, StateHandle] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
+    operator_states: Mapping[str, OperatorState] = field(default_factory=dict, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

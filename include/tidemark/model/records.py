@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidemark.model.checkpoint import Commit, Sealed, Verdict
+from tidemark.model.codec import ADDED
 from tidemark.model.failure import FailureReason
 from tidemark.model.offsets import OffsetRanges, TopicPartition
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import Slot
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
@@ -95,6 +97,7 @@ class Genesis:
     broadcast_versions: Mapping[str, int] = field(default_factory=dict)
     broadcast_ids: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    operator_states: Mapping[str, OperatorState] = field(default_factory=dict, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tidemark.model.checkpoint import Commit
+from tidemark.model.operator_state import OperatorState
 from tidemark.model.segments import Segment
 
 
@@ -47,20 +48,30 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UidCounts:
-    """Records of one operator in the batch: `read == applied + dead_lettered`; and how many a process emitted."""
+    """Records of one operator in the batch: `read == applied + dead_lettered`; and how many a process emitted.
+
+    `operator_state` is what the function of a process left in the operator's lists; None where it was not called, or
+    none are declared.
+    """
 
     applied: int
     dead_lettered: int
     emitted: int = 0
+    operator_state: OperatorState | None = None
 
     @property
     def read(self) -> int:
         """Records that the operator was given."""
         return self.applied + self.dead_lettered
 
-    def after(self, *, failed: int, emitted: int) -> "UidCounts":
+    def after(self, *, failed: int, emitted: int, operator_state: OperatorState | None) -> "UidCounts":
         """Of a process, once its function was called: some of the records failed."""
-        return UidCounts(applied=self.applied - failed, dead_lettered=self.dead_lettered + failed, emitted=emitted)
+        return UidCounts(
+            applied=self.applied - failed,
+            dead_lettered=self.dead_lettered + failed,
+            emitted=emitted,
+            operator_state=operator_state,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

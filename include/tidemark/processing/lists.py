@@ -1,10 +1,20 @@
 """Live lists: a `list` to the author, with the access time of every element beside it (A3, B8)."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Self, SupportsIndex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self, SupportsIndex
 
 from tidemark.processing.cells import CellType, Entry
 from tidemark.processing.clock import KeyClock
+
+
+class Owner(Protocol):
+    """Who is told of what an author does to a list."""
+
+    def taken(self, value: Any) -> Any:
+        """A copy of an element that the author adds."""
+
+    def touched(self) -> int:
+        """The list was changed by the author; answers when."""
 
 
 class LiveList(list[Any]):
@@ -12,9 +22,9 @@ class LiveList(list[Any]):
 
     __slots__ = ("at", "cell")
 
-    def __init__(self, cell: "ListCell", values: Iterable[Any], at: list[int | None]) -> None:
+    def __init__(self, cell: Owner, values: Iterable[Any], at: Sequence[int | None]) -> None:
         super().__init__(values)
-        self.cell, self.at = cell, at
+        self.cell, self.at = cell, list(at)
 
     def append(self, value: Any) -> None:
         """Adds an element, accessed now."""

@@ -16,6 +16,7 @@ from tidemark.processing.clock import KeyClock
 from tidemark.processing.codec import Codec, DoesNotFit, codec_of, type_of
 from tidemark.processing.failures import failed, key_words, overflow
 from tidemark.processing.live import Settled, StateType, StoredRow, settled
+from tidemark.processing.operator_state import OperatorStateType, TaskState
 from tidemark.processing.records import Emitted, Letter, Output, Placed
 from tidemark.processing.shapes import Shape, record_shape, shape_of
 
@@ -34,6 +35,7 @@ class Processing:
         emits: shape of what it yields.
         checkpoint: id of the checkpoint that is made.
         broadcast: records of broadcast states, by uid and key.
+        lists: its operator state; None where it declares none.
     """
 
     operator: Process
@@ -41,6 +43,7 @@ class Processing:
     emits: Shape | None
     checkpoint: int
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+    lists: OperatorStateType | None = None
 
     @classmethod
     def of(
@@ -49,6 +52,7 @@ class Processing:
         schema: OperatorSchema,
         checkpoint: int,
         broadcast: Mapping[str, Mapping[Any, Any]] | None = None,
+        lists: OperatorStateType | None = None,
     ) -> "Processing":
         """Binds a declaration to its stored schema."""
         shapes = {d.name: shape_of(d.hint, f"{operator.uid}.{d.name}") for d in operator.state.descriptors}
@@ -58,6 +62,7 @@ class Processing:
             emits=None if operator.emits is None else record_shape(operator.emits),
             checkpoint=checkpoint,
             broadcast=broadcast or {},
+            lists=lists,
         )
 
     def process(self, key: Key, stored: Sequence[StoredRow], records: Iterable[Placed], out: Output) -> None:
@@ -93,23 +98,35 @@ class Processing:
         live, cells = self.state.opened(stored, clock)
         emitted: list[Emitted] = []
         try:
-            self._call(key, _handed(chain((first,), waiting), clock), live, clock, emitted)
+            self._call(key, _handed(chain((first,), waiting), clock), live, clock, emitted, out.task)
             came_to = settled(cells.values())
         except MemoryError:
             raise
         except Exception as error:
+            if out.task is not None:
+                out.task.undo()
             raise self._failed(key, clock.place, error) from error
+        if out.task is not None:
+            out.task.keep()
         if came_to.changed:
             self._refuse_large(key, cells, came_to.size)
             out.rows += self._rows(key, bool(stored), came_to)
         out.emitted += emitted
 
-    def _call(self, key: Key, records: Iterator[Any], live: Any, clock: KeyClock, emitted: list[Emitted]) -> None:
-        shown = key if len(key) > 1 else key[0]
+    def _call(
+        self,
+        key: Key,
+        records: Iterator[Any],
+        live: Any,
+        clock: KeyClock,
+        emitted: list[Emitted],
+        task: TaskState | None,
+    ) -> None:
+        handed = [key if len(key) > 1 else key[0], records, live]
+        if self._takes_broadcast:
+            handed.append(self.broadcast)
         function = self.operator.function
-        found = (
-            function(shown, records, live, self.broadcast) if self._takes_broadcast else function(shown, records, live)
-        )
+        found = function(*handed) if task is None else function(*handed, operator_state=task.live)
         if found is None:
             return
         place, n = None, 0

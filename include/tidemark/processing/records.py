@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tidemark.processing.operator_state import TaskState
+
 
 class Placed(NamedTuple):
     """A record of a key: where it is from, when it happened, when it accesses state, itself.
@@ -49,8 +51,10 @@ class Output:
         rows: stored rows, in the columns of `run_columns`.
         emitted: records for sinks and for operators behind this one.
         letters: records that failed, where the operator makes dead letters of them.
+        task: operator state of the task that works through the keys; None where none is declared. It is not taken.
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     emitted: list[Emitted] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
+    task: TaskState | None = None

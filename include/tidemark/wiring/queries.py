@@ -25,15 +25,15 @@ class Queries(Reads):
 
         Args:
             name: the pipeline.
-            statement: DuckDB's dialect, over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states` and
-                `checkpoint_offsets`.
+            statement: DuckDB's dialect, over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states`,
+                `checkpoint_offsets` and `operator_states`.
 
         Raises:
             NotFoundError: no such pipeline, checkpoint or view.
             UsageError: no read-only statement, or DuckDB refuses it.
             StateOverflowError, StoreError: as readers of state raise them.
         """
-        from tidemark.adapters.checkpoint_tables import checkpoints_table, offsets_table, states_table
+        from tidemark.adapters import checkpoint_tables as tables
         from tidemark.adapters.sql_views import Catalogue, answer
 
         line = _Line(self, name)
@@ -41,9 +41,10 @@ class Queries(Reads):
             uids=list(line.newest.plan.schemas),
             state=line.view,
             tables={
-                "checkpoints": lambda: checkpoints_table(line.all),
-                "checkpoint_states": lambda: states_table(line.all),
-                "checkpoint_offsets": lambda: offsets_table(line.all),
+                "checkpoints": lambda: tables.checkpoints_table(line.all),
+                "checkpoint_states": lambda: tables.states_table(line.all),
+                "checkpoint_offsets": lambda: tables.offsets_table(line.all),
+                "operator_states": lambda: tables.operator_states_table(line.all),
             },
         )
         return answer(statement, catalogue)

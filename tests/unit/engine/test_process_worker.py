@@ -1,0 +1,100 @@
+"""The worker of a process operator without Spark: batches in, batches out (operator state of one task)."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from tests.process.lists import PIPELINE, Order
+from tests.process.twins import World
+from tidemark.engine import process_worker
+from tidemark.engine.arrow_values import arrow_type
+from tidemark.engine.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
+from tidemark.model.operator_state import OperatorState, Part
+from tidemark.processing.operator_state import OperatorStateType
+from tidemark.processing.processor import Processing
+from tidemark.processing.shapes import record_shape
+
+
+def given() -> tuple[Any, OperatorState]:
+    """The operator, and lists that hold seven samples and two rules."""
+    records = [Order("a", "append", "samples", f"s{n}") for n in range(7)]
+    records += [Order("a", "append", "rules", f"r{n}") for n in range(2)]
+    made = World(PIPELINE, partitions=1).checkpoint(records)
+    return PIPELINE.operators[0], made.operator_states["o"]
+
+
+def batch(orders: list[Order]) -> pa.RecordBatch:
+    """A batch as Spark gives it to a task, keys in order."""
+    schema = PIPELINE.schemas()["o"]
+    columns = {
+        "_k0": pa.array([o.key for o in orders], pa.string()),
+        "_tag": pa.array([RECORD] * len(orders), pa.int32()),
+        "topic": pa.array(["orders"] * len(orders), pa.string()),
+        "partition": pa.array([0] * len(orders), pa.int32()),
+        "offset": pa.array(range(len(orders)), pa.int64()),
+        "_n": pa.array([0] * len(orders), pa.int64()),
+        "event_time": pa.array([0] * len(orders), pa.timestamp("us", tz="UTC")),
+        "_at": pa.array([0] * len(orders), pa.int64()),
+        "record": pa.array([vars(o) for o in orders], arrow_type(record_shape(Order).type)),
+        "stored": pa.nulls(len(orders), arrow_type(stored_type(schema))),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@pytest.fixture
+def as_task(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`as_task(n, orders)`: the rows that task n of three sends back."""
+    operator, state = given()
+    lists = OperatorStateType.of(operator, state, 3)
+    processing = Processing.of(operator, PIPELINE.schemas()["o"], 2, lists=lists)
+    blob = cloudpickle.dumps(Work(processing=processing, record=record_shape(Order)))
+
+    def run(n: int, orders: list[Order]) -> list[dict[str, Any]]:
+        monkeypatch.setattr(process_worker, "_task", lambda: n)
+        return [row for b in work_through(blob, [batch(orders)] if orders else []) for row in b.to_pylist()]
+
+    return run
+
+
+def test_a_task_gets_its_slice_and_tells_what_it_left(as_task: Any) -> None:
+    orders = [
+        Order("a", "pop", "samples", ""),
+        Order("b", "append", "rules", "new"),
+        Order("b", "append", "samples", "x"),
+    ]
+    rows = as_task(1, orders)
+    assert [row["_tag"] for row in rows] == [RUN, RUN, LISTS]
+    # Of seven elements the second of three tasks has those at 3 and 4.
+    assert left_of(rows[-1]["why"]) == (
+        1,
+        {"samples": Part(elements=("s4", "x")), "rules": Part(elements=("new",))},
+    )
+    assert [row["run"]["samples"] for row in rows[:2]] == [1, 2]
+
+
+def test_a_call_that_fails_leaves_no_trace(as_task: Any) -> None:
+    rows = as_task(
+        0, [Order("a", "append", "rules", "kept"), Order("a", "fail", "rules", ""), Order("b", "fail", "samples", "")]
+    )
+    assert sorted(row["_tag"] for row in rows) == [RUN, LETTER, LETTER, LISTS]
+    task, left = left_of(rows[-1]["why"])
+    assert task == 0
+    assert left["rules"] == Part(elements=("kept",))
+    assert left.get("samples", Part(elements=("s0", "s1", "s2"))).elements == ("s0", "s1", "s2")
+
+
+def test_a_task_that_changes_nothing_or_has_no_records_says_nothing(as_task: Any) -> None:
+    assert [row["_tag"] for row in as_task(2, [Order("a", "look", "rules", "")])] == [RUN]
+    assert as_task(2, []) == []
+
+
+def test_what_silent_tasks_have_is_carried_over() -> None:
+    operator, state = given()
+    lists = OperatorStateType.of(operator, state, 3)
+    assert lists is not None
+    made = {x.name: x.elements for x in lists.joined({1: {"samples": Part(elements=("x",))}}).lists}
+    assert made == {"samples": ("s0", "s1", "s2", "x", "s5", "s6"), "rules": ("r0", "r1")}
+    cleared = lists.joined({2: {"rules": Part(elements=("y",), cleared=True)}, 0: {"rules": Part(elements=("x",))}})
+    assert {x.name: x.elements for x in cleared.lists}["rules"] == ("x", "y")
