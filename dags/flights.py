@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from pipelines.flights import flights
+from tidemark import Retention
 from tidemark.airflow import checkpoint_dag
 
 dag = checkpoint_dag(
@@ -12,4 +13,5 @@ dag = checkpoint_dag(
     start=datetime(2013, 1, 1),
     end=datetime(2014, 1, 1),
     until="interval_end",
+    retention=Retention.keep_last(3) | Retention.monthly(12, timezone="America/New_York"),
 )

@@ -4,11 +4,13 @@ import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.airflow.world import DAY, PLACE, World
+from tidemark import Retention
 from tidemark.errors import BrokerError, BusyError, EngineError
 from tidemark.model.checkpoint import Expectation, Verdict
 from tidemark.model.failure import FailureReason
@@ -70,6 +72,58 @@ def test_consecutive_runs_add_up(world: World, dag_run: DagRun) -> None:
         assert dag_run(day=day + 1).state == "success"
     assert [c.plan.name for c in world.checkpoints()] == ["chk-1", "chk-2", "chk-3"]
     assert [world.buses(c)["a"] for c in world.checkpoints()] == [(1, 1), (2, 2), (3, 3)]
+
+
+def extras(run: Any) -> dict[str, dict[str, Any]]:
+    return {event.asset.uri: event.extra for event in events(run)}
+
+
+def test_the_event_counts_what_the_retention_releases_and_nothing_is_deleted(
+    world: World, dag_run: DagRun, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = []
+    for day in range(4):
+        world.drive("a", 1, day=day)
+        runs.append(dag_run(day=day + 1))
+    told = [extras(run)["x-tidemark://trips/checkpoint"] for run in runs]
+    assert [(extra["retention"], extra["released"]) for extra in told] == [("keep_last(2)", n) for n in (0, 0, 1, 2)]
+    assert "released" not in extras(runs[-1])["x-tidemark://trips/state/buses"]
+    logged = caplog.text + "".join(capfd.readouterr())
+    assert "retention keep_last(2): 0 of 2 checkpoints released (none); nothing is deleted yet" in logged
+    assert "retention keep_last(2): 1 of 3 checkpoints released (chk-1); nothing is deleted yet" in logged
+    assert "retention keep_last(2): 2 of 4 checkpoints released (chk-1 to chk-2); nothing is deleted yet" in logged
+    assert [world.buses(c)["a"] for c in world.checkpoints()] == [(n, n) for n in (1, 2, 3, 4)], "all are readable"
+    again = world.open_runtime().subsumption(world.checkpoints()[2], Retention.keep_last(2))
+    assert again.released == (1,), "a task that is repeated later says what it said"
+
+
+def test_without_a_retention_nothing_is_said_of_it(
+    world: World, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trips.get_task("complete"), "retention", None)
+    world.drive("a", 1)
+    extra = extras(dag_run(day=1))["x-tidemark://trips/checkpoint"]
+    assert extra["id"] == "chk-1"
+    assert {"retention", "released"}.isdisjoint(extra)
+
+
+def test_a_manifest_that_cannot_be_read_does_not_fail_a_later_checkpoint(
+    world: World, dag_run: DagRun, tmp_path: Path, capfd: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for day in range(2):
+        world.drive("a", 1, day=day)
+        dag_run(day=day + 1)
+    (oldest,) = tmp_path.rglob("timelines/*/000000000001.json")
+    oldest.write_bytes(oldest.read_bytes()[:-9])
+    world.drive("a", 1, day=2)
+    run = dag_run(day=3)
+    assert run.state == "success"
+    assert tries(run)["complete"] == 1
+    extra = extras(run)["x-tidemark://trips/checkpoint"]
+    assert extra["id"] == "chk-3"
+    assert "released" not in extra
+    captured = capfd.readouterr()
+    assert "retention keep_last(2): not evaluated" in captured.out + captured.err + caplog.text
 
 
 def test_a_covered_interval_succeeds_and_says_so(world: World, dag_run: DagRun, capfd: Any, caplog: Any) -> None:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tidemark import Retention
 from tidemark.errors import DeclarationError, UsageError
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -156,6 +157,28 @@ def test_options_that_do_not_fit_are_refused(airflow_home: Path) -> None:
         checkpoint_dag(trips, until="interval_end")
     with pytest.raises(DeclarationError, match="no restart strategy"):
         checkpoint_dag(trips, restart="sometimes")  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize("given", [5, "keep_last(10)", "", 0, Retention, Retention.keep_last, [Retention.keep_last(1)]])
+def test_a_retention_that_is_none_is_refused_when_the_file_is_parsed(airflow_home: Path, given: Any) -> None:
+    from tests.airflow.pipelines.trips import trips
+    from tidemark.airflow import checkpoint_dag
+
+    with pytest.raises(DeclarationError, match="retention=") as caught:
+        checkpoint_dag(trips, retention=given)
+    assert "Retention.keep_last(n)" in caught.value.next
+
+
+def test_the_page_of_the_dag_states_the_retention(flights: Any) -> None:
+    from tests.airflow.pipelines.trips import trips
+    from tidemark.airflow import checkpoint_dag
+
+    rule = "`keep_last(3)` or `monthly(12, timezone='America/New_York')`"
+    assert f"| checkpoints kept | the newest, and those of {rule}; " in flights.doc_md
+    assert "nothing is deleted yet |" in flights.doc_md
+    everything = checkpoint_dag(trips, retention=None)
+    assert "| checkpoints kept | all |" in everything.doc_md
+    assert everything.get_task("complete").retention is None
 
 
 def test_conf_names_each_complaint(airflow_home: Path) -> None:

@@ -2,9 +2,12 @@
 
 from tidemark.airflow.assets import topic_names
 from tidemark.pipeline import Broadcast, Operator, Pipeline
+from tidemark.retention import Retention
 
 
-def explain(pipeline: Pipeline, schedule: str | None, timezone: str, until: str | None) -> str:
+def explain(
+    pipeline: Pipeline, schedule: str | None, timezone: str, until: str | None, retention: Retention | None
+) -> str:
     """Markdown for `doc_md`; the same declaration gives the same text."""
     cut = "the end of the data interval, by record time" if until else "what the topic holds when the run plans"
     when = f"`{schedule}` in {timezone}" if schedule else "on demand"
@@ -23,6 +26,7 @@ applies nothing twice; one whose interval is covered already says so and does no
 | isolation | {pipeline.isolation} |
 | quality gate | {"yes, before anything is published" if pipeline.gate else "none"} |
 | dead letters | at most {pipeline.max_dead_letters:.1%} of the records, per operator |
+| checkpoints kept | {_kept(retention)} |
 | an attempt expires after | {pipeline.checkpoint_timeout} |
 | failures in a row before the DAG is paused | {pipeline.tolerable_failed_checkpoints + 1} |
 
@@ -32,6 +36,13 @@ applies nothing twice; one whose interval is covered already says so and does no
 
 `tidemark checkpoint list {pipeline.name}` lists what is complete.
 """
+
+
+def _kept(retention: Retention | None) -> str:
+    if retention is None:
+        return "all"
+    members = " or ".join(f"`{member}`" for member in retention.members)
+    return f"the newest, and those of {members}; others are named when a run completes, nothing is deleted yet"
 
 
 def _event_times(pipeline: Pipeline) -> str:

@@ -26,6 +26,7 @@ from tidemark.airflow.retrying import StrategyName, restart_strategy, retry_argu
 from tidemark.coordinator.restart import RestartStrategy
 from tidemark.errors import DeclarationError
 from tidemark.pipeline import Pipeline
+from tidemark.retention import Retention, as_retention
 
 RUN_BUDGET = 3
 """A DAG run may take this many times `checkpoint_timeout`: for retries and their pauses, and for a backlog."""
@@ -40,6 +41,7 @@ class DagOptions(TypedDict, total=False):
         start: no interval begins before it.
         end: no interval begins at or after it.
         until: `interval_end` = ranges stop before the first record whose timestamp reaches the interval's end.
+        retention: which completed checkpoints are kept; None = all. Evaluated by `complete`; nothing is deleted yet.
         restart: one of Flink's strategies, by name or as a value; `exponential-delay` by default.
         dag_id: the pipeline's name by default.
     """
@@ -49,6 +51,7 @@ class DagOptions(TypedDict, total=False):
     start: datetime | None
     end: datetime | None
     until: Literal["interval_end"] | None
+    retention: Retention | None
     restart: StrategyName | RestartStrategy
     dag_id: str
 
@@ -62,6 +65,7 @@ class _Chosen:
     start: datetime | None = None
     end: datetime | None = None
     until: str | None = None
+    retention: Retention | None = None
     restart: StrategyName | RestartStrategy = "exponential-delay"
     dag_id: str = ""
 
@@ -70,6 +74,7 @@ class _Chosen:
             raise DeclarationError(f"until={self.until!r}", next="write until='interval_end', or leave it out.")
         if self.until and not self.schedule:
             raise DeclarationError("until='interval_end' without a schedule", next="give a cron expression.")
+        as_retention(self.retention)
 
     def bound(self, when: datetime | None) -> datetime | None:
         """A bound in the schedule's timezone."""
@@ -109,7 +114,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
         on_failure_callback=partial(abort_after_timeout, pipeline.name),
         params=form(),
         tags=["tidemark", pipeline.name],
-        doc_md=explain(pipeline, chosen.schedule, chosen.timezone, chosen.until),
+        doc_md=explain(pipeline, chosen.schedule, chosen.timezone, chosen.until, chosen.retention),
     ) as dag:
         _tasks(pipeline, chosen)
     return dag
@@ -141,6 +146,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             checkpoint=assets.checkpoint,
             changed=assets.changed,
             sent=assets.sent,
+            retention=chosen.retention,
             **shared,
         ),
     )

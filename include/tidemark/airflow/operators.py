@@ -18,8 +18,9 @@ from tidemark.airflow.params import parse_conf, request_of
 from tidemark.airflow.retrying import as_airflow
 from tidemark.coordinator.failures import classify
 from tidemark.errors import GateFailedError, TidemarkError
-from tidemark.model.checkpoint import Verdict
+from tidemark.model.checkpoint import Checkpoint, Verdict
 from tidemark.ports import PlanRequest
+from tidemark.retention import Retention
 from tidemark.settings import load_settings
 
 if TYPE_CHECKING:
@@ -192,23 +193,31 @@ class ValidateOperator(PipelineOperator):
 
 
 class CompleteOperator(PipelineOperator):
-    """Publishes what is sealed, and tells the assets.
+    """Publishes what is sealed, tells the assets, and says which older checkpoints the retention lets go.
 
     Args:
         checkpoint: the asset of completed checkpoints.
         changed: assets that a checkpoint changes: states, dead letters and sinks.
         sent: topics that are sent to once the checkpoint is complete.
+        retention: which checkpoints are kept; None = all.
         **kwargs: as PipelineOperator takes them.
     """
 
     ui_color = "#fce8e6"
 
-    def __init__(  # noqa: ANN401
-        self, *, checkpoint: Asset, changed: Sequence[Asset], sent: Sequence[Asset] = (), **kwargs: Any
+    def __init__(
+        self,
+        *,
+        checkpoint: Asset,
+        changed: Sequence[Asset],
+        sent: Sequence[Asset] = (),
+        retention: Retention | None = None,
+        **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(outlets=[checkpoint, *sent], **kwargs)
         self.checkpoint = checkpoint
         self.changed = list(changed)
+        self.retention = retention
 
     def execute(self, context: Context) -> Ids:
         """Returns `{"checkpoint", "completed"}`."""
@@ -220,7 +229,28 @@ class CompleteOperator(PipelineOperator):
         # Not declared as outlets: in the graph it is fold that writes them.
         self.outlets = [self.checkpoint, *self.changed]
         facts = opened.facts(checkpoint)
-        announce(context, self.outlets, facts, names)
+        announce(context, self.changed, facts, names)
+        announce(context, [self.checkpoint], {**facts, **self._subsumed(opened, checkpoint)}, names)
         told = "\n".join(f"{name}: {value}" for name, value in facts.items())
         self.log.info("completed %s\n%s", ", ".join(names), told)
         return {"checkpoint": checkpoint.plan.name, "completed": names}
+
+    def _subsumed(self, opened: "Runtime", checkpoint: Checkpoint) -> dict[str, object]:
+        """What the retention comes to, for the event: its text, and how many checkpoints it releases."""
+        if self.retention is None:
+            return {}
+        told: dict[str, object] = {"retention": str(self.retention)}
+        try:
+            found = opened.subsumption(checkpoint, self.retention)
+        except TidemarkError as error:
+            # The checkpoint is complete: an old manifest that cannot be read must not fail its run.
+            self.log.warning("retention %s: not evaluated. %s", self.retention, error)
+            return told
+        self.log.info(
+            "retention %s: %d of %d checkpoints released (%s); nothing is deleted yet",
+            self.retention,
+            len(found.released),
+            len(found.released) + len(found.kept),
+            found.released_text,
+        )
+        return {**told, "released": len(found.released)}

@@ -77,7 +77,13 @@ class Timelines:
 
     def chain(self, timeline: str) -> Iterator[Checkpoint]:
         """The completed checkpoints of a timeline, newest first, on into the timelines it came from."""
-        found = self._newest(self.head(timeline))
+        newest = self._newest(self.head(timeline))
+        if newest is not None:
+            yield from self.ancestry(newest)
+
+    def ancestry(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
+        """A completed checkpoint and those it came from, newest first, whatever was completed since."""
+        found: Checkpoint | None = checkpoint
         while found is not None:
             yield found
             found = None if found.plan.parent is None else self.find(found.plan.parent)

@@ -11,6 +11,7 @@ from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.codec import to_json
 from tidemark.model.schema import KeyColumn, OperatorSchema
+from tidemark.retention import Retention, Subsumption
 from tidemark.wiring.core import Core
 from tidemark.wiring.facts import facts
 
@@ -41,6 +42,14 @@ class Reads(Core):
         for newest in coordinator.checkpoints():
             return newest
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+
+    def subsumption(self, checkpoint: Checkpoint, retention: Retention) -> Subsumption:
+        """What a rule comes to as of a checkpoint: over it and all that it came from. Deletes nothing.
+
+        Reads every manifest of them. No savepoint exists yet; what pins a checkpoint belongs in `pinned`.
+        """
+        history = self.coordinator(checkpoint.plan.pipeline).timelines.ancestry(checkpoint)
+        return retention.subsume({found.id: found.plan.logical_time_ms for found in history}, pinned={})
 
     def facts(self, checkpoint: Checkpoint) -> dict[str, object]:
         """What is told of a checkpoint; see `wiring.facts`."""

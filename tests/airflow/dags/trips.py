@@ -1,8 +1,9 @@
-"""The DAG under test: daily, with two retries that come at once."""
+"""The DAG under test: daily, with two retries that come at once; the two newest checkpoints are kept."""
 
 from datetime import datetime, timedelta
 
 from tests.airflow.pipelines.trips import trips
+from tidemark import Retention
 from tidemark.airflow import checkpoint_dag, compaction_dag
 from tidemark.coordinator.restart import FixedDelay
 
@@ -11,6 +12,7 @@ dag = checkpoint_dag(
     schedule="@daily",
     start=datetime(2024, 1, 1),
     until="interval_end",
+    retention=Retention.keep_last(2),
     restart=FixedDelay(attempts=2, delay=timedelta(0)),
 )
 compaction = compaction_dag(trips)

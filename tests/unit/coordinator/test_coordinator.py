@@ -132,6 +132,7 @@ def test_the_live_timeline_is_found_by_following_closings() -> None:
     assert restored.plan.tables == {"accounts": "bank/state/accounts/t2-3"}
     assert restored.plan.ranges[P0].start == 2
     assert list(house.coordinator.checkpoints()) == [restored, made[0]]
+    assert list(house.coordinator.timelines.ancestry(made[1])) == [made[1], made[0]], "as before the restore"
     with pytest.raises(ConflictError, match="timeline t1 was closed in favour of t2"):
         house.coordinator.trigger(house.pipeline, ASK, "t1")
 
