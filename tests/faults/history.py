@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+LARGE = 2500
+"""Cents from which on the process emits a purchase."""
 START = datetime(2024, 5, 1, tzinfo=UTC)
 UNDECODABLE = (b"{", b"[]", b'{"account": 1}', b"\xff\xfe", b'{"cents": "7"}')
 
@@ -86,3 +88,19 @@ class History:
             }
             for shop, rs in groups.items()
         }
+
+    def seen(self) -> dict[str, dict[str, Any]]:
+        """State per account of the process: how many large purchases, and purchases per shop."""
+        state: dict[str, dict[str, Any]] = {}
+        for r in self.decoded():
+            if r["account"] is None:
+                continue
+            s = state.setdefault(r["account"], {"large": 0, "by_shop": {}})
+            s["large"] += r["cents"] >= LARGE
+            s["by_shop"][r["shop"]] = s["by_shop"].get(r["shop"], 0) + 1
+        return state
+
+    def large(self) -> list[tuple[str, int, int, int]]:
+        """(account, cents, partition, offset) of the large purchases, in order."""
+        decoded = [r for r in self.decoded() if r["account"] is not None and r["cents"] >= LARGE]
+        return sorted((r["account"], r["cents"], *r["place"]) for r in decoded)
