@@ -14,6 +14,7 @@ from tidemark.model.types import FieldType, record_type
 from tidemark.operator_state import Operator as OperatorLists
 from tidemark.state import Keyed
 
+_GUARANTEES = ("exactly_once_by_id", "at_least_once")
 ProcessFunction = Callable[..., Iterable[Any] | None]
 """`function(key, records, remembered)`, perhaps with `broadcast` as fourth, and `*, operator_state`; see `Process`."""
 
@@ -34,23 +35,31 @@ class DeltaSink:
 
 @dataclass(frozen=True)
 class KafkaSink:
-    """A Kafka topic that emitted rows are sent to after the manifest, from an outbox table (J2, J16).
-
-    They are sent at least once, each with a deduplication id in the header `tidemark-id`.
+    """A Kafka topic that emitted rows are sent to, each with an id in the header `tidemark-id` (D9, J2, J16).
 
     Attributes:
-        name: of the outbox, unique in the pipeline.
+        name: of the sink, unique in the pipeline.
         topic: where the records go; it must exist.
         key_by: emitted field that becomes the message key; None = no key.
+        guarantee: `exactly_once_by_id`: rows of completed checkpoints only, sent after the manifest from an outbox
+            table. A crash may send some again, with the same id: whoever drops ids that he knows has each row once.
+            `at_least_once`: the attempt itself sends, once the gate has passed and before the seal; nothing is stored.
+            Rows may arrive that no completed checkpoint has; a retry of the plan sends them again with the same id, a
+            new plan of the same offsets with another one.
     """
 
     name: str
     topic: str
     key_by: str | None = None
+    guarantee: Literal["exactly_once_by_id", "at_least_once"] = "exactly_once_by_id"
 
     def __post_init__(self) -> None:
         checked_name("sink", self.name)
         checked_name("topic", self.topic)
+        if self.guarantee not in _GUARANTEES:
+            raise DeclarationError(
+                f"sink {self.name}: guarantee={self.guarantee!r}", next=f"choose one of {', '.join(_GUARANTEES)}."
+            )
 
 
 @dataclass(frozen=True)
@@ -149,6 +158,7 @@ class Process:
         if self.sink is not None and self.emits is None:
             raise DeclarationError(f"{self.uid}: a sink, but nothing is emitted", next="say what with `emits=`.")
         _check_lists(self)
+        _check_key(self)
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """The stored schema over a record type; see `Fold.bind`."""
@@ -179,6 +189,15 @@ class Process:
 
 
 Operator = Fold | Process
+
+
+def _check_key(operator: Process) -> None:
+    key = operator.sink.key_by if isinstance(operator.sink, KafkaSink) else None
+    names = [] if operator.emitted is None else [name for name, _ in operator.emitted.fields]
+    if key is not None and key not in names:
+        raise DeclarationError(
+            f"{operator.uid}: key_by={key!r} of its sink is no emitted field", next=f"name one of {', '.join(names)}."
+        )
 
 
 def _check(operator: Operator) -> None:

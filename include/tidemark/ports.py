@@ -5,14 +5,14 @@ Every port has an in-memory twin (`tidemark.adapters.memory`), held to the same 
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Protocol
 
 from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
 from tidemark.model.copies import TableVersion
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.messages import Message
+from tidemark.model.offsets import PartitionLog, TopicPartition
 from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import PutOutcome
 from tidemark.model.segments import Segment
 from tidemark.model.writes import CommitRequest, Committed, LiveFile, PlanRequest, UidCounts, WrittenFile, WrittenRun
 from tidemark.sources import Broadcast
@@ -34,6 +34,7 @@ __all__ = [
     "PartitionLog",
     "PlanRequest",
     "PutOutcome",
+    "Sender",
     "StateTables",
     "TimelineLock",
     "UidCounts",
@@ -56,13 +57,6 @@ class WriteIds(Protocol):
 
     def __call__(self) -> str:
         """A fresh random id (32 hex digits)."""
-
-
-class PutOutcome(Enum):
-    """Answer of a put-if-absent. Losing a race is an answer, not an error."""
-
-    WON = "won"
-    LOST = "lost"
 
 
 class UncertainPut(Exception):  # noqa: N818
@@ -106,17 +100,6 @@ class TimelineLock(Protocol):
         Raises:
             BusyError: another process holds it.
         """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLog:
-    """What the log says of one partition: offsets that can be read are `[earliest, end)`.
-
-    `end` is the last stable offset under read_committed, the high watermark under read_uncommitted.
-    """
-
-    earliest: int
-    end: int
 
 
 class Log(Protocol):
@@ -203,6 +186,9 @@ class Batch(Protocol):
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """Writes what a process emitted, in the columns of its sink: fields, uid, position, number (J16)."""
 
+    def emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
+        """The same rows, in order of their positions, for a sink that keeps none (D9)."""
+
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate.
 
@@ -224,6 +210,17 @@ class Compute(Protocol):
             DataLostError: part of the ranges is not in the log any more.
             BrokerError: Kafka did not answer.
             EngineError: Spark failed.
+        """
+
+
+class Sender(Protocol):
+    """Kafka, as an attempt sees it that sends what it emitted before it is sealed (D9)."""
+
+    def send(self, topic: str, messages: Iterable[Message]) -> int:
+        """Sends messages in order and waits until all are acknowledged; returns how many.
+
+        Raises:
+            BrokerError: some may have arrived; the next attempt sends all of them again, with the same ids.
         """
 
 

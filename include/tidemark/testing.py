@@ -4,6 +4,7 @@ Everything but the outside world is real: the coordinator, the order of a checkp
 manifests. The gate is not asked, because it needs Spark; folds mean the same as there.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from tidemark.adapters.memory import (
     MemoryCompute,
     MemoryForeignTables,
     MemoryLog,
+    MemorySender,
     MemoryStore,
     MemoryTables,
     SequentialIds,
@@ -47,8 +49,8 @@ class Crash:
 
     Attributes:
         step: crash point: `ids queries plan attempt read process.<uid> fold.<uid> runs.<uid> dead_letters.<uid>
-            sinks.<uid> emitted.<uid> outputs.<uid> gate fsync seal publish`; inside `runs`, `sinks` (dead letters)
-            and `outputs`, between the table's version and the commit, `commit.runs.<uid>`, `commit.sinks.<uid>`,
+            sinks.<uid> emitted.<uid> outputs.<uid> gate fsync sent.<uid> seal publish`; inside `runs`, `sinks` (dead
+            letters) and `outputs`, between the table's version and the commit, `commit.runs.<uid>`, `commit.sinks.<uid>`,
             `commit.outputs.<uid>`.
         moment: `before` or `after`.
     """
@@ -95,6 +97,7 @@ class _World:
     ids: SequentialIds = field(default_factory=SequentialIds)
     due: list[Crash] = field(default_factory=list)
     foreign: MemoryForeignTables = field(default_factory=MemoryForeignTables)
+    sender: MemorySender = field(default_factory=MemorySender)
 
     @property
     def compute(self) -> MemoryCompute:
@@ -131,6 +134,7 @@ class _World:
             write_ids=self.ids,
             crash=self.crash,
             max_dead_letters=self.pipeline.max_dead_letters,
+            sender=self.sender,
         )
         return job.execute(attempt)
 
@@ -185,6 +189,13 @@ class Replayed:
         table = None if found is None else found.sinks.get(uid)
         rows = [] if table is None else self._world.tables.rows(table.handle)
         return sorted(rows, key=lambda r: tuple(str(r[n]).zfill(20) for n in ("_topic", "_partition", "_offset", "_n")))
+
+    def sent(self, topic: str) -> list[tuple[str, dict[str, Any]]]:
+        """Ids and JSON fields of all that attempts have sent to a topic, in order: `guarantee="at_least_once"`.
+
+        What an attempt sent before it died is there, and again what its successor sent.
+        """
+        return [(m.id, json.loads(m.value)) for m in self._world.sender.arrived.get(topic, [])]
 
     def _at(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
         if checkpoint is not None:

@@ -35,7 +35,7 @@ from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
 from tidemark.model.writes import CommitRequest, WrittenFile, WrittenRun
 from tidemark.pipeline import Pipeline
-from tidemark.ports import PlanRequest
+from tidemark.ports import PlanRequest, Sender
 
 NOW_MS = 1_900_000_000_000
 
@@ -97,6 +97,7 @@ class DiskLine:
     partitions: int = 2
     log: MemoryLog = field(default_factory=MemoryLog)
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
+    sender: Sender | None = None
 
     def __post_init__(self) -> None:
         self.log.create(self.topic, self.partitions)
@@ -184,6 +185,7 @@ class DiskLine:
             write_ids=self._id,
             crash=lambda step, moment: None,
             max_dead_letters=1.0,
+            sender=self.sender,
         )
         return job.execute(attempt)
 

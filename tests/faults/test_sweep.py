@@ -25,7 +25,7 @@ STEPS = (
     + ["gate", "fsync", "seal", "publish"]
 )
 """`commit.*` lies inside `runs` and `sinks`: the table's version is read, the fence is next, then the commit."""
-EMITTING_STEPS = [f"{step}.large" for step in ("process", "emitted", "commit.outputs", "outputs")]
+EMITTING_STEPS = [f"{step}.large" for step in ("process", "emitted", "commit.outputs", "outputs")] + ["sent.told"]
 """What only a process and its sink come to; another pipeline, so that the folds' runs do not wait for Python."""
 POINTS = [f"{step}:{moment}" for step in STEPS for moment in ("before", "after")]
 POINTS += [f"{step}:{moment}" for step in EMITTING_STEPS for moment in (("before", "after") if FULL else ("after",))]
@@ -46,6 +46,7 @@ SERVER_POINTS = [
 def lines(topics: Topics, spark_server: str, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lines]:
     yield Lines(topics, broker, spark_server, tmp_path_factory)
     os.environ.pop("SWEEP_TOPIC", None)
+    os.environ.pop("SWEEP_TOLD", None)
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,11 @@ from tests.cli.disk_line import DiskLine
 from tests.kafka.topics import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.adapters.memory_decoding import decode
+from tidemark.errors import BrokerError
 from tidemark.model.types import record_type
 from tidemark.settings import load_settings
 from tidemark.wiring import Runtime
+from tidemark.wiring.lazy_sender import LazySender
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -94,7 +96,19 @@ def house(broker: str, topics: Topics, tmp_path: Path) -> House:
     )
     pipeline = Pipeline(name="ticks", source=KafkaSource("ticks", Tick), operators=[process])
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap=broker)
-    return House(DiskLine(tmp_path / "w", pipeline, "ticks"), Runtime(settings), broker, topic)
+    line = DiskLine(tmp_path / "w", pipeline, "ticks", sender=LazySender(settings))
+    line.log.create(topic)
+    return House(line, Runtime(settings), broker, topic)
+
+
+@pytest.fixture
+def sending(house: House) -> House:
+    """The same, but attempts send themselves."""
+    (process,) = house.line.pipeline.operators
+    assert isinstance(process, Process)
+    sink = KafkaSink("alerts", house.topic, key_by="who", guarantee="at_least_once")
+    house.line.pipeline = replace(house.line.pipeline, operators=[replace(process, sink=sink)])
+    return house
 
 
 def test_emitted_records_arrive_once_in_order_with_their_ids(house: House) -> None:
@@ -146,6 +160,38 @@ def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
     monkeypatch.undo()
     assert house.runtime.checkpoint("ticks").id == 1
     assert house.runtime.deliver("ticks") == 2
+
+
+def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: House) -> None:
+    sending.checkpoint(("a", 1), ("b", 2))
+    assert sending.runtime.deliver("ticks") == 0, "nothing is left for afterwards"
+    arrived = sending.arrived()
+    assert [(key, value["n"], id_) for key, value, id_ in arrived] == [
+        (b"a", 1, "ticks/t1/chk-1/alerts/ticks-0-0-0"),
+        (b"a", None, "ticks/t1/chk-1/alerts/ticks-0-0-1"),
+        (b"b", 1, "ticks/t1/chk-1/alerts/ticks-0-1-0"),
+        (b"b", None, "ticks/t1/chk-1/alerts/ticks-0-1-1"),
+    ]
+    assert arrived[2][1]["at"] == DAY + timedelta(days=2)
+    assert not list((sending.line.root / "ticks").glob("outbox/*"))
+
+
+def test_a_broker_that_is_down_fails_an_attempt_that_sends_and_the_state_stays(
+    sending: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending.checkpoint(("a", 1))
+    real = sending.line.sender
+    with monkeypatch.context() as patch:
+        patch.setattr("tidemark.adapters.kafka_outbox.STALL", 1.0)
+        nobody = sending.runtime.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
+        sending.line.sender = LazySender(nobody)
+        with pytest.raises(BrokerError, match=f"sending to topic {sending.topic}") as caught:
+            sending.checkpoint(("a", 2))
+        assert "not sealed" in caught.value.safe and "same ids" in caught.value.next
+    assert sending.runtime.checkpoint("ticks").id == 1
+    sending.line.sender = real
+    sending.line.checkpoint()
+    assert [value["n"] for _, value, _ in sending.arrived() if value["n"]] == [1, 2]
 
 
 def _killed(*_: object) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from tests.process.cases import PIPELINE, visits
 from tests.process.twins import SparkWorld, World
+from tidemark import KafkaSink, Process
 
 CASES = 4
 
@@ -30,3 +32,18 @@ def test_spark_the_memory_twin_and_duckdb_agree(spark: SparkSession, tmp_path: P
             }
         for deepest in (False, True):
             assert twin.compacted("people", other, deepest=deepest) == world.compacted("people", one, deepest=deepest)
+
+
+def test_attempts_send_the_same_bytes_in_the_same_order(spark: SparkSession, tmp_path: Path) -> None:
+    seed = int(os.environ.get("TIDEMARK_SEED", "0")) or random.randrange(2**32)
+    print(f"TIDEMARK_SEED={seed}")
+    records = visits(random.Random(seed), 60)
+    sink = KafkaSink("told", "told", key_by="at", guarantee="at_least_once")
+    operators = [replace(o, sink=sink) if isinstance(o, Process) and o.emits else o for o in PIPELINE.operators]
+    sending = replace(PIPELINE, operators=operators)
+    world, twin = World(sending), SparkWorld(sending, spark=spark, root=tmp_path)
+    world.checkpoint(records)
+    twin.checkpoint(records)
+    assert twin.sender.arrived == world.sender.arrived
+    assert len(twin.sender.arrived["told"]) > 1
+    assert not list(tmp_path.rglob("outbox"))

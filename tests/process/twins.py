@@ -15,7 +15,15 @@ from tests.in_memory import InMemory
 from tidemark import Pipeline
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory import (
+    ManualClock,
+    MemoryCompute,
+    MemoryLog,
+    MemorySender,
+    MemoryStore,
+    MemoryTables,
+    SequentialIds,
+)
 from tidemark.adapters.memory_feed import Feed
 from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of, read_state
@@ -88,6 +96,7 @@ class World(InMemory):
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     ids: SequentialIds = field(default_factory=SequentialIds)
     parallelism: int = 1
+    sender: MemorySender = field(default_factory=MemorySender)
 
     def __post_init__(self) -> None:
         self._feed = Feed(self.pipeline, self.log, self.partitions)
@@ -113,6 +122,7 @@ class World(InMemory):
                 write_ids=self.ids,
                 crash=lambda step, moment: None,
                 max_dead_letters=self.pipeline.max_dead_letters,
+                sender=self.sender,
             )
             return job.execute(attempt)
 

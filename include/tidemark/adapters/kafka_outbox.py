@@ -1,13 +1,13 @@
-"""Sends outbox rows to Kafka: an idempotent producer, everything acknowledged or an error (J2)."""
+"""Sends emitted records to Kafka: an idempotent producer, everything acknowledged or an error (D9, J2)."""
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Producer
 
 from tidemark.adapters.kafka_client import LOGGER
 from tidemark.errors import BrokerError
+from tidemark.model.messages import Message
 
 STALL = 30.0
 """Seconds without one more acknowledged record after which sending is given up."""
@@ -15,17 +15,11 @@ ID_HEADER = "tidemark-id"
 """The header that tells a record which was sent twice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A record to send; `id` is equal whenever it is sent again."""
-
-    key: bytes | None
-    value: bytes
-    id: str
-
-
 class KafkaOutbox:
-    """Sends to the topics of one cluster; one producer per call, which lives as long."""
+    """Sends to the topics of one cluster, what waits in outboxes; one producer per call, which lives as long."""
+
+    _safe = "the checkpoint is complete; its emitted records stay in the outbox."
+    _next = "mend the topic or the broker: the next run of the pipeline sends them first."
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -55,8 +49,8 @@ class KafkaOutbox:
             why = failures[0].str() if failures else f"none was acknowledged for {self._stall:g} s"
             raise BrokerError(
                 f"sending to topic {topic} on Kafka at {self._bootstrap} stopped: {why}",
-                safe="the checkpoint is complete; its emitted records stay in the outbox.",
-                next="mend the topic or the broker: the next run of the pipeline sends them first.",
+                safe=self._safe,
+                next=self._next,
             )
         return sent
 
@@ -86,3 +80,10 @@ class KafkaOutbox:
             except BufferError:
                 producer.poll(0.1)
         failures.append(KafkaError(KafkaError._TIMED_OUT, "the queue stayed full"))
+
+
+class KafkaSender(KafkaOutbox):
+    """The same for an attempt that is not sealed yet; implements `ports.Sender`."""
+
+    _safe = "every completed checkpoint is intact; this one is not sealed, but some of its records may have arrived."
+    _next = "mend the topic or the broker, then run the pipeline again: all of them are sent again, with the same ids."

@@ -180,6 +180,10 @@ class MemoryBatch:
         """See `ports.Batch`."""
         return self._compute.tables.write(folder, self._processed[uid].sunk)
 
+    def emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
+        """See `ports.Batch`."""
+        return self._processed[uid].sunk
+
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """See `ports.Batch`."""
         return self._compute.judge(self._plan, runs)

@@ -10,11 +10,12 @@ from decimal import Decimal
 from tidemark.adapters.memory_log import MemoryLog
 from tidemark.errors import UsageError
 from tidemark.model.offsets import TopicPartition
+from tidemark.operators import KafkaSink, Process
 from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
 
 
 class Feed:
-    """Creates the topics of a pipeline, and appends to them in turn.
+    """Creates the topics of a pipeline, those of its sinks too, and appends to its sources in turn.
 
     Args:
         pipeline: the declaration.
@@ -35,6 +36,9 @@ class Feed:
             counts[tp.topic] = max(tp.partition + 1, counts.get(tp.topic, 0))
         for topic, count in sorted(counts.items()):
             log.create(topic, count)
+        sinks = [o.sink for o in pipeline.operators if isinstance(o, Process)]
+        for sent in {sink.topic for sink in sinks if isinstance(sink, KafkaSink)} - set(counts):
+            log.create(sent)
 
     def send(self, record: object, timestamp_ms: int) -> TopicPartition:
         """Appends a record of a script; see `tidemark.testing.replay` for its forms.

@@ -28,6 +28,7 @@ class PipelineAssets:
         dead_letters: in the same order.
         sinks: tables that operators emit to, committed with the checkpoint.
         sent: topics that are sent to after the manifest.
+        sent_ahead: topics that attempts send to, before the seal.
         checkpoint: gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint.
     """
 
@@ -36,6 +37,7 @@ class PipelineAssets:
     dead_letters: tuple[Asset, ...]
     sinks: tuple[Asset, ...]
     sent: tuple[Asset, ...]
+    sent_ahead: tuple[Asset, ...]
     checkpoint: Asset
 
     @property
@@ -55,12 +57,14 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
     uids = list(pipeline.schemas())
     topics = [name for source in pipeline.inputs.values() for name in topic_names(source)]
     sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
+    kafka = [sink for sink in sinks if isinstance(sink, KafkaSink)]
     return PipelineAssets(
         topics=tuple(_topic(address, name) for name in topics),
         states=tuple(_own(pipeline.name, "state", uid) for uid in uids),
         dead_letters=tuple(_own(pipeline.name, "dead_letters", uid) for uid in uids),
         sinks=tuple(_own(pipeline.name, "sinks", s.name) for s in sinks if isinstance(s, DeltaSink)),
-        sent=tuple(_topic(address, s.topic) for s in sinks if isinstance(s, KafkaSink)),
+        sent=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "exactly_once_by_id"),
+        sent_ahead=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "at_least_once"),
         checkpoint=_own(pipeline.name, "checkpoint"),
     )
 

@@ -133,7 +133,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             task_id=FOLD,
             doc_md=FoldOperator.__doc__,
             inlets=[*assets.topics, *assets.states],
-            outlets=assets.changed,
+            outlets=[*assets.changed, *assets.sent_ahead],
             execution_timeout=pipeline.checkpoint_timeout,
             on_failure_callback=partial(abort_after_last_try, pipeline.name),
             **shared,

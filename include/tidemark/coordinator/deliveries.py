@@ -29,19 +29,20 @@ def undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered]:
     """What is to be sent, oldest checkpoint first.
 
     Records of deliveries are written in order, so the search ends, per sink, at the newest that is delivered. A listing
-    that is behind makes records be sent twice, with the same ids.
+    that is behind makes records be sent twice, with the same ids. A sink that attempts send to has an outbox only if
+    it had another guarantee before: what that holds is sent too.
     """
     newest: dict[str, int] = {}
     found: list[Undelivered] = []
     for checkpoint in coordinator.checkpoints():
-        tables = {uid: t for uid, t in checkpoint.sinks.items() if t.kind == "kafka"}
+        tables = {uid: t for uid, t in checkpoint.sinks.items() if t.kind == "kafka" or _had_outbox(t)}
         for uid, table in tables.items():
             if table.name not in newest:
                 newest[table.name] = _newest(coordinator, table.name)
             ack = checkpoint.ack(uid)
-            if ack is not None and ack.emitted and checkpoint.id > newest[table.name]:
+            if table.keeps_rows and ack is not None and ack.emitted and checkpoint.id > newest[table.name]:
                 found.append(Undelivered(checkpoint=checkpoint, table=table, records=ack.emitted))
-        if all(checkpoint.id <= newest[t.name] for t in tables.values()):
+        if all(_last(checkpoint, t) <= newest[t.name] for t in tables.values()):
             break
     return found[::-1]
 
@@ -56,6 +57,15 @@ def delivered(coordinator: CheckpointCoordinator, done: Undelivered) -> None:
         write_id=coordinator.write_ids(),
     )
     coordinator.objects.put(delivery_key(done.table.name, done.checkpoint.id), record)
+
+
+def _had_outbox(table: SinkTable) -> bool:
+    return table.kind == "topic" and bool(table.handle)
+
+
+def _last(checkpoint: Checkpoint, table: SinkTable) -> int:
+    """The last checkpoint, up to this one, that may have left rows in an outbox."""
+    return checkpoint.id if table.keeps_rows else table.handle.through
 
 
 def _newest(coordinator: CheckpointCoordinator, sink: str) -> int:

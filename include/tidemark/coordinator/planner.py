@@ -1,6 +1,6 @@
 """The planner freezes everything that decides a checkpoint's result, before anything is read (design sections 6, 7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.copies import plan_copies
@@ -8,10 +8,10 @@ from tidemark.coordinator.inputs import FilesExist, InputPlanner
 from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
 from tidemark.coordinator.ranges import plan_ranges
-from tidemark.coordinator.sinks import planned_sinks
+from tidemark.coordinator.sinks import planned_sinks, sendable
 from tidemark.coordinator.starts import to_ms
 from tidemark.coordinator.states import NothingOpen, OpenPlan, Refused
-from tidemark.coordinator.timelines import Head
+from tidemark.coordinator.timelines import Head, Timelines
 from tidemark.errors import StoreError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
@@ -19,6 +19,7 @@ from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.queries import names_of, stored_texts
 from tidemark.model.records import IdRecord, StopRecord
+from tidemark.model.sinks import SinkTable
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
 
@@ -75,6 +76,7 @@ class Planner:
         inputs = InputPlanner(objects=self.objects, files_exist=self.files_exist).plan(
             pipeline, slot, parent, allow_removed=request.allow_non_restored_state
         )
+        sinks = self._sinks(pipeline, slot.timeline, parent)
         interval, now, number = _interval(request), self.clock.now_ms(), self._take_id(slot, parent)
         return CheckpointPlan(
             pipeline=pipeline.name,
@@ -86,7 +88,7 @@ class Planner:
             sources=ranges.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
-            sinks=planned_sinks(pipeline, slot.timeline, parent),
+            sinks=sinks,
             tables=inputs.tables(pipeline.name, slot.timeline, number),
             schemas=inputs.schemas,
             adopted=inputs.adopted,
@@ -116,6 +118,12 @@ class Planner:
             for text in stored_texts(schema).values():
                 self.objects.put_query(text)
         self.crash("queries", "after")
+
+    def _sinks(self, pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[str, SinkTable]:
+        planned = planned_sinks(pipeline, timeline, parent)
+        if all(sink.keeps_rows for sink in planned.values()):
+            return planned
+        return sendable(planned, self.log, is_live=timeline == Timelines(self.objects).live())
 
     def _take_id(self, slot: Slot, parent: Parent) -> int:
         listed = _newest(self.objects.list("ids/"))

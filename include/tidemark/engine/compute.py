@@ -1,6 +1,6 @@
 """The Spark implementation of `ports.Compute`: read once, decode once, keep, and let every operator use it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +174,13 @@ class SparkBatch:
         order = [name for name, _ in ROW_ID[1:]]
         with translated():
             return self._written(self._processed[uid].sunk(), order, folder, self.counts[uid].emitted, order)
+
+    def emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
+        """What a process emitted, as Arrow and on this side; see `ports.Batch`."""
+        with translated():
+            rows = self._processed[uid].sunk().orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
+        for part in rows.to_batches(max_chunksize=1000):
+            yield from part.to_pylist()
 
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate; see `ports.Batch`."""

@@ -1,15 +1,15 @@
 """The order of a checkpoint's steps: the only module that knows it (reliability.md section 3, steps 3 to 7).
 
 read → per operator: fold or process, write the run, commit it, then its dead letters and what it emits → gate → fsync
-→ seal. The outcome of the attempt is read again before every step; a commit reads it once more, after it has read the
-table version. Planning, taking the attempt and publishing belong to the coordinator. It works on ports alone, so the
-in-memory twin runs the same order.
+→ send, where a sink is sent to before the commit → seal. The outcome of the attempt is read again before every step; a
+commit reads it once more, after it has read the table version. Planning, taking the attempt and publishing belong to
+the coordinator. It works on ports alone, so the in-memory twin runs the same order.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.engine.outputs import dead_letters, emitted
+from tidemark.engine.outputs import dead_letters, emitted, send
 from tidemark.engine.steps import Steps, Target, extended
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint import Ack, Commit, PendingCheckpoint, Sealed, Verdict
@@ -22,6 +22,7 @@ from tidemark.ports import (
     Clock,
     Compute,
     CrashPoints,
+    Sender,
     StateTables,
     UidCounts,
     WriteIds,
@@ -39,6 +40,7 @@ class CheckpointJob:
     write_ids: WriteIds
     crash: CrashPoints
     max_dead_letters: float
+    sender: Sender | None = None
 
     def execute(self, attempt: Attempt) -> Sealed:
         """Runs the steps in order.
@@ -60,6 +62,8 @@ class CheckpointJob:
                 pending.acknowledge(ack)
             verdict = steps.take("gate", lambda: batch.judge(_paths(steps, runs)))
             refuse_failed(plan, verdict)
+            _make_durable(steps, pending)
+            send(steps, batch, self.sender)
         except BaseException as error:
             _close_after(error, batch)
             raise
@@ -122,12 +126,15 @@ class CheckpointJob:
             )
 
 
+def _make_durable(steps: Steps, pending: PendingCheckpoint) -> None:
+    commits = [commit for ack in pending.acks for commit in ack.commits]
+    folders = [steps.folder(commit.path) for commit in commits]
+    steps.take("fsync", lambda: steps.tables.make_durable(commits, folders))
+
+
 def _seal(steps: Steps, pending: PendingCheckpoint, batch: Batch, verdict: Verdict) -> Sealed:
     attempt = steps.attempt
     sealed = pending.sealed(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=steps.timings_ms)
-    commits = [c for a in sealed.acks for c in a.commits]
-    folders = [steps.folder(c.path) for c in commits]
-    steps.take("fsync", lambda: steps.tables.make_durable(commits, folders))
     steps.crash("seal", "before")
     attempt.seal(sealed)
     steps.crash("seal", "after")

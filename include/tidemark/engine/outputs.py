@@ -1,10 +1,14 @@
 """What an operator leaves besides its state: dead letters, and what a process emits to a sink (J1, J16)."""
 
+from functools import partial
+
 from tidemark.engine.steps import Steps, Target, extended
+from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Commit
+from tidemark.model.messages import messages_of
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.segments import StateHandle
-from tidemark.ports import Batch
+from tidemark.ports import Batch, Sender
 
 DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
     ("topic", "STRING"),
@@ -36,7 +40,7 @@ def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tup
 
 
 def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
-    """Writes and commits what goes to the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
+    """Writes and commits what goes to the table of the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
 
     Another operator gets it from the batch.
 
@@ -44,12 +48,33 @@ def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Co
         The handle of the sink's table afterwards, and the commits that were made.
     """
     table = steps.attempt.plan.sinks.get(uid)
-    if table is None or not batch.counts[uid].emitted:
+    if table is None or not table.keeps_rows or not batch.counts[uid].emitted:
         return (StateHandle() if table is None else table.handle), ()
     run = steps.take(f"emitted.{uid}", lambda: batch.write_emitted(uid, steps.folder(table.path)))
     target = Target(uid=uid, table=table.path, handle=table.handle, schema=table.stored)
     done = steps.commit(f"outputs.{uid}", target, run)
     return extended(table.handle, done), (done.commit,)
+
+
+def send(steps: Steps, batch: Batch, sender: Sender | None) -> None:
+    """Sends what goes to sinks that keep no rows, per operator in the batch's order: steps `sent.<uid>` (D9).
+
+    Called once everything else of the attempt is done: what is sent cannot be taken back.
+
+    Raises:
+        FencedError: the attempt was revoked.
+        BrokerError: not all was acknowledged.
+        UsageError: there is no sender.
+    """
+    plan = steps.attempt.plan
+    for uid in batch.uids:
+        table = plan.sinks.get(uid)
+        if table is None or table.keeps_rows or table.topic is None or not batch.counts[uid].emitted:
+            continue
+        if sender is None:
+            raise UsageError(f"{uid}: nothing here sends to Kafka", next="run the pipeline with tidemark run.")
+        topic, messages = table.topic, messages_of(plan, table, batch.emitted(uid))
+        steps.take(f"sent.{uid}", partial(sender.send, topic, messages))
 
 
 def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:

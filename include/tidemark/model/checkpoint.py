@@ -153,6 +153,11 @@ class PendingCheckpoint:
         return Acknowledgement.SUCCESS
 
     @property
+    def acks(self) -> tuple[Ack, ...]:
+        """What was acknowledged so far, in the plan's order."""
+        return tuple(self._acks[uid] for uid in self.plan.handles if uid in self._acks)
+
+    @property
     def missing(self) -> list[str]:
         """Uids that have not acknowledged."""
         return [uid for uid in self.plan.handles if uid not in self._acks]
@@ -165,8 +170,7 @@ class PendingCheckpoint:
         """
         if self.missing:
             raise UsageError(f"no ack of {', '.join(self.missing)}", next="this is a defect of Tidemark: report it.")
-        acks = tuple(self._acks[uid] for uid in self.plan.handles)
-        return Sealed(attempt=attempt, acks=acks, facts=facts, verdict=verdict, timings_ms=dict(timings_ms))
+        return Sealed(attempt=attempt, acks=self.acks, facts=facts, verdict=verdict, timings_ms=dict(timings_ms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

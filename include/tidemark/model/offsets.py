@@ -131,3 +131,14 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
             if tp in parent and not after.follows(parent[tp]):
                 breaks.append(f"{tp} starts at {after.start}, the parent ends at {parent[tp].end}")
         return breaks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLog:
+    """What the log says of one partition: offsets that can be read are `[earliest, end)`.
+
+    `end` is the last stable offset under read_committed, the high watermark under read_uncommitted.
+    """
+
+    earliest: int
+    end: int

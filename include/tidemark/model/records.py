@@ -15,6 +15,13 @@ from tidemark.model.segments import StateHandle
 from tidemark.model.sinks import SinkTable
 
 
+class PutOutcome(Enum):
+    """Answer of a put-if-absent. Losing a race is an answer, not an error."""
+
+    WON = "won"
+    LOST = "lost"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdRecord:
     """`ids/<n>.json`: allocates a checkpoint id and names the slot it was taken for; gaps are allowed."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 from tidemark.model.segments import StateHandle
 
-SinkKind = Literal["delta", "kafka"]
+SinkKind = Literal["delta", "kafka", "topic"]
 ROW_ID: tuple[tuple[str, str], ...] = (
     ("_uid", "STRING"),
     ("_topic", "STRING"),
@@ -14,7 +14,7 @@ ROW_ID: tuple[tuple[str, str], ...] = (
     ("_n", "BIGINT"),
 )
 """Columns that identify an emitted record, behind its fields: by whom, for which record, its number there (J16)."""
-_FOLDERS: dict[str, str] = {"delta": "sinks", "kafka": "outbox"}
+_FOLDERS: dict[str, str] = {"delta": "sinks", "kafka": "outbox", "topic": "outbox"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +23,11 @@ class SinkTable:
 
     Attributes:
         name: of the sink.
-        kind: `delta`, a table to read; or `kafka`, an outbox that is sent after the manifest.
-        path: the table, relative to the warehouse.
+        kind: `delta`, a table to read; `kafka`, an outbox that is sent after the manifest; or `topic`, which keeps
+            nothing: the attempt sends to the topic itself, before it is sealed (D9).
+        path: the table, relative to the warehouse; of a `topic` where an outbox was, if it had one before.
         columns: (column, SQL type) of the emitted fields, in order.
-        topic: of a Kafka sink.
+        topic: of a Kafka sink; None for a `topic` of a timeline that is not live: a fork never sends (J2).
         key_by: of a Kafka sink: the field that becomes the message key.
         handle: what lies in it; in a plan as the parent left it.
     """
@@ -43,6 +44,11 @@ class SinkTable:
     def stored(self) -> tuple[tuple[str, str], ...]:
         """All columns of the table, before its partition columns."""
         return (*self.columns, *ROW_ID)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether emitted rows are written to its table."""
+        return self.kind != "topic"
 
 
 def sink_path(pipeline: str, kind: SinkKind, name: str, timeline: str) -> str:

@@ -24,6 +24,7 @@ from tidemark.ports import CrashPoints
 from tidemark.settings import Settings
 from tidemark.wiring.lazy_foreign import LazyForeignTables
 from tidemark.wiring.lazy_log import LazyLog
+from tidemark.wiring.lazy_sender import LazySender
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,6 +157,7 @@ class Core:
             write_ids=random_id,
             crash=crash,
             max_dead_letters=pipeline.max_dead_letters,
+            sender=LazySender(self.settings),
         )
 
     def state_of(self, spark: "SparkSession") -> "Warehouse":

@@ -39,11 +39,17 @@ def sink_of(checkpoint: Checkpoint, sink: str) -> SinkTable:
     """The table of a sink as of a checkpoint.
 
     Raises:
-        NotFoundError: the checkpoint names no such sink.
+        NotFoundError: the checkpoint names no such sink, or one that keeps no rows.
     """
     known = {table.name: table for table in checkpoint.sinks.values()}
     if sink not in known:
         raise NotFoundError(
             f"{checkpoint.plan.name} has no sink {sink!r}", next=f"name one of: {', '.join(known) or 'none'}."
         )
-    return known[sink]
+    found = known[sink]
+    if not found.keeps_rows and not found.handle:
+        raise NotFoundError(
+            f"sink {sink!r} keeps no rows: attempts send them to a topic (guarantee='at_least_once')",
+            next=f"read the topic{'' if found.topic is None else ' ' + found.topic} itself.",
+        )
+    return found

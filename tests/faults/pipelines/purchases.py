@@ -1,10 +1,10 @@
-"""The second pipeline of the crash sweep: a process that emits to a table, over the same records."""
+"""The second pipeline of the crash sweep: a process that emits to a table, one behind it that attempts send for."""
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
+from tidemark import DeltaSink, KafkaSink, KafkaSource, Pipeline, Process, state
 
 LARGE = 2500
 """Cents from which on a purchase is told of."""
@@ -35,6 +35,19 @@ class Seen(state.Keyed):
     by_shop: dict[str, int] = state.map()
 
 
+class Told(state.Keyed):
+    """Nothing depends on it; the process behind has to remember something."""
+
+    times: int = state.value(0)
+
+
+def tell(account: str, larges: Iterator[Large], told: Told) -> Iterator[Large]:
+    """Hands on what it gets."""
+    for large in larges:
+        told.times += 1
+        yield large
+
+
 def find_large(account: str, purchases: Iterator[Purchase], seen: Seen) -> Iterator[Large]:
     """Counts purchases per shop, and tells of every large one."""
     for purchase in purchases:
@@ -49,6 +62,15 @@ purchases = Pipeline(
     source=KafkaSource(os.environ.get("SWEEP_TOPIC", "sweep"), Purchase),
     operators=[
         Process("large", key_by="account", state=Seen, function=find_large, emits=Large, sink=DeltaSink("large")),
+        Process(
+            "told",
+            key_by="account",
+            state=Told,
+            function=tell,
+            emits=Large,
+            sink=KafkaSink("told", os.environ.get("SWEEP_TOLD", "told"), guarantee="at_least_once"),
+            input="large",
+        ),
     ],
     max_dead_letters=0.5,
 )
