@@ -79,7 +79,7 @@ def read_sink(
 
     runtime = open_runtime(settings)
     table = sink_of(_found(runtime, pipeline, checkpoint, as_of), sink)
-    return union_of(spark, str(runtime.settings.warehouse), table.handle, table.stored)
+    return union_of(spark, str(runtime.settings.warehouse), table)
 
 
 def _found(runtime: Runtime, pipeline: str, checkpoint: int | str | None, as_of: datetime | None) -> Checkpoint:

@@ -50,8 +50,8 @@ class Crash:
     Attributes:
         step: crash point: `ids queries plan attempt read process.<uid> fold.<uid> runs.<uid> dead_letters.<uid>
             sinks.<uid> emitted.<uid> outputs.<uid> gate fsync sent.<uid> seal publish`; inside `runs`, `sinks` (dead
-            letters) and `outputs`, between the table's version and the commit, `commit.runs.<uid>`, `commit.sinks.<uid>`,
-            `commit.outputs.<uid>`.
+            letters) and `outputs`, between the table's version and the commit, `commit.runs.<uid>`,
+            `commit.sinks.<uid>`, `commit.outputs.<uid>`.
         moment: `before` or `after`.
     """
 

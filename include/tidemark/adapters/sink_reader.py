@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_reading import refused
 from tidemark.adapters.state_reader import files_of
+from tidemark.model.sink_evolution import sources_of
 from tidemark.model.sinks import ROW_ID, SinkTable
 
 _CHECKPOINT = pa.field("_checkpoint", pa.int64())
@@ -50,7 +51,19 @@ def _rows(warehouse: str, table: SinkTable, checkpoint: int) -> Iterator[pa.Tabl
             continue
         path = Path(warehouse, segment.path, f.path)
         try:
-            rows = pq.read_table(path, columns=schema.names, partitioning=None).cast(schema)
+            held = pq.read_table(path, columns=_held(table, segment.path), partitioning=None)
+            rows = pa.table([_column(held, of) for of in schema], schema=schema)
         except (OSError, pa.ArrowInvalid) as error:
             raise refused(Path(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
         yield rows.append_column(_CHECKPOINT, pa.repeat(pa.scalar(checkpoint, pa.int64()), rows.num_rows))
+
+
+def _held(table: SinkTable, path: str) -> list[str]:
+    """The columns to read of one of its tables, which may have been begun by another declaration (C9)."""
+    return [*sources_of(table, path), *(name for name, _ in ROW_ID)]
+
+
+def _column(rows: pa.Table, of: pa.Field) -> pa.ChunkedArray:
+    if of.name not in rows.column_names:
+        return pa.chunked_array([pa.nulls(rows.num_rows, of.type)])
+    return rows[of.name].cast(of.type)

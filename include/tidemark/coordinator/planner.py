@@ -8,7 +8,7 @@ from tidemark.coordinator.inputs import FilesExist, InputPlanner
 from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
 from tidemark.coordinator.ranges import plan_ranges
-from tidemark.coordinator.sinks import planned_sinks, sendable
+from tidemark.coordinator.sinks import FittingSink, fitting_sinks, planned_sinks, sendable
 from tidemark.coordinator.starts import to_ms
 from tidemark.coordinator.states import NothingOpen, OpenPlan, Refused
 from tidemark.coordinator.timelines import Head, Timelines
@@ -19,7 +19,6 @@ from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.queries import names_of, stored_texts
 from tidemark.model.records import IdRecord, StopRecord
-from tidemark.model.sinks import SinkTable
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
 
@@ -76,7 +75,7 @@ class Planner:
         inputs = InputPlanner(objects=self.objects, files_exist=self.files_exist).plan(
             pipeline, slot, parent, allow_removed=request.allow_non_restored_state
         )
-        sinks = self._sinks(pipeline, slot.timeline, parent)
+        fitting = self._sinks(pipeline, slot.timeline, parent)
         interval, now, number = _interval(request), self.clock.now_ms(), self._take_id(slot, parent)
         return CheckpointPlan(
             pipeline=pipeline.name,
@@ -88,7 +87,7 @@ class Planner:
             sources=ranges.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
-            sinks=sinks,
+            sinks=planned_sinks(fitting, number),
             tables=inputs.tables(pipeline.name, slot.timeline, number),
             schemas=inputs.schemas,
             adopted=inputs.adopted,
@@ -119,11 +118,11 @@ class Planner:
                 self.objects.put_query(text)
         self.crash("queries", "after")
 
-    def _sinks(self, pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[str, SinkTable]:
-        planned = planned_sinks(pipeline, timeline, parent)
-        if all(sink.keeps_rows for sink in planned.values()):
-            return planned
-        return sendable(planned, self.log, is_live=timeline == Timelines(self.objects).live())
+    def _sinks(self, pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[str, FittingSink]:
+        fitting = fitting_sinks(pipeline, timeline, parent)
+        if all(sink.declared.keeps_rows for sink in fitting.values()):
+            return fitting
+        return sendable(fitting, self.log, is_live=timeline == Timelines(self.objects).live())
 
     def _take_id(self, slot: Slot, parent: Parent) -> int:
         listed = _newest(self.objects.list("ids/"))

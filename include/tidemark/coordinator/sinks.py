@@ -1,39 +1,89 @@
 """The sinks of the next plan: each goes on where the parent's sink of the same name ended."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidemark.coordinator.parents import Parent
 from tidemark.errors import IncompatibleStateError, NotFoundError
+from tidemark.model.evolution import Misfit
+from tidemark.model.sink_evolution import evolved_sink, sink_misfits
 from tidemark.model.sinks import SinkKind, SinkTable, sink_path
 from tidemark.operators import DeltaSink, KafkaSink, Process
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Log
 
 
-def planned_sinks(pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[str, SinkTable]:
-    """Per uid of an operator with a sink its table, with what the parent left there.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittingSink:
+    """A sink whose declaration fits the rows that it has.
+
+    Attributes:
+        old: as the parent left it; the declared one where it has no rows.
+        declared: as the pipeline declares it.
+    """
+
+    old: SinkTable
+    declared: SinkTable
+
+
+def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[str, FittingSink]:
+    """Per uid of an operator with a sink what it was and what it is.
 
     A Kafka sink whose guarantee has changed goes on with the outbox it had: what waits there is still to be sent.
 
     Raises:
-        IncompatibleStateError: a sink's fields have changed, and it has rows; those of both would lie in one table.
+        IncompatibleStateError: emitted fields have changed in a way that the rows of a sink do not allow.
     """
-    before = {(t.kind == "delta", t.name): t for t in parent.sinks.values()}
-    found: dict[str, SinkTable] = {}
+    before = {(t.kind == "delta", t.name): t for t in parent.sinks.values() if t.handle}
+    found: dict[str, FittingSink] = {}
+    misfits: list[Misfit] = []
     for operator in pipeline.operators:
         if not isinstance(operator, Process) or operator.sink is None:
             continue
-        made = declared_sink(pipeline.name, operator, timeline)
-        old = before.get((made.kind == "delta", made.name))
-        if old is not None and old.handle and old.columns != made.columns:
-            raise IncompatibleStateError(
-                f"sink {made.name}: its rows have ({_words(old)}), {operator.uid} emits ({_words(made)})",
-                safe="nothing was planned; every restore point is intact.",
-                next="emit the same fields as before, or give the sink another name.",
-            )
-        found[operator.uid] = made if old is None else replace(made, handle=old.handle)
+        declared = declared_sink(pipeline.name, operator, timeline)
+        old = before.get((declared.kind == "delta", declared.name), declared)
+        misfits += sink_misfits(operator.uid, old, declared)
+        found[operator.uid] = FittingSink(old=old, declared=declared)
+    if misfits:
+        raise IncompatibleStateError(
+            f"the pipeline does not fit its sinks: {'; '.join(map(str, misfits))}",
+            safe="nothing was planned; every restore point is intact.",
+            next="change the declaration as said for each; then run the pipeline again.",
+        )
     return found
+
+
+def sendable(fitting: Mapping[str, FittingSink], log: Log, *, is_live: bool) -> Mapping[str, FittingSink]:
+    """The same, where those that attempts send to have a topic on the live timeline only: a fork never sends (J2).
+
+    Args:
+        fitting: what fits.
+        log: says which topics there are; asked only where an attempt sends.
+        is_live: whether the plan's timeline is the live one.
+
+    Raises:
+        NotFoundError: such a topic does not exist. Better now than at the end of an attempt.
+        BrokerError: no answer.
+    """
+    sending = {uid: sink for uid, sink in fitting.items() if not sink.declared.keeps_rows}
+    if not is_live:
+        muted = {uid: replace(s, declared=replace(s.declared, topic=None)) for uid, s in sending.items()}
+        return {**fitting, **muted}
+    wanted = {s.declared.topic: s.declared.name for s in sending.values() if s.declared.topic is not None}
+    known = log.topic_ids(sorted(wanted)) if wanted else {}
+    missing = [f"{topic} of sink {name}" for topic, name in wanted.items() if topic not in known]
+    if missing:
+        raise NotFoundError(
+            f"no topic {', '.join(missing)}",
+            safe="nothing was planned; every restore point is intact.",
+            next="create it, or correct the topic of the KafkaSink.",
+        )
+    return fitting
+
+
+def planned_sinks(fitting: Mapping[str, FittingSink], number: int) -> Mapping[str, SinkTable]:
+    """The sinks as the plan of a checkpoint carries them; those with other columns begin another table."""
+    return {uid: evolved_sink(sink.old, sink.declared, number) for uid, sink in fitting.items()}
 
 
 def declared_sink(pipeline: str, operator: Process, timeline: str) -> SinkTable:
@@ -51,34 +101,3 @@ def declared_sink(pipeline: str, operator: Process, timeline: str) -> SinkTable:
         topic=None if isinstance(sink, DeltaSink) else sink.topic,
         key_by=None if isinstance(sink, DeltaSink) else sink.key_by,
     )
-
-
-def sendable(sinks: Mapping[str, SinkTable], log: Log, *, is_live: bool) -> Mapping[str, SinkTable]:
-    """The sinks as a plan carries them: those that attempts send to have a topic only on the live timeline.
-
-    Args:
-        sinks: as declared.
-        log: says which topics there are; asked only where an attempt sends.
-        is_live: whether the plan's timeline is the live one: a fork never sends (J2).
-
-    Raises:
-        NotFoundError: such a topic does not exist. Better now than at the end of an attempt.
-        BrokerError: no answer.
-    """
-    sending = {uid: sink for uid, sink in sinks.items() if not sink.keeps_rows}
-    if not is_live:
-        return {**sinks, **{uid: replace(sink, topic=None) for uid, sink in sending.items()}}
-    wanted = {sink.topic: sink.name for sink in sending.values() if sink.topic is not None}
-    known = log.topic_ids(sorted(wanted)) if wanted else {}
-    missing = [f"{topic} of sink {name}" for topic, name in wanted.items() if topic not in known]
-    if missing:
-        raise NotFoundError(
-            f"no topic {', '.join(missing)}",
-            safe="nothing was planned; every restore point is intact.",
-            next="create it, or correct the topic of the KafkaSink.",
-        )
-    return sinks
-
-
-def _words(table: SinkTable) -> str:
-    return ", ".join(f"{name} {sql}" for name, sql in table.columns)

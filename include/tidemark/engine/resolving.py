@@ -13,6 +13,8 @@ from tidemark.model.expressions import quoted, spark
 from tidemark.model.resolving import compacted_sql, empty_columns, resolving_sql, single_sql
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.sink_evolution import sources_of
+from tidemark.model.sinks import ROW_ID, SinkTable
 from tidemark.model.ttl import Now
 
 
@@ -41,25 +43,30 @@ def resolved(
     return _split(warehouse, schema, groups, now)
 
 
-def union_of(
-    session: SparkSession, warehouse: str, handle: StateHandle, columns: Sequence[tuple[str, str]]
-) -> DataFrame:
-    """The rows of a handle's segments as they are, with `_checkpoint`: a sink as of a manifest.
+def union_of(session: SparkSession, warehouse: str, table: SinkTable) -> DataFrame:
+    """The rows of a sink as of a manifest, with `_checkpoint`: those of every declaration in the columns of its own.
 
     Args:
         session: any session that sees the warehouse. It needs
             `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or Delta refuses
             versions older than a week although all their files exist.
         warehouse: root of all tables.
-        handle: the sink's.
-        columns: (column, SQL type) of its table.
+        table: the sink.
     """
-    names = [*(name for name, _ in columns), "_checkpoint"]
-    if not handle:
-        empty = ", ".join(f"{quoted(name)} {sql}" for name, sql in (*columns, ("_checkpoint", "BIGINT")))
+    if not table.handle:
+        empty = ", ".join(f"{quoted(name)} {sql}" for name, sql in (*table.stored, ("_checkpoint", "BIGINT")))
         return session.createDataFrame([], spark(empty))
-    parts = [_segment(session, warehouse, s).selectExpr(*(spark(quoted(n)) for n in names)) for s in handle]
+    parts = [_segment(session, warehouse, s).selectExpr(*_sunk(table, s.path)) for s in table.handle]
     return reduce(DataFrame.unionAll, parts)
+
+
+def _sunk(table: SinkTable, path: str) -> list[str]:
+    there = sources_of(table, path)
+    fields = []
+    for name, sql in table.columns:
+        held = quoted(name) if name in there else "NULL"
+        fields.append(held if there.get(name) == sql else f"CAST({held} AS {sql}) AS {quoted(name)}")
+    return [spark(text) for text in (*fields, *(quoted(name) for name, _ in ROW_ID), quoted("_checkpoint"))]
 
 
 def _split(warehouse: Warehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:

@@ -1,10 +1,14 @@
 """Where emitted records go: a Delta table of their own per sink and timeline, named by manifests as state is (J1)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tidemark.model.codec import ADDED
 from tidemark.model.segments import StateHandle
 
+Columns = tuple[tuple[str, str], ...]
+"""(column, SQL type), in order."""
 SinkKind = Literal["delta", "kafka", "topic"]
 ROW_ID: tuple[tuple[str, str], ...] = (
     ("_uid", "STRING"),
@@ -25,25 +29,31 @@ class SinkTable:
         name: of the sink.
         kind: `delta`, a table to read; `kafka`, an outbox that is sent after the manifest; or `topic`, which keeps
             nothing: the attempt sends to the topic itself, before it is sealed (D9).
-        path: the table, relative to the warehouse; of a `topic` where an outbox was, if it had one before.
+        path: the table that rows go to now, relative to the warehouse; a `topic` has one only by name.
         columns: (column, SQL type) of the emitted fields, in order.
         topic: of a Kafka sink; None for a `topic` of a timeline that is not live: a fork never sends (J2).
         key_by: of a Kafka sink: the field that becomes the message key.
         handle: what lies in it; in a plan as the parent left it.
+        older: per path of a table that was begun with other columns those that are still read (C9).
     """
 
     name: str
     kind: str
     path: str
-    columns: tuple[tuple[str, str], ...]
+    columns: Columns
     topic: str | None = None
     key_by: str | None = None
     handle: StateHandle = field(default=StateHandle())
+    older: Mapping[str, Columns] = field(default_factory=dict, metadata=ADDED)
 
     @property
-    def stored(self) -> tuple[tuple[str, str], ...]:
+    def stored(self) -> Columns:
         """All columns of the table, before its partition columns."""
         return (*self.columns, *ROW_ID)
+
+    def columns_of(self, path: str) -> Columns:
+        """Emitted fields, as far as they are read, in one of its tables."""
+        return self.older.get(path, self.columns)
 
     @property
     def keeps_rows(self) -> bool:

@@ -1,0 +1,240 @@
+"""What a sink receives changes from checkpoint to checkpoint: refused before a plan, or read as one table (C9)."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from tests.cli.disk_line import DiskLine
+from tests.unit.model.evolution_cases import TYPES
+from tests.unit.model.test_evolution import _table
+from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
+from tidemark.adapters.sink_reader import read_sink
+from tidemark.coordinator.deliveries import undelivered
+from tidemark.engine.resolving import union_of
+from tidemark.errors import IncompatibleStateError
+from tidemark.model.codec import from_json, to_json
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.sink_evolution import evolved_sink, sink_misfits, sources_of
+from tidemark.model.sinks import Columns, SinkTable
+from tidemark.model.types import FieldType
+from tidemark.operators import KafkaSink
+from tidemark.state import Precision
+
+Narrow, Wide = Annotated[Decimal, Precision(10, 2)], Annotated[Decimal, Precision(20, 2)]
+BASE = "p/sinks/s/t1"
+INT, TEXT, CENTS, MORE = "BIGINT", "STRING", "DECIMAL(10,2)", "DECIMAL(20,2)"
+CHANGES: dict[str, tuple[Columns, Columns]] = {
+    "nothing": ((("a", INT),), (("a", INT),)),
+    "field added": ((("a", INT),), (("a", INT), ("b", TEXT))),
+    "field removed": ((("a", INT), ("b", TEXT)), (("a", INT),)),
+    "field renamed": ((("a", INT),), (("b", INT),)),
+    "order of fields": ((("a", INT), ("b", TEXT)), (("b", TEXT), ("a", INT))),
+    "more digits of a Decimal": ((("a", CENTS),), (("a", MORE),)),
+    "fewer digits of a Decimal": ((("a", MORE),), (("a", CENTS),)),
+    "another type": ((("a", INT),), (("a", TEXT),)),
+    "field of a dataclass added": ((("a", f"STRUCT<`x`: {INT}>"),), (("a", f"STRUCT<`x`: {INT}, `y`: {INT}>"),)),
+}
+
+
+def sink(columns: Columns, through: int = 0) -> SinkTable:
+    """A sink with rows up to a checkpoint."""
+    own = Segment(after=0, through=through, path=BASE, version=1, rows=1, bytes=1, files=1) if through else None
+    return SinkTable(
+        name="s", kind="delta", path=BASE, columns=columns, handle=StateHandle(() if own is None else (own,))
+    )
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_answered_as_the_page_says(name: str) -> None:
+    old, new = (sink(columns, through) for columns, through in zip(CHANGES[name], (3, 0), strict=True))
+    answer, tables, _ = _table("change of what a sink receives")[name]
+    found = sink_misfits("u", old, new)
+    assert answer == ("refused" if found else "yes")
+    if not found:
+        assert tables == ("the same" if evolved_sink(old, new, 4).path == BASE else "new")
+    assert all(m.uid == "u" and "in sink s" in m.what and "sink of another name" in m.remedy for m in found)
+
+
+def test_the_page_has_a_row_for_every_change_and_no_other() -> None:
+    heading = "change of what a sink receives"
+    null = "null allowed, or no longer"  # is no part of the columns of a sink
+    assert set(_table(heading)) - {"", null} == set(CHANGES)
+    assert _table(heading)[null][:2] == ["yes", "the same"]
+
+
+@pytest.mark.parametrize("new", TYPES)
+@pytest.mark.parametrize("old", TYPES)
+def test_types_are_judged_as_those_of_state_but_for_null(old: str, new: str) -> None:
+    cell = _table("type")[old][list(TYPES).index(new)]
+    found = sink_misfits("u", sink((("a", _sql(old)),), 3), sink((("a", _sql(new)),)))
+    nulls = {old, new} == {"list[int]", "list[int or None]"}
+    assert (not found) == (nulls or cell in ("same", "yes"))
+
+
+def _sql(name: str) -> str:
+    kind: FieldType = TYPES[name]
+    return kind.sql
+
+
+def test_a_field_that_comes_back_begins_anew_and_may_have_another_type() -> None:
+    one = evolved_sink(sink((("a", INT), ("b", INT)), 3), sink((("a", INT),)), 4)
+    assert (one.path, dict(one.older)) == (f"{BASE}~4", {BASE: (("a", INT),)})
+    back = sink((("a", INT), ("b", TEXT)))
+    assert not sink_misfits("u", one, back)
+    assert sources_of(evolved_sink(one, back, 5), BASE) == {"a": INT}
+
+
+def test_a_sink_of_one_declaration_is_stored_as_before_there_was_a_choice() -> None:
+    plain, changed = sink((("a", INT),), 3), evolved_sink(sink((("a", INT),), 3), sink((("b", INT),)), 4)
+    assert "older" not in to_json(plain)
+    for table in (plain, changed):
+        assert from_json(SinkTable, json.loads(json.dumps(to_json(table))), "x") == table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record: the values that are emitted, as JSON."""
+
+    who: str
+    n: int
+
+
+class Kept(state.Keyed):
+    """Nothing of interest."""
+
+    n: int = state.value(0)
+
+
+Fields = Mapping[str, Any]
+POOL: dict[str, tuple[Any, Any]] = {
+    "int": (int, lambda n: n),
+    "str": (str, lambda n: f"t{n}"),
+    "narrow": (Narrow, lambda n: Decimal(n) / 100),
+    "wide": (Wide, lambda n: Decimal(n) / 100),
+    "maybe": (int | None, lambda n: n if n % 2 else None),
+}
+FITS = {("narrow", "wide"), ("int", "maybe"), ("maybe", "int"), *((t, t) for t in POOL)}
+
+
+def declared(fields: Mapping[str, str], kafka: bool = False) -> Pipeline:
+    """A pipeline that emits a row per record, of these fields (name → key of `POOL`)."""
+    emits = dataclasses.make_dataclass("Out", [(name, POOL[t][0]) for name, t in fields.items()], frozen=True)
+
+    def tell(who: str, rows: Iterator[Row], kept: Kept) -> Iterator[Any]:
+        for row in rows:
+            yield emits(**{name: POOL[t][1](row.n) for name, t in fields.items()})
+
+    made = KafkaSink("out", "there") if kafka else DeltaSink("out")
+    process = Process("tell", key_by="who", state=Kept, function=tell, emits=emits, sink=made)
+    return Pipeline(name="p", source=KafkaSource("rows", Row), operators=[process])
+
+
+def emit(line: DiskLine, *numbers: int) -> SinkTable:
+    """Completes a checkpoint that emits a row per number."""
+    line.send([(0, json.dumps({"who": "a", "n": n}).encode(), 1) for n in numbers])
+    return line.checkpoint().sinks["tell"]
+
+
+def shown(line: DiskLine, table: SinkTable) -> list[dict[str, Any]]:
+    """The emitted fields, in order of emission."""
+    names = [name for name, _ in table.columns]
+    return read_sink(str(line.root), table).select(names).to_pylist()
+
+
+DECLARATION = st.dictionaries(st.sampled_from("abc"), st.sampled_from(sorted(POOL)), min_size=1)
+
+
+@settings(max_examples=40, deadline=None, print_blob=True)
+@given(st.lists(st.tuples(DECLARATION, st.integers(0, 2)), min_size=2, max_size=5))
+def test_rows_of_any_declarations_read_as_one_table(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[dict[str, str], int]]
+) -> None:
+    line = DiskLine(tmp_path_factory.mktemp("sink"), declared({"a": "int"}), "rows", partitions=1)
+    history: list[tuple[dict[str, str], list[int]]] = []
+    tables: list[tuple[SinkTable, int]] = []
+    number = 0
+    for fields, count in parts:
+        before = history[-1][0] if history else {}
+        has_rows = any(numbers for _, numbers in history)
+        line.pipeline = declared(fields)
+        numbers = list(range(number, number + count))
+        if has_rows and any((before[n], t) not in FITS for n, t in fields.items() if n in before):
+            with pytest.raises(IncompatibleStateError, match="in sink out"):
+                line.checkpoint()
+            continue
+        number += count
+        history.append((fields, numbers))
+        tables.append((emit(line, *numbers), len(history)))
+    for table, upto in tables:
+        assert shown(line, table) == _expected(history[:upto])
+
+
+def _expected(history: list[tuple[dict[str, str], list[int]]]) -> list[dict[str, Any]]:
+    """A row has the value of a field that every declaration since then has, and null of the others."""
+    last, found = history[-1][0], []
+    for at, (fields, numbers) in enumerate(history):
+        for n in numbers:
+            since = [later for later, _ in history[at:]]
+            held = {name for name in last if all(name in declaration for declaration in since)}
+            found.append({name: POOL[fields[name]][1](n) if name in held else None for name in last})
+    return found
+
+
+def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> None:
+    line = DiskLine(tmp_path, declared({"a": "int", "b": "narrow"}), "rows", partitions=1)
+    tables = [emit(line, 1, 2)]
+    for fields in ({"b": "wide", "c": "str"}, {"a": "str", "c": "str"}):
+        line.pipeline = declared(fields)
+        tables.append(emit(line, len(tables) * 10))
+    for table in tables:
+        by_arrow = read_sink(str(tmp_path), table)
+        by_spark = union_of(spark, str(tmp_path), table).toArrow().cast(by_arrow.schema)
+        order = [("_checkpoint", "ascending"), ("_offset", "ascending")]
+        assert by_spark.sort_by(order).to_pylist() == by_arrow.to_pylist()
+    assert shown(line, tables[1]) == [
+        {"b": Decimal("0.01"), "c": None},
+        {"b": Decimal("0.02"), "c": None},
+        {"b": Decimal("0.10"), "c": "t10"},
+    ]
+    assert shown(line, tables[2])[-1] == {"a": "t20", "c": "t20"}
+    assert {row["a"] for row in shown(line, tables[2])[:-1]} == {None}
+    assert sorted(p.name for p in (tmp_path / "p/sinks/out").iterdir()) == ["t1", "t1~2", "t1~3"]
+
+
+def test_what_does_not_fit_is_refused_before_a_plan_and_the_same_for_an_outbox(tmp_path: Path) -> None:
+    for kafka in (False, True):
+        line = DiskLine(tmp_path / str(kafka), declared({"a": "int", "b": "wide"}, kafka), "rows", partitions=1)
+        emit(line, 1)
+        objects = sorted(p for p in line.root.rglob("*") if p.is_file())
+        line.pipeline = declared({"a": "str", "b": "narrow"}, kafka)
+        with pytest.raises(IncompatibleStateError) as caught:
+            line.checkpoint()
+        assert caught.value.what == (
+            "the pipeline does not fit its sinks: tell.a: in sink out BIGINT became STRING (keep the type, emit it"
+            " under a new name, or to a sink of another name); tell.b: in sink out DECIMAL(20,2) became"
+            " DECIMAL(10,2) (keep the type, emit it under a new name, or to a sink of another name)"
+        )
+        assert sorted(p for p in line.root.rglob("*") if p.is_file()) == objects
+
+
+def test_what_waits_in_an_outbox_is_sent_with_the_fields_it_was_emitted_with(tmp_path: Path) -> None:
+    from tidemark.adapters.sink_reader import outbox_rows
+
+    line = DiskLine(tmp_path, declared({"a": "int", "b": "str"}, kafka=True), "rows", partitions=1)
+    emit(line, 1)
+    line.pipeline = declared({"c": "str"}, kafka=True)
+    emit(line, 2)
+    found = [(d, list(outbox_rows(str(tmp_path), d.table, d.checkpoint.id))) for d in undelivered(line.coordinator)]
+    assert [[{n: row[n] for n, _ in due.table.columns} for row in rows] for due, rows in found] == [
+        [{"a": 1, "b": "t1"}],
+        [{"c": "t2"}],
+    ]
