@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.in_memory import InMemory
 from tests.process.test_deliveries import Alert, Last, Tick, alert
@@ -158,6 +160,24 @@ def test_a_crash_at_any_step_loses_no_record_and_a_retry_repeats_ids(step: str, 
     assert {name for name, count in ids.items() if count > 1} == (twice if repeated else set())
     assert done.state("alerts")["a"].times == 2
     assert done.state("told")["a"].n == 4
+
+
+KILLS = st.tuples(st.sampled_from(["gate", "fsync", "sent.alerts"]), st.sampled_from(["before", "after"]))
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(st.lists(st.tuples(st.integers(1, 4), st.lists(KILLS, max_size=3)), min_size=1, max_size=4))
+def test_however_often_attempts_die_each_id_of_a_completed_checkpoint_arrives_and_no_other(parts: Any) -> None:
+    script: list[Any] = []
+    expected: dict[str, int] = {}
+    offset = 0
+    for chk, (count, kills) in enumerate(parts, start=1):
+        script += [[Tick("a", n) for n in range(count)], *(CRASH.at(*kill) for kill in kills), BARRIER]
+        sent = 1 + kills.count(("sent.alerts", "after"))
+        for _ in range(count):
+            expected |= {f"ticks/t1/chk-{chk}/alerts/ticks-0-{offset}-{n}": sent for n in (0, 1)}
+            offset += 1
+    assert Counter(name for name, _ in replay(ticks(), script).sent("out")) == expected
 
 
 def test_a_broker_that_fails_fails_the_attempt_and_the_state_stays() -> None:
