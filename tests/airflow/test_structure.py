@@ -61,6 +61,15 @@ def test_assets_read_as_lineage(flights: Any) -> None:
     assert [a.uri for a in complete.outlets] == ["x-tidemark://flights/checkpoint"]
 
 
+def test_a_topic_is_an_asset_of_the_task_that_sends(airflow_home: Path) -> None:
+    from tests.process.test_sending import ticks
+    from tidemark.airflow.assets import assets_of
+
+    by_id, at_once = (assets_of(ticks(g), "broker:1") for g in ("exactly_once_by_id", "at_least_once"))
+    assert ([a.uri for a in by_id.sent], by_id.sent_ahead) == (["kafka://broker:1/out"], ())
+    assert (at_once.sent, [a.uri for a in at_once.sent_ahead]) == ((), ["kafka://broker:1/out"])
+
+
 def test_one_run_at_a_time_and_none_for_the_past_unasked(flights: Any) -> None:
     assert flights.max_active_runs == 1
     assert flights.catchup is False
