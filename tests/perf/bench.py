@@ -2,9 +2,12 @@
 
 For each size a topic is loaded with one update per key and a first checkpoint takes them all. Then rounds of 20,000
 uniform updates follow, one checkpoint per size and round, interleaved, so that a noisy neighbour hits all sizes
-alike. The time runs from the call that plans (Kafka's offsets) to the published manifest; producing is not in it.
+alike. The time runs from the call that plans (Kafka's offsets) to the published manifest; producing is not in it. What
+is due is compacted after each checkpoint, and timed apart. Two of the sizes are taken by a process operator too, which
+looks its keys up in the state; it adds up what the fold adds up, over the same topic.
 """
 
+import io
 import json
 import os
 import platform
@@ -17,10 +20,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.perf import generator
 from tests.perf.report import write_report
+from tidemark.model.checkpoint import Checkpoint
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 from tidemark.stack import control
@@ -30,7 +35,8 @@ UPDATES = 20_000
 SEED = 20130101
 QUICK = os.environ.get("BENCH") == "quick"
 SIZES = (20_000, 500_000) if QUICK else (500_000, 2_000_000, 8_000_000)
-ROUNDS = 8 if QUICK else 32
+PIPELINES = {f"bench-{n}": n for n in SIZES} | {f"bench-process-{n}": n for n in SIZES[1:]}
+ROUNDS = 8 if QUICK else 40
 COMMAND = "BENCH=quick make bench" if QUICK else "make bench"
 
 
@@ -42,7 +48,7 @@ def main() -> int:
         try:
             runtime = open_runtime(settings)
             rows = list(_measured(runtime, settings))
-            checked = {size: _check(runtime, size) for size in SIZES}
+            checked = {name: _check(runtime, name) for name in PIPELINES}
         finally:
             control.down(settings)
     facts = {"command": COMMAND, "seed": SEED, "cores": os.cpu_count(), "python": platform.python_version()}
@@ -54,38 +60,60 @@ def _measured(runtime: Runtime, settings: Settings) -> Iterator[dict[str, Any]]:
     for size in SIZES:
         create_topic(settings.kafka_address, f"bench-{size}")
         generator.produce(settings.kafka_address, f"bench-{size}", generator.first(size))
-        yield _checkpoint(runtime, size, -1)
+    for name in PIPELINES:
+        yield _checkpoint(runtime, name, -1)
     for n in range(ROUNDS):
         for size in SIZES:
             batch = generator.uniform(size, UPDATES, SEED + n)
             generator.produce(settings.kafka_address, f"bench-{size}", batch)
-            yield _checkpoint(runtime, size, n)
+        for name in PIPELINES:
+            yield _checkpoint(runtime, name, n)
 
 
-def _checkpoint(runtime: Runtime, size: int, n: int) -> dict[str, Any]:
+def _checkpoint(runtime: Runtime, name: str, n: int) -> dict[str, Any]:
     started = time.perf_counter()
-    made = runtime.run_once(f"bench-{size}", PlanRequest(origin="bench"))
+    made = runtime.run_once(name, PlanRequest(origin="bench")).checkpoint
     seconds = time.perf_counter() - started
-    assert made.checkpoint is not None
-    ack = made.checkpoint.sealed.acks[0]
+    assert made is not None
+    ack = made.sealed.acks[0]
     row = {
-        "size": size,
+        "pipeline": name,
+        "size": PIPELINES[name],
         "round": n,
         "seconds": round(seconds, 4),
-        "records": made.checkpoint.sealed.facts.records,
+        "records": made.sealed.facts.records,
         "run_bytes": ack.run_bytes,
+        "plain_bytes": _plain_bytes(runtime, made) if n >= 0 else None,
         "full_bytes": ack.handle.bytes,
-        "phases_ms": dict(made.checkpoint.sealed.timings_ms),
+        "phases_ms": dict(made.sealed.timings_ms),
     }
+    started = time.perf_counter()
+    done = runtime.compact(name)
+    if done:
+        row["compact_seconds"] = round(time.perf_counter() - started, 4)
+        groups = {f.checkpoint for s in done[0].output for f in runtime.tables.files_of(s)}
+        row["whole"] = len(groups) == 1
     sys.stderr.write(json.dumps(row) + "\n")
     return row
 
 
-def _check(runtime: Runtime, size: int) -> int:
+def _plain_bytes(runtime: Runtime, made: Checkpoint) -> int:
+    """Bytes of what the checkpoint changed, keys and fields, in one Parquet file by pyarrow."""
+    segment = made.handles["totals"].segments[-1]
+    folder = runtime.settings.warehouse / segment.path
+    found = [f.path for f in runtime.tables.files_of(segment) if f.checkpoint == made.plan.id]
+    rows = pa.concat_tables(pq.read_table(folder / path, partitioning=None) for path in found)
+    file = io.BytesIO()
+    pq.write_table(rows.select(["key", "updates", "amount", "last_at"]), file, compression="zstd")
+    return file.tell()
+
+
+def _check(runtime: Runtime, name: str) -> int:
     """Compares every key's state with numpy's; a wrong row voids the run."""
+    size = PIPELINES[name]
     batches = [generator.first(size), *(generator.uniform(size, UPDATES, SEED + n) for n in range(ROUNDS))]
     counts, sums = generator.expected(iter(batches), size)
-    found: pa.Table = runtime.state_table(f"bench-{size}", "totals")
+    found: pa.Table = runtime.state_table(name, "totals")
     order = np.argsort(np.array([generator.key_text(n) for n in range(size)]))
     keys = np.array([generator.key_text(int(n)) for n in order])
     table = found.sort_by("key")
@@ -95,7 +123,7 @@ def _check(runtime: Runtime, size: int) -> int:
         and np.array_equal(table["amount"].to_numpy(), sums[order])
     )
     if not same:
-        raise SystemExit(f"bench-{size}: the state differs from numpy's: this run is void")
+        raise SystemExit(f"{name}: the state differs from numpy's: this run is void")
     return table.num_rows
 
 
