@@ -25,11 +25,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.perf import generator
 from tests.perf.report import write_report
+from tidemark.adapters.state_diff import Detail
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 from tidemark.stack import control
 from tidemark.wiring import Runtime, open_runtime
+from tidemark.wiring.queries import DiffRequest
 
 UPDATES = 20_000
 SEED = 20130101
@@ -49,10 +51,11 @@ def main() -> int:
             runtime = open_runtime(settings)
             rows = list(_measured(runtime, settings))
             checked = {name: _check(runtime, name) for name in PIPELINES}
+            diffs = [_diff(runtime, f"bench-{SIZES[-1]}", detail) for detail in Detail]
         finally:
             control.down(settings)
     facts = {"command": COMMAND, "seed": SEED, "cores": os.cpu_count(), "python": platform.python_version()}
-    write_report(facts | {"updates": UPDATES, "rounds": ROUNDS, "checked_keys": checked}, rows)
+    write_report(facts | {"updates": UPDATES, "rounds": ROUNDS, "checked_keys": checked, "diffs": diffs}, rows)
     return 0
 
 
@@ -106,6 +109,19 @@ def _plain_bytes(runtime: Runtime, made: Checkpoint) -> int:
     file = io.BytesIO()
     pq.write_table(rows.select(["key", "updates", "amount", "last_at"]), file, compression="zstd")
     return file.tell()
+
+
+def _diff(runtime: Runtime, name: str, detail: Detail) -> dict[str, Any]:
+    """What a diff over one percent of the keys reads."""
+    wanted = max(1, PIPELINES[name] // 100 // UPDATES)
+    newest, *_, older = runtime.checkpoints(name, wanted + 1)
+    request = DiffRequest(uid="totals", before=older.plan.id, after=newest.plan.id, detail=detail, limit=20)
+    started = time.perf_counter()
+    found = runtime.diff(name, request)
+    seconds = time.perf_counter() - started
+    assert found.bytes_read is not None
+    changed, share = sum(found.counts.values()), found.bytes_read / found.bytes_total
+    return {"detail": detail.value, "changed": changed, "share": round(share, 4), "seconds": round(seconds, 3)}
 
 
 def _check(runtime: Runtime, name: str) -> int:
