@@ -48,7 +48,7 @@ def evolved_sink(old: SinkTable, new: SinkTable, number: int) -> SinkTable:
     if old.columns == new.columns:
         own = old.path.partition("~")[0] == new.path
         return replace(new, path=old.path if own else new.path, handle=old.handle, older=old.older)
-    kept = {name for name, _ in new.columns} & {name for name, _ in old.columns}
+    kept = {name for name, _ in new.columns}
     older: dict[str, Columns] = {}
     for path in dict.fromkeys(segment.path for segment in old.handle):
         older[path] = tuple((name, sql) for name, sql in old.columns_of(path) if name in kept)
