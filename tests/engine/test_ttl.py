@@ -58,7 +58,7 @@ def _judge(spark: SparkSession, made: Case, seed: int) -> None:
     for plan, batch in made.plans():
         if batch.events:
             records = decoded(_raw(spark, batch), made.pipeline, plan, "records")
-            handles.append(_stored(folded(records, schema, plan), schema))
+            handles.append(_stored(folded(records, schema, plan, batch.now), schema))
         if handles and chance.random() < 0.5:
             cut = chance.randrange(len(handles))
             rows = spark.createDataFrame(pa.concat_tables(handles[cut:]))

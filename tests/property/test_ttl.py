@@ -82,7 +82,7 @@ def _judge(made: Case, seed: int, ask: Ask | None) -> None:
     handles: list[Rows] = []
     eager = chance.choice([0.0, 0.3, 0.8])
     for plan, batch in made.plans():
-        handles.append(folded(schema, records(batch), plan))
+        handles.append(folded(schema, records(batch), plan, batch.now))
         while handles and chance.random() < eager:
             # Mostly above the deepest level, where a merged row has to remember what it cut.
             cut = chance.choice([0, *range(len(handles)), *range(1, len(handles))])

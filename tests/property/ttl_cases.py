@@ -127,7 +127,8 @@ def _time(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)
 
 
-def _ttl(chance: random.Random, clock: str) -> state.Ttl | None:
+def random_ttl(chance: random.Random, clock: str) -> state.Ttl | None:
+    """A time to live, or none."""
     if chance.random() < 0.25:
         return None
     return state.Ttl(
@@ -149,7 +150,7 @@ def case(seed: int, *, batches: int = 6, most: int = 5) -> Case:
     always = chance.random() < 0.5
     for number in range(chance.randrange(1, 5)):
         kind, name = chance.choice(list(KINDS)), f"f{number}"
-        ttl = _ttl(chance, clock)
+        ttl = random_ttl(chance, clock)
         ttl = state.Ttl(ttl=timedelta(milliseconds=5), clock=clock) if ttl is None and always else ttl
         hint, made = KINDS[kind]
         fields[name], kinds[name] = made(ttl), kind
@@ -163,10 +164,11 @@ def case(seed: int, *, batches: int = 6, most: int = 5) -> Case:
         source=KafkaSource("t", Reading, event_time="at"),
         operators=[Fold("folded", key_by="key", state=kept, deletes=deletes)],
     )
-    return Case(pipeline, kinds, tuple(_batches(chance, batches, most, deletes)))
+    return Case(pipeline, kinds, tuple(random_batches(chance, batches, most, deletes)))
 
 
-def _batches(chance: random.Random, batches: int, most: int, deletes: bool) -> Iterator[Batch]:
+def random_batches(chance: random.Random, batches: int, most: int, deletes: bool) -> Iterator[Batch]:
+    """What checkpoints read, one after another, and their clocks."""
     keys, busy = KEYS[: chance.randrange(1, 4)], chance.choice([1, 2, most])
     now, logical, offsets, watermark = START_MS, START_MS + 1000, [0, 0], None
     for number in range(1, chance.randrange(1, batches + 1) + 1):

@@ -9,6 +9,7 @@ from tidemark.adapters.memory_deletes import deletes, refused
 from tidemark.adapters.memory_fold import Decoded, Deleted, Key, folded, key_of
 from tidemark.adapters.memory_intake import EPOCH, MS, Intake, Letter
 from tidemark.adapters.memory_layouts import state_rows
+from tidemark.adapters.memory_limits import refuse_overflow
 from tidemark.adapters.memory_log import MemoryLog
 from tidemark.adapters.memory_merge import resolved
 from tidemark.adapters.memory_process import Processed, Task, chained_letters, numbered, processed
@@ -16,6 +17,7 @@ from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Checkpoint, Verdict
 from tidemark.model.dead_letters import Reason
+from tidemark.model.limits import overflows_of
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
@@ -158,19 +160,16 @@ class MemoryBatch:
         run: Sequence[dict[str, Any]] = self._copies.get(uid, ())
         if uid in self._processed:
             run = self._processed[uid].rows
-        elif uid in self._unkeyed:
-            run = folded(self._plan.schemas[uid], map(numbered, self._applied[uid]), self._plan)
         elif uid not in self._copies:
-            found: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted[uid]]
-            run = folded(self._plan.schemas[uid], found, self._plan)
+            with overflows_of(uid):
+                run = self._fold(uid)
         done = self._compute.tables.write(folder, run)
         self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
         return done
 
     def broadcast(self) -> dict[str, dict[Any, Any]]:
         """Per uid of a broadcast state its records by key, as of this barrier: asked once their runs are written."""
-        now = Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
-        return broadcast_values(self._compute.tables, self._compute.pipeline, self._plan, self._runs, now)
+        return broadcast_values(self._compute.tables, self._compute.pipeline, self._plan, self._runs, self._now)
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
@@ -190,6 +189,19 @@ class MemoryBatch:
 
     def close(self) -> None:
         """See `ports.Batch`; there is nothing to release."""
+
+    @property
+    def _now(self) -> Now:
+        return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
+
+    def _fold(self, uid: str) -> list[dict[str, Any]]:
+        schema, plan, now = self._plan.schemas[uid], self._plan, self._now
+        records: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted.get(uid, ())]
+        if uid in self._unkeyed:
+            records = [*map(numbered, self._applied[uid])]
+        run = folded(schema, records, plan, now)
+        refuse_overflow(schema, run, state_rows(self._compute.tables, schema, plan.handles[uid]), now)
+        return run
 
     def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
         failed = self._processed[uid].failed if uid in self._processed else {}

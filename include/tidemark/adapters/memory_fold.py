@@ -12,6 +12,7 @@ from tidemark.errors import StateOverflowError
 from tidemark.model.key_groups import key_group
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema, StoredField
+from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType
 
 Key = tuple[Any, ...]
@@ -52,13 +53,22 @@ class Deleted:
     key: Key
 
 
-def folded(schema: OperatorSchema, records: Iterable[Decoded | Deleted], plan: CheckpointPlan) -> list[dict[str, Any]]:
-    """The run of a batch: one row per key, of merge operands, or of what follows a delete; by (key group, key)."""
+def folded(
+    schema: OperatorSchema, records: Iterable[Decoded | Deleted], plan: CheckpointPlan, now: Now
+) -> list[dict[str, Any]]:
+    """The run of a batch: one row per key, of merge operands, or of what follows a delete; by (key group, key).
+
+    Args:
+        schema: the stored schema.
+        records: what the operator applies.
+        plan: the plan.
+        now: the clocks after the batch: what has expired by then does not count against a limit.
+    """
     by_key: dict[Key, list[Decoded | Deleted]] = {}
     for record in records:
         key = record.key if isinstance(record, Deleted) else key_of(schema, record)
         by_key.setdefault(key, []).append(record)
-    rows = [_row(schema, key, found, plan) for key, found in by_key.items()]
+    rows = [_row(schema, key, found, plan, now.of(schema.clock)) for key, found in by_key.items()]
     return sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys)))
 
 
@@ -75,7 +85,9 @@ def access_ms(schema: OperatorSchema, record: Decoded | Deleted, plan: Checkpoin
     return at if plan.watermark_ms is None else max(at, plan.watermark_ms)
 
 
-def _row(schema: OperatorSchema, key: Key, found: Sequence[Decoded | Deleted], plan: CheckpointPlan) -> dict[str, Any]:
+def _row(
+    schema: OperatorSchema, key: Key, found: Sequence[Decoded | Deleted], plan: CheckpointPlan, now: int | None
+) -> dict[str, Any]:
     row: dict[str, Any] = {k.name: value for k, value in zip(schema.keys, key, strict=True)}
     gone, records = _since_delete(found)
     placed = [(access_ms(schema, r, plan), r) for r in records]
@@ -83,7 +95,7 @@ def _row(schema: OperatorSchema, key: Key, found: Sequence[Decoded | Deleted], p
     for f in schema.fields:
         began = times[0] if not f.is_cut or f.ttl is None else last_start(times, f.ttl.ms)
         counted = [(at, r) for at, r in placed if at >= began]
-        row |= zip((name for name, _ in f.accumulators), _partial(f, key, counted), strict=True)
+        row |= zip((name for name, _ in f.accumulators), _partial(f, key, counted, now), strict=True)
         if f.is_cut:
             row[f"{f.name}__cut"] = began > times[0]
     row |= {"_first_at": times[0] if times[0] != times[-1] else None, "_last_at": times[-1]}
@@ -112,7 +124,7 @@ def last_start(times: Sequence[int], ttl_ms: int) -> int:
     return began
 
 
-def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]]) -> list[Any]:
+def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]], now: int | None) -> list[Any]:
     records = [r for _, r in placed]
     if f.aggregate is not None:
         return aggregated(f, key, records)
@@ -120,16 +132,17 @@ def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]]) ->
         return [len(records)]
     if f.kind == "list":
         ordered = sorted(placed, key=lambda p: (p[1].topic, p[1].partition, p[1].offset))
+        found = [{"at": at, "value": r.at(f.source)} for at, r in ordered if r.at(f.source) is not None]
         # What has expired by the key's own last access has expired for every reader.
-        end = max((at for at, _ in placed), default=0) if f.ttl is not None and f.ttl.hides else None
-        live = [(at, r) for at, r in ordered if end is None or f.ttl is None or at + f.ttl.ms > end]
-        found = [{"at": at, "value": r.at(f.source)} for at, r in live if r.at(f.source) is not None]
-        return [bounded(f, key, found)]
+        found = live_elements(f, found, max((at for at, _ in placed), default=None))
+        return [found if len(found) <= f.limit else bounded(f, key, live_elements(f, found, now))]
     if f.kind in ("first", "latest"):
         return [picked(f.kind, [_position(r, f.source) for r in records if not _skipped(f, r)])]
     values = [v for r in records if (v := r.at(f.source)) is not None]
     if f.kind == "distinct":
-        return [distinct_values(f, key, values)]
+        found = sorted(set(values))
+        hidden = len(found) > f.limit and not live_elements(f, [{"at": max(at for at, _ in placed)}], now)
+        return [[] if hidden else bounded(f, key, found)]
     if f.kind == "mean":
         return [summed(f, f.accumulators[0][1], key, values), len(values)]
     return [summed(f, f.accumulators[0][1], key, values) if f.kind == "sum" else extreme(f.kind, values)]
@@ -191,9 +204,11 @@ def extreme(kind: str, values: Sequence[Any]) -> Any:
     return None if not known else (min(known) if kind == "min" else max(known))
 
 
-def distinct_values(f: StoredField, key: Key, values: Iterable[Any]) -> list[Any]:
-    """The distinct values, sorted and bounded."""
-    return bounded(f, key, sorted(set(values)))
+def live_elements(f: StoredField, elements: Sequence[Any], now: int | None) -> list[Any]:
+    """The elements of a list that are not expired."""
+    if f.ttl is None or not f.ttl.hides or now is None:
+        return list(elements)
+    return [e for e in elements if e["at"] + f.ttl.ms > now]
 
 
 def summed(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:

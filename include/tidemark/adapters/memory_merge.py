@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.adapters.memory_entries import compacted_entries, resolved_entries
-from tidemark.adapters.memory_fold import Key, bounded, extreme, overflow, picked, summed
+from tidemark.adapters.memory_fold import Key, bounded, extreme, live_elements, overflow, picked, summed
 from tidemark.model.aggregates import call_of
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.expressions import refuse_without_spark
@@ -137,10 +137,7 @@ def _hidden(f: StoredField, row: Row, now: Now, schema: OperatorSchema) -> bool:
 
 
 def _elements(f: StoredField, row: Row, now: Now, schema: OperatorSchema) -> list[Any]:
-    at, held = now.of(schema.clock), row[f.name] or []
-    if f.ttl is None or not f.ttl.hides or at is None:
-        return list(held)
-    return [e for e in held if e["at"] + f.ttl.ms > at]
+    return live_elements(f, row[f.name] or [], now.of(schema.clock))
 
 
 def _is_present(f: StoredField, row: Row, now: Now, schema: OperatorSchema) -> bool:

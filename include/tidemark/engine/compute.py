@@ -13,6 +13,7 @@ from tidemark.engine.failures import NumericOverflow, overflow, translated
 from tidemark.engine.files import bounded_columns
 from tidemark.engine.frames import dead_letters, decoded, folded
 from tidemark.engine.judging import Candidate, judge
+from tidemark.engine.limits import LimitCheck, refuse_overflow
 from tidemark.engine.overflow import overflowing_key
 from tidemark.engine.process import ProcessFrame, ProcessTask, processed, told_apart
 from tidemark.engine.source import KafkaOptions, read_ranges
@@ -21,6 +22,7 @@ from tidemark.engine.warehouse import Warehouse
 from tidemark.engine.writing import write_rows
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
+from tidemark.model.limits import overflows_of
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.sinks import ROW_ID
 from tidemark.model.ttl import Now
@@ -147,9 +149,13 @@ class SparkBatch:
         if uid in self._processed:
             with translated():
                 done = self._sorted(uid, self._processed[uid].run, folder)
+        elif uid in self._copies:
+            done = self._copy(uid, folder)
         else:
-            done = self._copy(uid, folder) if uid in self._copies else self._fold(uid, folder)
-        self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
+            with overflows_of(uid):
+                done = self._fold(uid, folder)
+                refuse_overflow(self._limits(uid, _paths(folder, done), done.rows))
+        self._runs[uid] = _paths(folder, done)
         return done
 
     def broadcast(self) -> dict[str, dict[Any, Any]]:
@@ -227,11 +233,16 @@ class SparkBatch:
             records = told_apart(records)
         try:
             with translated():
-                return self._sorted(uid, folded(records, schema, self._plan), folder)
+                return self._sorted(uid, folded(records, schema, self._plan, self._now), folder)
         except NumericOverflow as error:
             with translated():
                 key = overflowing_key(records, schema)
             raise overflow(key or error.what) from error
+
+    def _limits(self, uid: str, files: Sequence[str], rows: int) -> LimitCheck:
+        return LimitCheck(
+            warehouse=self._compute.warehouse, plan=self._plan, uid=uid, files=files, rows=rows, now=self._now
+        )
 
     def _copy(self, uid: str, folder: str) -> WrittenRun:
         with translated():
@@ -256,6 +267,11 @@ class SparkBatch:
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
         return write_rows(rows, order, f"{self._compute.warehouse.root}/{folder}", at_most, bounded)
+
+
+def _paths(folder: str, run: WrittenRun) -> list[str]:
+    """The files of a run, relative to the warehouse."""
+    return [f"{folder.rpartition('/')[0]}/{f.path}" for f in run.files]
 
 
 def _of_tables(pipeline: Pipeline, copies: Mapping[str, Sequence[object]]) -> dict[str, UidCounts]:

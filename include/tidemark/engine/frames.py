@@ -10,11 +10,12 @@ from tidemark.engine.decoding import Decoder, parsed_sql
 from tidemark.engine.deleting import applied_sql, key_names, keyed, reason_sql
 from tidemark.model.dead_letters import Reason
 from tidemark.model.dialects import SPARK
-from tidemark.model.expressions import live_elements, overflow_message, partials, quoted, spark
+from tidemark.model.expressions import expired, live_elements, overflow_message, partials, quoted, spark
 from tidemark.model.key_groups import key_group_sql
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
 from tidemark.model.schema import OperatorSchema, StoredField
+from tidemark.model.ttl import Now
 from tidemark.pipeline import KafkaSource, Pipeline
 
 _KIND = "CASE WHEN NOT _was_deleted THEN 'operand' WHEN _has_records THEN 'value' ELSE 'tombstone' END"
@@ -83,15 +84,22 @@ def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
     return "timestamp_millis(0)" if is_broadcast else "timestamp"
 
 
-def folded(records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan) -> DataFrame:
-    """The run of an operator: one row per key that the batch touched, of merge operands or of what follows a delete."""
+def folded(records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> DataFrame:
+    """The run of an operator: one row per key that the batch touched, of merge operands or of what follows a delete.
+
+    Args:
+        records: of its input.
+        schema: its stored schema.
+        plan: the plan.
+        now: the clocks after the batch: what has expired by then does not count against a limit.
+    """
     rows = keyed(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
     rows = _with_cuts(rows, schema)
     aggregates = [F.expr(spark(sql)).alias(name) for f in schema.fields for name, sql in partials(f, _only(f, schema))]
     aggregates += [F.expr(f"bool_or(_from{f.ttl.ms} > _least)").alias(f"{f.name}__cut") for f in _cut(schema) if f.ttl]
     aggregates += [F.expr(f"{sql} AS {name}") for name, sql in _accesses(schema)]
     keys = [F.col(k).alias(key.name) for k, key in zip(key_names(schema), schema.keys, strict=True)]
-    return rows.groupBy(*keys).agg(*aggregates).selectExpr(*map(spark, _run_columns(schema, plan)))
+    return rows.groupBy(*keys).agg(*aggregates).selectExpr(*map(spark, _run_columns(schema, plan, now)))
 
 
 def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
@@ -144,13 +152,13 @@ def _only(field: StoredField, schema: OperatorSchema) -> str:
     return " AND ".join(conditions)
 
 
-def _run_columns(schema: OperatorSchema, plan: CheckpointPlan) -> list[str]:
+def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list[str]:
     own = {
         "_first_at": "nullif(_first_at, _last_at)",
         "_kind": _KIND if schema.deletes else "'operand'",
         "_changed": f"CAST({plan.id} AS BIGINT)",
         "_key_group": key_group_sql(schema),
-        **_held(schema),
+        **_held(schema, now.of(schema.clock)),
     }
     return [f"{own.get(name, quoted(name))} AS {quoted(name)}" for name, _ in run_columns(schema)]
 
@@ -164,12 +172,22 @@ def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     )
 
 
-def _held(schema: OperatorSchema) -> dict[str, str]:
+def _held(schema: OperatorSchema, now: int | None) -> dict[str, str]:
     held = {}
     for f in schema.fields:
         if f.kind in ("distinct", "list"):
             # What has expired by the key's own last access has expired for every reader.
             column = quoted(f.name) if f.kind == "distinct" else live_elements(f, SPARK, '"_last_at"')
             message = overflow_message(f.name, schema.keys, f"does not fit its limit of {f.limit}")
-            held[f.name] = f"CASE WHEN size({column}) <= {f.limit} THEN {column} ELSE raise_error({message}) END"
+            fits = f"WHEN size({column}) <= {f.limit} THEN {column}"
+            held[f.name] = f"CASE {fits} {_when_live_fits(f, now)} ELSE raise_error({message}) END"
     return held
+
+
+def _when_live_fits(f: StoredField, now: int | None) -> str:
+    """A branch for what has expired since the key's last access, because other keys have moved the time on."""
+    if f.kind == "list":
+        live = live_elements(f, SPARK, now)
+        return f"WHEN size({live}) <= {f.limit} THEN {live}"
+    hidden = expired('"_last_at"', f, now)
+    return "" if hidden is None else f"WHEN {hidden} THEN array()"
