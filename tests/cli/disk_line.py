@@ -5,6 +5,7 @@ Only the engine is a twin: `MemoryCompute` folds, pyarrow writes the files. What
 
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.compaction import Compaction, due, groups_of
+from tidemark.model.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.model.keys import compaction_key
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import CompactionRecord
@@ -127,7 +128,8 @@ class DiskLine:
         newest = next(self.coordinator.checkpoints())
         schema, handle = newest.plan.schemas[uid], newest.handles[uid]
         files = {segment: self.tables.files_of(segment) for segment in handle}
-        wanted = due(handle, groups_of(handle, files), runs=1, ratio=2**62 if full else 0)
+        policy = LevelPolicy(runs=1, ratio=math.inf if full else 0, space=math.inf)
+        wanted = due(schema, handle, groups_of(handle, files), policy)
         if wanted is None:
             return False
         write_id = self._id()

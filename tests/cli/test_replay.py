@@ -35,7 +35,12 @@ def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: Line)
     line.run("--max-records", "10")
     line.run()
     first = _hashes(line, "chk-2")
-    line.tidemark("compact", "till", "--full").ok()
+    told = line.tidemark("compact", "till", "--full", "--json").ok().json
+    assert {row["uid"] for row in told} == {"accounts", "tills"}
+    for row in told:
+        assert (row["levels_before"], row["levels_after"]) == ([0, 0], [1])
+        assert (row["files_after"], row["amplification_after"]) == (1, 1.0)
+        assert row["rows_after"] <= row["rows_before"] and row["amplification_before"] > 1
     line.send(25)
     line.run()
     assert _hashes(line, "chk-2") == first

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.errors import FencedError
 from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.compaction import LevelPolicy
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import CompactionRecord
@@ -114,8 +116,8 @@ class Line:
         self.handles = {a.uid: a.handle for a in sealed.acks}
         self.dead_letters = {a.uid: a.dead_letters for a in sealed.acks}
 
-    def compact(self, uid: str, **options: int) -> CompactionRecord | None:
-        """Compacts the head; adopting is the caller's."""
+    def compact(self, uid: str, policy: LevelPolicy | None = None, **options: float) -> CompactionRecord | None:
+        """Compacts the head, by a policy or by options of one that allows any space; adopting is the caller's."""
         task = CompactionTask(
             pipeline=self.pipeline.name,
             timeline="t1",
@@ -124,7 +126,7 @@ class Line:
             handle=self.handles[uid],
             now=self.now,
             table=f"{self.pipeline.name}/state/{uid}/t1-1",
-            **options,
+            policy=policy or LevelPolicy(**{"space": math.inf, **options}),
         )
         compactor = Compactor(
             session=lambda: self.spark,

@@ -1,8 +1,10 @@
 """Compaction changes no answer, is adopted by the next plan only, and may be lost without harm."""
 
+import math
 import random
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.engine.line import Line
@@ -11,7 +13,7 @@ from tests.engine.test_folding import bodies
 from tests.engine.warehouses import warehouse_of
 from tidemark.engine.resolving import resolved
 from tidemark.errors import StateOverflowError
-from tidemark.model.compaction import Group, bottom_of
+from tidemark.model.compaction import Group, LevelPolicy, bottom_of, groups_of
 from tidemark.model.segments import Segment
 from tidemark.model.writes import LiveFile, WrittenFile
 
@@ -66,8 +68,13 @@ def test_operands_become_values_at_the_deepest_level_only_and_deeper_files_stay(
     assert (base.after, base.through, base.files) == (0, 4, 2)
     assert line.state("days") == before
     assert _kinds(line, "days") == {2: {"value"}, 4: {"operand"}}
-    whole = line.compact("days", runs=0, ratio=10**9)
-    assert whole is None, "without a run nothing is due"
+    assert line.compact("days", ratio=math.inf) is None, "without a run nothing is due"
+    whole = line.compact("days", LevelPolicy.everything())
+    assert whole is not None
+    line.adopt(whole)
+    assert line.state("days") == before
+    assert _kinds(line, "days") == {4: {"value"}}
+    assert line.compact("days", LevelPolicy.everything()) is None, "nothing would change"
 
 
 def test_a_compaction_whose_record_was_lost_is_replaced_by_the_next(line: Line) -> None:
@@ -81,11 +88,11 @@ def test_a_compaction_whose_record_was_lost_is_replaced_by_the_next(line: Line) 
 
 
 def test_an_overflow_stops_the_compaction_and_names_the_key(line: Line) -> None:
-    for _ in range(2):
-        line.send([{"device": "huge", "at": "2020-01-01T00:00:00Z", "count": 2**62}])
+    for n in range(2):
+        line.send([{"device": str(n), "at": "2020-01-01T00:00:00Z", "count": 2**62, "group": 7, "ok": True}])
         line.checkpoint()
-    with pytest.raises(StateOverflowError, match=r"of key \(huge\)"):
-        line.compact("devices", runs=2)
+    with pytest.raises(StateOverflowError, match=r"of key \(7, true\)"):
+        line.compact("days", runs=2)
 
 
 def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
@@ -100,12 +107,31 @@ def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
     return found
 
 
+def test_space_and_files_stay_bounded_on_the_disk(line: Line) -> None:
+    policy, deepest = LevelPolicy(runs=2, file_bytes=40_000), 0
+    for _ in range(5):
+        grow(line, 2)
+        record = line.compact("devices", policy)
+        assert record is not None
+        line.adopt(record)
+        found = {s: line.tables.files_of(s) for s in line.handles["devices"]}
+        paths = [line.root / s.path / f.path for s, files in found.items() for f in files]
+        (level, *newer) = [group.level for group in groups_of(line.handles["devices"], {**found})]
+        assert 0 not in (level, *newer), "no run is left"
+        deepest += not newer
+        resolved_rows = len(line.state("devices"))
+        assert sum(pq.read_metadata(p).num_rows for p in paths) <= policy.space * resolved_rows
+        assert sum(p.stat().st_size for p in paths) == line.handles["devices"].bytes
+        assert len(paths) <= 4 * (1 + len(newer)) + line.handles["devices"].bytes / policy.small_bytes
+    assert deepest, "the same thirty keys again and again are merged down"
+
+
 def test_a_resolve_that_merges_only_touched_keys_answers_the_same(line: Line) -> None:
     grow(line, 4)
     known = {"device": "old", "at": "2020-01-02T00:00:00Z", "count": 5, "group": 1, "ok": True}
     line.send([{**known, "group": 1_000 + n} for n in range(40)])
     line.checkpoint()
-    whole = line.compact("days", runs=1, ratio=2**62)
+    whole = line.compact("days", LevelPolicy.everything())
     assert whole is not None
     line.adopt(whole)
     (base,) = line.handles["days"]

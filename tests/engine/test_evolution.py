@@ -3,6 +3,7 @@
 `TIDEMARK_TEST_SEED` repeats one run.
 """
 
+import math
 import os
 import random
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.process.twins import SparkWorld
 from tests.property.evolution_cases import History, encoded
 from tidemark.engine.compaction import CompactionTask, Compactor
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.compaction import LevelPolicy
 from tidemark.model.records import CompactionRecord
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
@@ -41,8 +43,7 @@ def _compact(world: SparkWorld, found: Checkpoint, uid: str, ratio: int) -> Comp
         handle=found.handles[uid],
         now=found.now,
         table=found.plan.tables[uid],
-        runs=1,
-        ratio=ratio,
+        policy=LevelPolicy(runs=1, ratio=ratio, space=math.inf),
     )
     return compactor.compact(task)
 

@@ -6,6 +6,7 @@ is the median of interleaved repetitions in one process, so that the ratios mean
 
 import itertools
 import json
+import math
 import os
 import statistics
 import sys
@@ -24,6 +25,7 @@ from tidemark.adapters.state_reader import read_state
 from tidemark.engine.compaction import CompactionTask, Compactor
 from tidemark.engine.resolving import resolved
 from tidemark.engine.session import SparkSettings, open_session
+from tidemark.model.compaction import LevelPolicy
 from tidemark.ports import PutOutcome
 
 QUICK = os.environ.get("BENCH") == "quick"
@@ -88,7 +90,7 @@ def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
         put_record=lambda key, record: PutOutcome.WON,
     )
 
-    def compact(**options: int) -> None:
+    def compact(policy: LevelPolicy) -> None:
         task = CompactionTask(
             pipeline="bench",
             timeline="t1",
@@ -97,12 +99,12 @@ def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
             handle=state.handle,
             now=NOW,
             table=state.table,
-            **options,
+            policy=policy,
         )
         assert compactor.compact(task) is not None
 
-    levels = medians({"level_1": lambda: compact(ratio=0)})
-    full = medians({"full": lambda: compact(runs=1, ratio=2**62)}, 2)
+    levels = medians({"level_1": lambda: compact(LevelPolicy(ratio=0, space=math.inf))})
+    full = medians({"full": lambda: compact(LevelPolicy.everything())}, 2)
     return levels | full | {"full_per_million_keys": round(full["full"] / KEYS * 1_000_000, 2)}
 
 

@@ -4,6 +4,7 @@ Amounts are added to accounts, accounts are closed (tombstones) and opened again
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.inputs import adopt
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import due, groups_of
+from tidemark.model.compaction import LevelPolicy, due, groups_of
 from tidemark.model.key_groups import key_group
 from tidemark.model.records import CompactionRecord
 from tidemark.model.resolving import run_columns
@@ -111,7 +112,8 @@ class Ledger:
         files: dict[Any, Any] = {segment: [] for segment in self.handle}
         for segment, live in files_of(str(self.root), self.handle):
             files[segment].append(live)
-        wanted = due(self.handle, groups_of(self.handle, files), runs=1, ratio=ratio)
+        policy = LevelPolicy(runs=1, ratio=ratio, space=math.inf)
+        wanted = due(self.schema, self.handle, groups_of(self.handle, files), policy)
         if wanted is None:
             return
         paths = [self.root / g.segment.path / f.path for g in wanted.merged for f in g.files]

@@ -1,13 +1,16 @@
 """`tidemark run` and `tidemark compact`: one checkpoint, or one compaction, without Airflow."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.progress import Steps
 from tidemark.errors import UsageError
+from tidemark.model.compaction import Group, amplification
+from tidemark.model.records import CompactionRecord
 from tidemark.ports import PlanRequest
 from tidemark.wiring import open_runtime
 
@@ -71,6 +74,8 @@ def compact(
 ) -> None:
     """Fold the runs of the newest checkpoint into `base`; the next plan adopts the result.
 
+    Amplification: rows or bytes of the state as a multiple of those of its oldest level.
+
     Examples:
       tidemark compact flights
       tidemark compact flights aircraft --full
@@ -78,18 +83,24 @@ def compact(
     runtime = open_runtime()
     with Steps() as steps:
         done = runtime.compact(pipeline, uid, full=full, crash=steps)
-    rows = [
-        {
-            "uid": record.uid,
-            "checkpoint": f"chk-{record.checkpoint}",
-            "rows_before": record.input.rows,
-            "rows_after": record.output.rows,
-            "bytes_before": record.input.bytes if as_json else human_bytes(record.input.bytes),
-            "bytes_after": record.output.bytes if as_json else human_bytes(record.output.bytes),
-        }
-        for record in done
-    ]
+    rows = [_compacted(record, runtime.groups(record.input), runtime.groups(record.output)) for record in done]
+    if not as_json:
+        rows = [row | {name: human_bytes(row[name]) for name in ("bytes_before", "bytes_after")} for row in rows]
     show_rows(rows, as_json=as_json, empty="nothing is due: every answer stays as cheap as it was.")
+
+
+def _compacted(record: CompactionRecord, before: Sequence[Group], after: Sequence[Group]) -> dict[str, Any]:
+    """What a compaction did: levels, oldest first, where 0 is a run; rows, bytes and files of the whole state."""
+    row: dict[str, Any] = {"uid": record.uid, "checkpoint": f"chk-{record.checkpoint}"}
+    for name, of in (
+        ("levels", lambda groups: [g.level for g in groups]),
+        ("files", lambda groups: sum(len(g.files) for g in groups)),
+        ("rows", lambda groups: sum(g.rows for g in groups)),
+        ("bytes", lambda groups: sum(g.bytes for g in groups)),
+        ("amplification", lambda groups: round(amplification(groups), 2)),
+    ):
+        row |= {f"{name}_before": of(before), f"{name}_after": of(after)}
+    return row
 
 
 def parse_time(text: str) -> datetime:

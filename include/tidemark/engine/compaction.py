@@ -15,7 +15,7 @@ from tidemark.engine.files import bounded_columns
 from tidemark.engine.resolving import compacted
 from tidemark.engine.warehouse import Warehouse
 from tidemark.engine.writing import write_rows
-from tidemark.model.compaction import RATIO, RUNS, Compaction, due, groups_of
+from tidemark.model.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.model.keys import compaction_key, job_key
 from tidemark.model.records import CompactionRecord, JobRecord
 from tidemark.model.resolving import run_columns
@@ -40,8 +40,7 @@ class CompactionTask:
         handle: the state, as the manifest names it.
         now: the checkpoint's clocks.
         table: `<pipeline>/state/<uid>/<timeline>-<n>`, the folder that the timeline's plans write to.
-        runs: how many runs make it due.
-        ratio: how much larger an older level may be and still be rewritten.
+        policy: when levels are merged, and which.
     """
 
     pipeline: str
@@ -51,8 +50,7 @@ class CompactionTask:
     handle: StateHandle
     now: Now
     table: str
-    runs: int = RUNS
-    ratio: int = RATIO
+    policy: LevelPolicy = LevelPolicy()
 
     @property
     def base(self) -> str:
@@ -94,7 +92,7 @@ class Compactor:
             StoreError, EngineError: as the steps raise them. Nothing names what was written then.
         """
         files = {segment: self.tables.files_of(segment) for segment in task.handle}
-        wanted = due(task.handle, groups_of(task.handle, files), runs=task.runs, ratio=task.ratio)
+        wanted = due(task.schema, task.handle, groups_of(task.handle, files), task.policy)
         if wanted is None:
             return None
         write_id = self.write_ids()
@@ -134,8 +132,8 @@ class Compactor:
             rows = here.rows_of(task.schema, wanted.merged)
             shaped = compacted(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
             order = ["_key_group", *(k.name for k in task.schema.keys)]
-            at_most = sum(g.rows for g in wanted.merged)
-            return write_rows(shaped, order, f"{self.warehouse}/{folder}", at_most, bounded_columns(task.schema))
+            files = task.policy.files_for(wanted.merged)
+            return write_rows(shaped, order, f"{self.warehouse}/{folder}", files, bounded_columns(task.schema))
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
         done = self.tables.commit(request, _Gap(self.crash))

@@ -19,7 +19,7 @@ from tidemark.engine.process import ProcessFrame, ProcessTask, processed, told_a
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.tally import Tally, counted
 from tidemark.engine.warehouse import Warehouse
-from tidemark.engine.writing import write_rows
+from tidemark.engine.writing import files_for, write_rows
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
 from tidemark.model.limits import overflows_of
@@ -266,7 +266,7 @@ class SparkBatch:
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
-        return write_rows(rows, order, f"{self._compute.warehouse.root}/{folder}", at_most, bounded)
+        return write_rows(rows, order, f"{self._compute.warehouse.root}/{folder}", files_for(at_most), bounded)
 
 
 def _paths(folder: str, run: WrittenRun) -> list[str]:

@@ -1,12 +1,18 @@
-"""Which levels to compact: a pure choice over the files of a handle (design section 5, F4).
+"""Which levels to compact: a pure choice over the files of a handle (design section 5, D20, F4, F8, ADR 0008).
 
 The files of a handle lie in groups, one per compaction output or run, oldest first. A compaction merges a suffix of
 the groups, all runs included, into one group, so that the result lies under the newest `_checkpoint` it contains. It
-takes an older group in only when that is no larger than `RATIO` times what is being merged anyway: each row is then
-rewritten a number of times that grows with the logarithm of the state, and the whole base only after the newer rows
-have grown to a share of it.
+takes an older group in
+
+- when that is no larger than `ratio` times what is being merged anyway: each row is then rewritten a number of times
+  that grows with the logarithm of the state;
+- when it has many files that are much smaller than they should be;
+- and all of them when the newer rows would otherwise take more space than `space` allows. What the state resolves to is
+  not known without reading it; the oldest group holds each key once, so it stands for that, less what newer rows may
+  have deleted. That whole rewrite is paid for by the newer rows, which are a fixed share of it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -15,14 +21,12 @@ from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.writes import LiveFile
 
-RUNS = 8
-"""Runs that make a compaction due."""
-RATIO = 2
-"""An older group is merged along when it has at most this many times the rows of all newer ones."""
 BROADCAST_ROWS = 2_000_000
 """Most rows above the oldest group whose keys a reader hands to every task."""
 DEEPEST = 6
 """Greatest `_level`; it is a word for people, nothing is decided by it."""
+FEW_FILES = 3
+"""So many files of a group are never too many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,64 @@ class Group:
     def rows(self) -> int:
         """Rows of all files."""
         return sum(f.file.rows for f in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(f.file.size for f in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelPolicy:
+    """When groups are merged, and which.
+
+    Attributes:
+        runs: runs that make a compaction due; 0 merges everything that there is a reason to touch.
+        ratio: an older group is merged along when it has at most this many times the rows of all newer ones.
+        space: most rows, and bytes, that a compaction leaves, as a multiple of those of the resolved state (T2).
+        file_bytes: size of file that a compaction aims at (Flink's `file-merging.max-file-size`).
+    """
+
+    runs: int = 8
+    ratio: float = 2.0
+    space: float = 2.0
+    file_bytes: int = 32 * 2**20
+
+    @classmethod
+    def everything(cls) -> "LevelPolicy":
+        """Rewrites down to the oldest group, due or not."""
+        return cls(runs=0, ratio=math.inf)
+
+    @property
+    def small_bytes(self) -> int:
+        """Below it a file is small, and newer rows are too few bytes to compact for their space alone."""
+        return self.file_bytes // 4
+
+    def is_scattered(self, group: Group) -> bool:
+        """Whether a group has many files that are small."""
+        return len(group.files) > FEW_FILES and group.bytes < len(group.files) * self.small_bytes
+
+    def is_exceeded(self, schema: OperatorSchema, groups: Sequence[Group]) -> bool:
+        """Whether the newer groups, left where they are, take more space than allowed.
+
+        Without deletes the state has at least the rows of the oldest group. A tombstone takes at most one of them away,
+        so that o rows below n newer ones leave at least o - n: then n may be (space - 1) / (space + 1) of o.
+        """
+        newer, share = groups[1:], self.space - 1
+        if (schema.deletes or schema.kind == "process") and math.isfinite(share):
+            share /= self.space + 1
+        rows, size = sum(g.rows for g in newer), sum(g.bytes for g in newer)
+        large = size >= self.small_bytes and size > share * groups[0].bytes if newer else False
+        return large or (bool(newer) and rows > share * groups[0].rows)
+
+    def files_for(self, groups: Sequence[Group]) -> int:
+        """How many files a merge of groups is written to.
+
+        It has at least the bytes of the largest group, if nothing is deleted, and at most those of all: the geometric
+        mean is off by little whichever it is.
+        """
+        sizes = [g.bytes for g in groups]
+        return max(1, math.ceil(math.sqrt(max(sizes) * sum(sizes)) / self.file_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,27 +197,67 @@ def bottom_of(schema: OperatorSchema, groups: Sequence[Group]) -> int | None:
     return groups[0].checkpoint if newer <= min(groups[0].rows // 5, BROADCAST_ROWS) else None
 
 
-def due(handle: StateHandle, groups: Sequence[Group], *, runs: int = RUNS, ratio: int = RATIO) -> Compaction | None:
+def amplification(groups: Sequence[Group]) -> float:
+    """Rows or bytes of a handle, whichever is more, as a multiple of those of its oldest group; 1 where that is all.
+
+    What the state resolves to has at least the rows of the oldest group, unless keys were deleted or have expired.
+    """
+    if not groups or not groups[0].rows:
+        return 1.0
+    rows, size = sum(g.rows for g in groups), sum(g.bytes for g in groups)
+    return max(rows / groups[0].rows, size / max(groups[0].bytes, 1))
+
+
+def due(
+    schema: OperatorSchema, handle: StateHandle, groups: Sequence[Group], policy: LevelPolicy | None = None
+) -> Compaction | None:
     """The compaction that a handle is due for, or None.
 
     Args:
+        schema: the stored schema.
         handle: the handle of a completed manifest.
         groups: its groups, by `groups_of`.
-        runs: how many runs make it due; 1 compacts whatever there is.
-        ratio: see `RATIO`; a very large one rewrites everything.
+        policy: when and which; the default one without it.
     """
-    start = len(groups)
-    while start and groups[start - 1].level == 0:
-        start -= 1
-    if len(groups) - start < max(runs, 1):
+    start = _start(schema, groups, policy or LevelPolicy())
+    if start is None:
         return None
+    merged, kept = tuple(groups[start:]), tuple(groups[:start])
+    level = min(DEEPEST, max(g.level for g in merged) + 1)
+    return Compaction(input=handle, kept=kept, merged=merged, level=level)
+
+
+def _start(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy) -> int | None:
+    """Index of the first group to merge; None where nothing is due."""
+    if not groups or policy.runs == 0:
+        return 0 if groups and _is_worth_it(schema, groups, policy) else None
+    first_run = len(groups)
+    while first_run and groups[first_run - 1].level == 0:
+        first_run -= 1
+    scattered = next((n for n, g in enumerate(groups) if policy.is_scattered(g)), len(groups))
+    exceeded = policy.is_exceeded(schema, groups)
+    swollen = exceeded and sum(g.bytes for g in groups[1:]) >= policy.small_bytes
+    if len(groups) - first_run < policy.runs and scattered == len(groups) and not swollen:
+        return None
+    return 0 if exceeded else _along(groups, min(first_run, scattered), policy.ratio)
+
+
+def _along(groups: Sequence[Group], start: int, ratio: float) -> int:
+    """Where the suffix begins once it has taken in older groups that are not much larger than itself."""
+    while not _may_move(groups, start):
+        start -= 1
     rows = sum(g.rows for g in groups[start:])
     while start and _may_move(groups, start - 1) and groups[start - 1].rows <= ratio * rows:
         start -= 1
         rows += groups[start].rows
-    merged, kept = tuple(groups[start:]), tuple(groups[:start])
-    level = min(DEEPEST, max(g.level for g in merged) + 1)
-    return Compaction(input=handle, kept=kept, merged=merged, level=level)
+    return start
+
+
+def _is_worth_it(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy) -> bool:
+    """Whether a rewrite of everything changes anything: not of one group that was made by one, if nothing expires."""
+    (first, *newer) = groups
+    stale = first.level == 0 or schema.layout(first.segment.path) is not None or policy.is_scattered(first)
+    return bool(newer) or stale or any(f.ttl is not None and f.ttl.clean_up_in_background for f in schema.fields)
 
 
 def _may_move(groups: Sequence[Group], at: int) -> bool:

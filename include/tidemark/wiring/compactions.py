@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from tidemark.errors import NotFoundError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.compaction import Group, LevelPolicy, groups_of
 from tidemark.model.records import CompactionRecord
+from tidemark.model.segments import StateHandle
 from tidemark.ports import CrashPoints
 from tidemark.wiring.core import Core, both, random_id
 from tidemark.wiring.reads import schema_of
-
-_WHATEVER_THE_SIZE = 2**62
 
 
 class Compactions(Core):
@@ -40,6 +40,10 @@ class Compactions(Core):
         made = (self._compact(name, newest, one, full, crash) for one in uids)
         return [record for record in made if record is not None]
 
+    def groups(self, handle: StateHandle) -> list[Group]:
+        """The groups of a handle, oldest first, read from the logs of its tables."""
+        return groups_of(handle, {segment: self.tables.files_of(segment) for segment in handle})
+
     def _compact(
         self, name: str, newest: Checkpoint, uid: str, full: bool, crash: CrashPoints
     ) -> CompactionRecord | None:
@@ -54,7 +58,7 @@ class Compactions(Core):
             handle=newest.handles[uid],
             now=newest.now,
             table=newest.plan.tables[uid],
-            **({"runs": 1, "ratio": _WHATEVER_THE_SIZE} if full else {}),
+            policy=LevelPolicy.everything() if full else LevelPolicy(),
         )
         with ExitStack() as opened:
             compactor = Compactor(

@@ -4,16 +4,21 @@ import random
 
 import pytest
 
-from tidemark.model.compaction import RATIO, Compaction, due, groups_of
+from tidemark.model.compaction import Compaction, LevelPolicy, amplification, due, groups_of
+from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.writes import LiveFile, WrittenFile
 
 BASE, RUNS = "p/state/u/t2-1/base", "p/state/u/t2-1/runs"
+RATIO = 2
+PLAIN, DELETING = OperatorSchema("u", (), ()), OperatorSchema("u", (), (), deletes=True)
+MIB = 2**20
 
 
-def live(checkpoint: int, rows: int, level: int = 0) -> LiveFile:
+def live(checkpoint: int, rows: int, level: int = 0, size: int = 0, part: str = "") -> LiveFile:
+    path = f"{level}-{checkpoint}{part}.parquet"
     return LiveFile(
-        file=WrittenFile(path=f"{level}-{checkpoint}.parquet", size=rows * 10, rows=rows, stats="{}"),
+        file=WrittenFile(path=path, size=size or rows * 10, rows=rows, stats="{}"),
         level=level,
         checkpoint=checkpoint,
     )
@@ -38,9 +43,13 @@ class Handle:
         self.files[made] = list(files)
         return self
 
-    def due(self, **options: int) -> Compaction | None:
+    def due(self, schema: OperatorSchema = PLAIN, policy: LevelPolicy | None = None) -> Compaction | None:
         handle = StateHandle(tuple(self.files))
-        return due(handle, groups_of(handle, self.files), **options)
+        return due(schema, handle, groups_of(handle, self.files), policy)
+
+    @property
+    def amplification(self) -> float:
+        return amplification(groups_of(StateHandle(tuple(self.files)), self.files))
 
 
 def committed(wanted: Compaction) -> StateHandle:
@@ -112,3 +121,52 @@ def test_every_output_covers_its_input_and_rewriting_is_logarithmic(seed: int) -
         sizes = [f.file.rows for f in base]
         assert all(older > newer for older, newer in zip(sizes, sizes[1:], strict=False))
     assert written <= added * 12, f"seed {seed}"
+
+
+def test_where_keys_are_deleted_newer_rows_may_be_a_third_of_the_base() -> None:
+    runs = [live(n, 10) for n in range(9, 17)]
+    for rows, deepest in ((240, False), (239, True)):
+        made = Handle().segment(BASE, 0, live(8, rows, level=3)).segment(RUNS, 8, *runs)
+        wanted, without = made.due(DELETING), made.due(PLAIN)
+        assert wanted is not None and wanted.is_deepest is deepest
+        assert without is not None and not without.is_deepest
+
+
+def test_newer_rows_that_are_wider_than_those_of_the_base_are_counted_in_bytes() -> None:
+    base, wide = live(8, 1000, level=3, size=40 * MIB), [live(n, 10, size=6 * MIB) for n in range(9, 17)]
+    wanted = Handle().segment(BASE, 0, base).segment(RUNS, 8, *wide).due()
+    assert wanted is not None and wanted.is_deepest
+    few = Handle().segment(BASE, 0, base).segment(RUNS, 8, *wide[:6])
+    assert few.due() is None and few.amplification == 1 + 36 / 40
+    more = Handle().segment(BASE, 0, base).segment(RUNS, 8, *wide[:7]).due()
+    assert more is not None and more.is_deepest, "due for its space, before there are eight runs"
+
+
+def test_a_small_state_is_not_compacted_for_its_space_before_eight_runs() -> None:
+    runs = [live(n, 100) for n in range(2, 5)]
+    made = Handle().segment(BASE, 0, live(1, 10, level=1)).segment(RUNS, 1, *runs)
+    assert made.due() is None and made.amplification == 31.0
+
+
+def test_many_small_files_are_merged_along_and_a_few_or_large_ones_are_not() -> None:
+    def base(count: int, size: int) -> Handle:
+        files = [live(8, 100_000, level=3, size=size, part=f"-{n}") for n in range(count)]
+        return Handle().segment(BASE, 0, *files).segment(RUNS, 8, live(9, 1))
+
+    scattered = base(39, 4 * MIB).due()
+    assert scattered is not None and scattered.is_deepest
+    assert LevelPolicy().files_for(scattered.merged) == 5
+    assert base(40, 8 * MIB).due() is None
+    assert base(3, 1 * MIB).due() is None
+    alone = Handle().segment(BASE, 0, *(live(8, 10, level=3, size=100, part=f"-{n}") for n in range(40))).due()
+    assert alone is not None and alone.through == 8 and len(alone.drop(BASE)) == 40
+
+
+def test_everything_is_rewritten_on_demand_if_that_changes_anything() -> None:
+    whole = LevelPolicy.everything()
+    assert Handle().segment(BASE, 0, live(8, 10, level=1)).due(policy=whole) is None
+    levels = Handle().segment(BASE, 0, live(8, 10, level=3), live(9, 1, level=1)).due(policy=whole)
+    assert levels is not None and levels.is_deepest and levels.kept == ()
+    run = Handle().segment(RUNS, 0, live(1, 1)).due(policy=whole)
+    assert run is not None and run.is_deepest
+    assert due(PLAIN, StateHandle(), [], whole) is None
