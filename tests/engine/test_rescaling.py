@@ -1,0 +1,101 @@
+"""The same state whatever computes it: 1, 2 and 8 tasks; one core, two cores, two executors; any change between (C4).
+
+The memory twin, which is held to plain Python elsewhere, says what every checkpoint has to come to.
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.engine.rescaling import CHECKPOINTS, PIPELINE, UIDS, Job, Told, batches, lists_of
+from tests.engine.standalone import ROOT, environment, standalone
+from tests.process.twins import World
+
+# Eight JVMs start in turn, each of them cold: on a busy machine that takes minutes.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+ONE_CORE = [Job("one", 0, (1, 1, 1)), Job("moving", 0, (8,))]
+CLUSTER = [Job("cluster", 0, (8, 1, 2)), Job("moving", 1, (2,))]
+TWO_CORES = [Job("two", 0, (2, 2, 2)), Job("eight", 0, (8, 8, 8)), Job("moving", 2, (1,))]
+"""In this order: `moving` is handed from one master to the next."""
+PARALLELISM = {"moving": (8, 2, 1)} | {
+    j.timeline: j.tasks for j in (*ONE_CORE, *CLUSTER, *TWO_CORES) if len(j.tasks) > 1
+}
+
+CLIENT = "import pathlib, sys; from tests.engine.rescaling import main; main(*map(pathlib.Path, sys.argv[1:]))"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+    """What the clients say of all checkpoints, timeline by timeline."""
+    root = tmp_path_factory.mktemp("rescaling")
+    found = _client(root, "local[1]", ONE_CORE)
+    with standalone(root / "cluster", workers=2) as address:
+        found += _client(root, address, CLUSTER)
+    return found + _client(root, "local[2]", TWO_CORES)
+
+
+def _client(root: Path, master: str, jobs: Sequence[Job]) -> list[Told]:
+    folder = root / master.replace("/", "_")
+    env = environment(folder)
+    conf = {"spark.driver.host": "127.0.0.1", "spark.driver.memory": "768m", "spark.local.dir": str(folder / "scratch")}
+    conf |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.executorEnv.PYTHONPATH": env["PYTHONPATH"]}
+    if master.startswith("spark:"):
+        conf |= {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
+        conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    asked = {"master": master, "jars": str(ROOT / ".jars/spark"), "conf": conf, "root": str(root)}
+    (folder / "jobs.json").write_text(json.dumps(asked | {"jobs": [asdict(j) for j in jobs]}))
+    command = [sys.executable, "-c", CLIENT, str(folder / "jobs.json"), str(folder / "answer")]
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, f"{master}:\n{done.stderr[-4000:]}"
+    answer: list[Told] = pickle.loads((folder / "answer").read_bytes())  # noqa: S301  (written by our own child)
+    _files_are_sorted([root / j.timeline for j in jobs])
+    return answer
+
+
+def _files_are_sorted(roots: Sequence[Path]) -> None:
+    schemas = PIPELINE.schemas()
+    files = [f for root in roots for f in root.glob("*/state/*/*/runs/*/*.parquet")]
+    assert files
+    for file in files:
+        keys = [k.name for k in schemas[file.parts[-5]].keys]
+        rows = pq.read_table(file, columns=["_key_group", *keys], partitioning=None).to_pylist()
+        order = [(row["_key_group"], *(row[k] for k in keys)) for row in rows]
+        assert order == sorted(order), file
+
+
+def _twin(tasks: Sequence[int]) -> Iterator[dict[str, Any]]:
+    world = World(PIPELINE)
+    for n, batch in zip(tasks, batches(), strict=True):
+        world.parallelism = n
+        made = world.checkpoint(batch)
+        yield {
+            "state": {uid: world.state(uid, made) for uid in UIDS},
+            "emitted": world.emitted("people", made),
+            "letters": world.letters("people", made),
+            "lists": lists_of(made),
+        }
+
+
+def test_any_parallelism_on_any_master_gives_the_same_state(told: list[Told]) -> None:
+    assert len(told) == len(PARALLELISM) * CHECKPOINTS
+    for timeline, tasks in PARALLELISM.items():
+        mine = sorted((t for t in told if t.timeline == timeline), key=lambda t: t.number)
+        assert tuple(t.tasks for t in mine) == tasks
+        for t, twin in zip(mine, _twin(tasks), strict=True):
+            assert (t.emitted, t.letters, t.lists) == (twin["emitted"], twin["letters"], twin["lists"])
+            assert t.state == twin["state"]
+    for number in range(CHECKPOINTS):
+        there = [t for t in told if t.number == number]
+        assert len({json.dumps(t.hashes, sort_keys=True) for t in there}) == 1
+        # The order of elements is that of tasks; which elements there are does not depend on them.
+        assert len({json.dumps({k: sorted(map(str, v)) for k, v in t.lists.items()}) for t in there}) == 1
+    assert len(set(told[0].hashes.values())) == len(UIDS)
