@@ -22,7 +22,7 @@ FACTS = {
     "id", "pipeline", "timeline", "sequence", "attempt", "parent", "interval_start", "interval_end", "logical_time",
     "covered_until", "ranges", "watermark", "watermarks", "broadcast_versions", "records", "dead_letters", "keys",
     "emitted", "sinks",
-    "run_bytes", "full_bytes", "gate", "accepted_losses", "left_behind",
+    "run_bytes", "full_bytes", "gate", "accepted_losses", "left_behind", "pending_records",
     "timings_ms", "seconds",
 }  # fmt: skip
 """Documented keys of a checkpoint; a script may rely on them."""

@@ -23,6 +23,7 @@ from tidemark.model.records import (
     Failure,
     Genesis,
     JobRecord,
+    OffsetReport,
     StopRecord,
 )
 from tidemark.model.segments import Segment, StateHandle
@@ -79,6 +80,8 @@ def written() -> dict[str, tuple[str, bytes]]:
         JobRecord(job="j", kind="compaction", uid="u", checkpoint=2, opened_at_ms=1, write_id="w"),
     )
     put(keys.delivery_key("s", 2), DeliveryRecord(sink="s", checkpoint=2, records=3, at_ms=1, write_id="w"))
+    report = OffsetReport(input="in", group="g", checkpoint=2, failure=None, at_ms=1, write_id="w")
+    put(keys.report_key("in", 2), report)
     put(keys.stop_key(1), StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in house.store.objects.items() if key.endswith(".json")}
 

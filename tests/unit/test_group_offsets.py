@@ -1,5 +1,6 @@
 """A consumer group's offsets follow completed checkpoints, for monitoring; nothing depends on them (J10)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,34 @@ def test_a_report_that_fails_harms_nothing(world: World) -> None:
     world.drive("a", 4)
     assert runtime.complete("trips", _sealed(runtime)).id == 2
     assert world.buses() == {"a": (4, 10)}
+
+
+def _metrics(runtime: Reporting) -> dict[tuple[int, str], int]:
+    rows = runtime.sql("trips", "SELECT checkpoint, metric, value FROM metrics WHERE partition IS NULL").to_pylist()
+    parted = runtime.sql("trips", "SELECT * FROM metrics WHERE partition IS NOT NULL").to_pylist()
+    assert {(row["topic"], row["partition"]) for row in parted} == {(PLACE.topic, PLACE.partition)}
+    return {(row["checkpoint"], row["metric"]): row["value"] for row in rows + parted}
+
+
+def test_source_metrics_have_flinks_names_and_count_reports(world: World) -> None:
+    """J14. Three trips lie there; two are taken, then the third while Kafka takes no offsets, then a fourth."""
+    runtime = Reporting(world)
+    runtime.run_once("trips", replace(ASK, max_records=2))
+    heard = world.log
+    world.log = Deaf()
+    world.log.create(PLACE.topic, 1)
+    _driven(world)
+    runtime.run_once("trips", ASK)
+    world.log = heard
+    world.drive("a", 4)
+    runtime.run_once("trips", ASK)
+    found = _metrics(runtime)
+    assert [found[n, "pendingRecords"] for n in (1, 2, 3)] == [1, 0, 0]
+    assert [found[n, "currentOffsets"] for n in (1, 2, 3)] == [2, 3, 4]
+    assert [found.get((n, "committedOffsets")) for n in (1, 2, 3)] == [2, None, 4]
+    assert [found[n, "commitsSucceeded"] for n in (1, 2, 3)] == [1, 1, 2]
+    assert [found[n, "commitsFailed"] for n in (1, 2, 3)] == [0, 1, 1]
+    made = runtime.checkpoints("trips")[0]
+    assert made.sealed.facts.watermark_ms is not None
+    assert found[3, "watermarkLag"] == made.plan.logical_time_ms - made.sealed.facts.watermark_ms
+    assert runtime.facts(runtime.checkpoint("trips", 1))["pending_records"] == 1

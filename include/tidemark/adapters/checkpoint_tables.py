@@ -1,10 +1,11 @@
 """What manifests say, as Arrow tables: the relations `checkpoints`, `checkpoint_states`, `checkpoint_offsets` (H6).
 
-`operator_states` is among them too: operator state lies inside the manifest (Q3).
+`operator_states` is among them too: operator state lies inside the manifest (Q3). So is `metrics` (J14), with what
+became of consumer-group offsets.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow as pa
 from pyarrow.json import ParseOptions, read_json
 
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.records import OffsetReport
 
 _TIME = pa.timestamp("ms", tz="UTC")
 CHECKPOINTS = pa.schema(
@@ -36,10 +39,18 @@ STATES = pa.schema(
 OFFSETS = pa.schema(
     {
         "checkpoint": pa.int64(), "topic": pa.string(), "partition": pa.int64(),
-        "start_offset": pa.int64(), "end_offset": pa.int64(), "topic_id": pa.string(),
+        "start_offset": pa.int64(), "end_offset": pa.int64(), "pending": pa.int64(), "topic_id": pa.string(),
     }
 )  # fmt: skip
-"""One row per checkpoint and Kafka partition: offsets from the start (included) to the end (excluded)."""
+"""One row per checkpoint and Kafka partition: offsets from the start (included) to the end (excluded), and how many
+offsets the log held beyond the end when the checkpoint was planned."""
+METRICS = pa.schema(
+    {
+        "checkpoint": pa.int64(), "metric": pa.string(), "topic": pa.string(), "partition": pa.int64(),
+        "value": pa.int64(),
+    }
+)  # fmt: skip
+"""Metrics of the source under Flink's names (J14), one row per checkpoint, metric and, where it has one, partition."""
 OPERATOR_STATES = pa.schema(
     {
         "checkpoint": pa.int64(), "uid": pa.string(), "field": pa.string(), "mode": pa.string(),
@@ -76,6 +87,47 @@ def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 def operator_states_table(found: Iterable[Checkpoint]) -> pa.Table:
     """The relation `operator_states`."""
     return _table((row for c in found for row in _elements(c)), OPERATOR_STATES)
+
+
+def metrics_table(found: Sequence[Checkpoint], reports: Sequence[OffsetReport]) -> pa.Table:
+    """The relation `metrics`.
+
+    `pendingRecords`, `currentOffsets` and `committedOffsets` are per partition, the last where a consumer group was
+    given the offsets. `commitsSucceeded` and `commitsFailed` count such reports up to the checkpoint, where an input
+    names a group. `watermarkLag` is how far the watermark is behind the logical time, in ms, once there is one.
+
+    Args:
+        found: checkpoints, newest first.
+        reports: of the pipeline.
+    """
+    by_id: dict[int, list[OffsetReport]] = {}
+    for report in reports:
+        by_id.setdefault(report.checkpoint, []).append(report)
+    rows: list[dict[str, Any]] = []
+    succeeded = failed = 0
+    for c in reversed(found):
+        mine = by_id.get(c.id, [])
+        succeeded += sum(r.failure is None for r in mine)
+        failed += sum(r.failure is not None for r in mine)
+        rows += _of_partitions(c, {t for r in mine if r.failure is None for t in c.plan.sources.get(r.input, ())})
+        if reports:
+            rows += [_metric(c, "commitsSucceeded", succeeded), _metric(c, "commitsFailed", failed)]
+        if c.sealed.facts.watermark_ms is not None:
+            rows.append(_metric(c, "watermarkLag", c.plan.logical_time_ms - c.sealed.facts.watermark_ms))
+    return _table(rows, METRICS)
+
+
+def _of_partitions(c: Checkpoint, reported: Collection[str]) -> Iterator[dict[str, Any]]:
+    for tp, r in c.plan.ranges.items():
+        yield _metric(c, "pendingRecords", c.plan.pending.get(tp, 0), tp)
+        yield _metric(c, "currentOffsets", r.end, tp)
+        if tp.topic in reported:
+            yield _metric(c, "committedOffsets", r.end, tp)
+
+
+def _metric(c: Checkpoint, name: str, value: int, tp: TopicPartition | None = None) -> dict[str, Any]:
+    topic, partition = (None, None) if tp is None else (tp.topic, tp.partition)
+    return {"checkpoint": c.id, "metric": name, "topic": topic, "partition": partition, "value": value}
 
 
 def _checkpoint(c: Checkpoint) -> dict[str, Any]:
@@ -134,6 +186,7 @@ def _offsets(c: Checkpoint) -> list[dict[str, Any]]:
             "partition": tp.partition,
             "start_offset": r.start,
             "end_offset": r.end,
+            "pending": c.plan.pending.get(tp, 0),
             "topic_id": c.plan.topic_ids[tp.topic],
         }
         for tp, r in c.plan.ranges.items()

@@ -40,7 +40,8 @@ def sql(
     """Ask SQL (DuckDB's) of state and checkpoints. Nothing can be changed, no file can be read.
 
     Views: UID is the newest state of an operator, UID_at(N) its state at chk-N; checkpoints, checkpoint_states,
-    checkpoint_offsets and operator_states tell what manifests say. SHOW TABLES lists them, DESCRIBE shows columns.
+    checkpoint_offsets, operator_states and metrics tell what manifests say. SHOW TABLES lists them, DESCRIBE
+    shows columns.
 
     Examples:
       tidemark state sql flights "select last_airport, count(*) from aircraft group by all order by 2 desc limit 5"

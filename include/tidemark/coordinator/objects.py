@@ -19,6 +19,7 @@ from tidemark.model.records import (
     Genesis,
     IdRecord,
     JobRecord,
+    OffsetReport,
     Outcome,
     StopRecord,
 )
@@ -39,6 +40,7 @@ KINDS: dict[type, str] = {
     Genesis: "genesis",
     IdRecord: "id",
     JobRecord: "job",
+    OffsetReport: "report",
     Outcome: "outcome",
     StopRecord: "stop",
 }

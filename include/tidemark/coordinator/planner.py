@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.copies import plan_copies
-from tidemark.coordinator.inputs import FilesExist, InputPlanner
+from tidemark.coordinator.inputs import FilesExist, InputPlanner, PlannedInputs
 from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
 from tidemark.coordinator.ranges import plan_ranges
@@ -72,9 +72,7 @@ class Planner:
     def _draft(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> CheckpointPlan:
         ranges = plan_ranges(pipeline, request, parent, self.log)
         copied = plan_copies(pipeline, request, parent, self.foreign)
-        inputs = InputPlanner(objects=self.objects, files_exist=self.files_exist).plan(
-            pipeline, slot, parent, allow_removed=request.allow_non_restored_state
-        )
+        inputs = self._inputs(pipeline, request, parent, slot)
         fitting = self._sinks(pipeline, slot.timeline, parent)
         interval, now, number = _interval(request), self.clock.now_ms(), self._take_id(slot, parent)
         return CheckpointPlan(
@@ -101,6 +99,7 @@ class Planner:
             copies=copied.copies,
             interval=interval,
             covers=ranges.covers,
+            pending=ranges.pending,
             isolation=pipeline.isolation,
             fingerprint=pipeline.fingerprint,
             losses=ranges.losses,
@@ -109,6 +108,10 @@ class Planner:
             write_id=self.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
         )
+
+    def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:
+        planner = InputPlanner(objects=self.objects, files_exist=self.files_exist)
+        return planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
 
     def _store_queries(self, draft: CheckpointPlan) -> None:
         """Puts the texts that the plan names, ahead of it: whoever sees a plan or its manifest finds them."""

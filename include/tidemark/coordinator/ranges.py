@@ -15,13 +15,17 @@ from tidemark.ports import Log, PartitionLog, PlanRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRanges:
-    """Ranges of every partition, ids of every topic, topics per input, accepted gaps, and whether nothing was cut."""
+    """Ranges of every partition, ids of every topic, topics per input, accepted gaps, and whether nothing was cut.
+
+    `pending` is what the log holds beyond the ranges, by partition where there is some.
+    """
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
     sources: Mapping[str, tuple[str, ...]]
     losses: tuple[Gap, ...]
     covers: bool
+    pending: Mapping[TopicPartition, int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +70,12 @@ def plan_ranges(pipeline: Pipeline, request: PlanRequest, parent: Parent, log: L
         sources=topics,
         losses=tuple(loss.gap for loss in losses),
         covers=covers,
+        pending={
+            tp: left
+            for found in inputs.values()
+            for tp, bounds in found.bounds.items()
+            if (left := bounds.end - ends.get(tp, bounds.end)) > 0
+        },
     )
 
 

@@ -49,6 +49,11 @@ def delivery_key(sink: str, checkpoint: int) -> str:
     return f"deliveries/{sink}/{checkpoint:012d}.json"
 
 
+def report_key(name: str, checkpoint: int) -> str:
+    """What came of reporting a checkpoint's offsets for an input."""
+    return f"reports/{name}/{checkpoint:012d}.json"
+
+
 def query_key(sha256: str) -> str:
     """A text of SQL, under the hash of its bytes."""
     return f"queries/{sha256}.sql"

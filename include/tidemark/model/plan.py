@@ -97,6 +97,8 @@ class CheckpointPlan:
         left_behind: state of operators that are not declared any more, by uid (G11).
         queries: per uid the sha256 of each stored text that resolves its state, by name (`model.queries`).
         operator_states: per uid of an operator that declares lists what the parent left in them.
+        pending: per partition the offsets that the log held beyond the range when it was planned (Flink's
+            pendingRecords, J14); left out where the range reaches the end.
     """
 
     pipeline: str
@@ -129,6 +131,7 @@ class CheckpointPlan:
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict, metadata=ADDED)
+    pending: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

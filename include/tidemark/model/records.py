@@ -155,6 +155,26 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetReport:
+    """`reports/<input>/<id>.json`: what came of setting a consumer group's offsets after a checkpoint (J10, J14).
+
+    Attributes:
+        input: the pipeline's input.
+        group: the consumer group.
+        checkpoint: id of the checkpoint whose ends were reported.
+        failure: why Kafka did not take them; None where it did.
+        at_ms: clock of the writer, for people.
+    """
+
+    input: str
+    group: str
+    checkpoint: int
+    failure: str | None
+    at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
     """`deliveries/<sink>/<id>.json`: the outbox rows of a checkpoint were all acknowledged by Kafka."""
 

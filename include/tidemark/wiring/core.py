@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import structlog
 
 from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.reports import reported
 from tidemark.discovery import find_pipeline
-from tidemark.errors import BrokerError, CheckpointExpiredError, EngineError
+from tidemark.errors import BrokerError, CheckpointExpiredError, EngineError, StoreError
 from tidemark.faults import CrashAt, no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.names import checked_name
@@ -173,10 +174,16 @@ class Core:
             if source.group is None:
                 continue
             ends = {tp: end for tp, end in plan.ranges.ends.items() if tp.topic in plan.sources.get(name, ())}
+            failure = None
             try:
                 LazyLog(self.settings).report_group_offsets(source.group, ends)
             except BrokerError as error:
-                _log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=error.what)
+                failure = error.what
+                _log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=failure)
+            try:
+                reported(self.coordinator(pipeline.name), checkpoint, (name, source.group), failure)
+            except StoreError as error:
+                _log.warning("report_not_kept", pipeline=pipeline.name, input=name, why=error.what)
 
     def known(self, name: str) -> str:
         """`name`, if the warehouse knows it or a file declares it.

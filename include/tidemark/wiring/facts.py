@@ -12,8 +12,8 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
     Returns:
         id, timeline, sequence, parent, interval, ranges as `[start, end)` per partition, records, dead letters and
         touched keys per operator, records emitted per process, the table of each sink, bytes of the run and of the
-        whole state, gate, milliseconds per step; the watermark, over all and per partition, and the versions of the
-        tables that broadcast states copy.
+        whole state, gate, milliseconds per step; how many offsets the log held beyond the ranges when they were
+        planned; the watermark, over all and per partition, and the versions of the tables that broadcast states copy.
     """
     plan, sealed = checkpoint.plan, checkpoint.sealed
     interval = plan.interval
@@ -29,6 +29,7 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
         "logical_time": _time(plan.logical_time_ms),
         "covered_until": None if checkpoint.covered_until_ms is None else _time(checkpoint.covered_until_ms),
         "ranges": {str(tp): str(r) for tp, r in plan.ranges.items()},
+        "pending_records": sum(plan.pending.values()),
         "watermark": None if sealed.facts.watermark_ms is None else _time(sealed.facts.watermark_ms),
         "watermarks": {str(tp): _time(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
         "broadcast_versions": dict(plan.broadcast_versions),

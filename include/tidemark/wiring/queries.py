@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tidemark.coordinator.reports import reports
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.wiring.reads import Reads, schema_of
@@ -26,7 +27,7 @@ class Queries(Reads):
         Args:
             name: the pipeline.
             statement: DuckDB's dialect, over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states`,
-                `checkpoint_offsets` and `operator_states`.
+                `checkpoint_offsets`, `operator_states` and `metrics`.
 
         Raises:
             NotFoundError: no such pipeline, checkpoint or view.
@@ -45,6 +46,7 @@ class Queries(Reads):
                 "checkpoint_states": lambda: tables.states_table(line.all),
                 "checkpoint_offsets": lambda: tables.offsets_table(line.all),
                 "operator_states": lambda: tables.operator_states_table(line.all),
+                "metrics": lambda: tables.metrics_table(line.all, reports(self.coordinator(name))),
             },
         )
         return answer(statement, catalogue)

@@ -108,6 +108,7 @@ def test_max_records_caps_each_partition_and_the_interval_is_not_covered() -> No
     house.send(1, P1)
     plan = house.plan(replace(ASK, max_records=2, interval_end=at(50)))
     assert house.ranges(plan) == {P0: (0, 2), P1: (0, 1)}
+    assert plan.pending == {P0: 3}, "what the log holds beyond the range"
     assert not plan.covers
 
 
