@@ -30,7 +30,7 @@ from tidemark.wiring.replays import Rehearsal
 
 SEED = 20241121
 DECLARATION = Path(__file__).parent / "pipelines" / "till.py"
-VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "accounts", "tills"]
+VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "metrics", "accounts", "tills"]
 
 
 @dataclass
