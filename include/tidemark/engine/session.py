@@ -4,6 +4,7 @@ A killed client does not end its query on a Connect server, so the next attempt 
 interrupts and releases it. A released id stays closed on the server: a zombie client gets nothing more from it.
 """
 
+import atexit
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -122,6 +123,8 @@ def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
         max_backoff=_LONGEST_PAUSE_MS,
     )
     session.client.set_retry_policies([patience])
+    # We use none of Spark's ML; its clean-up at the end of the process would wait long for a server that is gone.
+    atexit.unregister(getattr(session.client, "_cleanup_ml_cache", session.client.close))
     made: SparkSession = session
     return made
 
