@@ -12,7 +12,7 @@ import pytest
 from tests.stack.homes import processes_of
 from tidemark.settings import STACK_VARIABLE, Settings, recorded_service
 from tidemark.stack import control, processes
-from tidemark.stack.addresses import choose_addresses, exclusive, record_process
+from tidemark.stack.addresses import choose_addresses, exclusive, is_free, record_process
 from tidemark.stack.control import down, status
 from tidemark.stack.processes import ProcessRecord
 
@@ -26,6 +26,13 @@ LEADER = (
     "-c",
     f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], process_group=0);"
     "time.sleep(600)",
+)
+# A zombie at once, as a killed JVM is: its first thread has ended while another one still holds a port.
+HEADLESS = (
+    sys.executable,
+    "-c",
+    "import ctypes, socket, sys, threading, time; held = socket.create_server(('127.0.0.1', int(sys.argv[1])));"
+    "threading.Thread(target=time.sleep, args=(600,)).start(); ctypes.CDLL(None).pthread_exit(None)",
 )
 
 
@@ -69,6 +76,18 @@ def test_a_whole_family_is_stopped_even_when_its_leader_is_dead(home: Path) -> N
     assert processes.stop(processes.family_of([record]), term_grace=0.3) == []
 
     assert processes_of(home) == []
+
+
+def test_the_port_of_a_killed_service_is_chosen_again_although_it_still_dies(home_settings: Settings) -> None:
+    home, port = home_settings.home, choose_addresses(home_settings, frozenset(), frozenset()).kafka_port
+    record = processes.start("kafka", (*HEADLESS, str(port)), _env(home), home)
+    assert processes.wait_until(lambda: not record.is_running, time.monotonic() + 10)
+    assert not is_free(port)
+
+    control.bury(home_settings, "kafka")
+
+    assert choose_addresses(home_settings, frozenset(), frozenset({"kafka"})).kafka_port == port
+    assert is_free(port)
 
 
 def test_a_child_that_nobody_recorded_is_found_by_its_mark(home: Path, home_settings: Settings) -> None:

@@ -66,8 +66,9 @@ def sweep(warehouse: Path) -> list[Path]:
 def _taken(held: Path, ids: Callable[[], str]) -> tuple[Path, int]:
     for _ in range(_TRIES):
         folder = held / f"{_PREFIX}{ids()}"
-        # Another replay may sweep it before it is held, or remove what it stands in: then another name is tried.
-        with suppress(FileNotFoundError):
+        # Another replay may sweep it before it is held, or remove what it stands in (FileExistsError: between finding
+        # that it is there and looking what it is); then another name is tried.
+        with suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)
         handle = _locked(folder)
         if handle is not None:

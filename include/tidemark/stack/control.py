@@ -145,6 +145,8 @@ def log_lines(settings: Settings, name: str, follow: bool = False) -> Iterator[s
 
 def _start_groups(settings: Settings, groups: list[Group], report: Report, started: list[ProcessRecord]) -> None:
     running = frozenset(group for group in GROUPS if _is_up(settings, group))
+    for group in groups:
+        bury(settings, group)
     addresses = choose_addresses(settings, running, frozenset(groups) - running)
     services: list[Service] = []
     for group in groups:  # a slow start overlaps with the next one's preparation
@@ -162,13 +164,19 @@ def _start_groups(settings: Settings, groups: list[Group], report: Report, start
         _warm_spark(settings, addresses, report)
 
 
+def bury(settings: Settings, group: Group) -> None:
+    """Stop what killed services have left, before ports are chosen: it may hold theirs."""
+    for name in (name for name, its_group in SERVICES.items() if its_group == group):
+        before = load_record(settings.home, name)
+        if before is not None and not before.is_running:
+            processes.stop(processes.family_of([before]), ORPHAN_GRACE)
+
+
 def _start(settings: Settings, service: Service, report: Report) -> ProcessRecord | None:
-    """Start a service, unless it runs; what a killed one has left is stopped first."""
+    """Start a service, unless it runs."""
     before = load_record(settings.home, service.name)
-    if before is not None:
-        if before.is_running:
-            return None
-        processes.stop(processes.family_of([before]), ORPHAN_GRACE)
+    if before is not None and before.is_running:
+        return None
     report(f"{service.name}: starting")
     record = processes.start(service.name, service.argv, service.env, settings.home)
     if LISTENERS[service.group] == service.name:

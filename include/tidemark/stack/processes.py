@@ -195,11 +195,15 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """A zombie is not alive: it waits for its parent, who may be a container's first process and never look."""
+    """Whether any of it runs.
+
+    A zombie waits for its parent, who may be a container's first process and never look. But a killed JVM is a zombie
+    as soon as its first thread is gone, while the others still hold its ports.
+    """
     try:
         with suppress(psutil.TimeoutExpired):
             process.wait(timeout=0)  # reaps our own children
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
     except psutil.NoSuchProcess:
         return False
 
