@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
 from tidemark.coordinator.attempts import OwnedAttempt
 from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.savepoints import Savepoints
 from tidemark.coordinator.timelines import Head
 from tidemark.engine.job import CheckpointJob
 from tidemark.model import keys
@@ -49,6 +50,11 @@ class InMemory:
             write_ids=self.ids,
             files_exist=self.tables.files_exist,
         )
+
+    @property
+    def savepoints(self) -> Savepoints:
+        """The savepoints of the pipeline."""
+        return Savepoints(self.coordinator)
 
     def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
         """Executes an attempt up to its seal, by the product's own order of steps."""

@@ -26,6 +26,7 @@ from tidemark.model.records import (
     OffsetReport,
     StopRecord,
 )
+from tidemark.model.savepoint import SavepointRequest, TombstoneKind
 from tidemark.model.segments import Segment, StateHandle
 
 
@@ -83,6 +84,8 @@ def written() -> dict[str, tuple[str, bytes]]:
     report = OffsetReport(input="in", group="g", checkpoint=2, failure=None, at_ms=1, write_id="w")
     put(keys.report_key("in", 2), report)
     put(keys.stop_key(1), StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))
+    house.savepoints.create(SavepointRequest(name="before-upgrade", owner="me", origin="o", checkpoint=2))
+    house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-9", "x")
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in house.store.objects.items() if key.endswith(".json")}
 
 

@@ -23,6 +23,7 @@ from tidemark.model.records import (
     Outcome,
     StopRecord,
 )
+from tidemark.model.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
 
 T = TypeVar("T")
@@ -42,7 +43,9 @@ KINDS: dict[type, str] = {
     JobRecord: "job",
     OffsetReport: "report",
     Outcome: "outcome",
+    SavepointRecord: "savepoint",
     StopRecord: "stop",
+    TombstoneRecord: "tombstone",
 }
 """The `kind` that each type is written under."""
 
@@ -198,6 +201,10 @@ def key_of(value: object) -> str | None:
         return keys.abort_key(value.slot)
     if isinstance(value, IdRecord):
         return keys.id_key(value.id)
+    if isinstance(value, SavepointRecord):
+        return keys.savepoint_key(value.name, value.revision)
+    if isinstance(value, TombstoneRecord):
+        return keys.tombstone_key(value.kind.value, value.name, value.number)
     return None
 
 

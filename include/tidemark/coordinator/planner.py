@@ -11,6 +11,7 @@ from tidemark.coordinator.ranges import plan_ranges
 from tidemark.coordinator.sinks import FittingSink, fitting_sinks, planned_sinks, sendable
 from tidemark.coordinator.starts import to_ms
 from tidemark.coordinator.states import NothingOpen, OpenPlan, Refused
+from tidemark.coordinator.stops import Stops
 from tidemark.coordinator.timelines import Head, Timelines
 from tidemark.errors import StoreError
 from tidemark.model import keys
@@ -18,7 +19,7 @@ from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.queries import names_of, stored_texts
-from tidemark.model.records import IdRecord, StopRecord
+from tidemark.model.records import IdRecord
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
 
@@ -139,11 +140,8 @@ class Planner:
             number += 1
 
     def _stopped(self) -> Refused | None:
-        newest = _newest(self.objects.list("stops/"))
-        record = self.objects.read(StopRecord, keys.stop_key(newest)) if newest else None
-        while (later := self.objects.read(StopRecord, keys.stop_key(newest + 1))) is not None:
-            newest, record = newest + 1, later
-        if record is None or not record.stopped:
+        record = Stops(self.objects).standing()
+        if record is None:
             return None
         return Refused(
             reason=FailureReason.STOPPED,

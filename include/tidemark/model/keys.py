@@ -62,3 +62,13 @@ def query_key(sha256: str) -> str:
 def stop_key(number: int) -> str:
     """A stop or resume of the pipeline."""
     return f"stops/{number:08d}.json"
+
+
+def savepoint_key(name: str, revision: int) -> str:
+    """A revision of a savepoint."""
+    return f"savepoints/{name}/{revision:06d}.json"
+
+
+def tombstone_key(kind: str, name: str, number: int) -> str:
+    """A tombstone of a checkpoint (`chk-17`) or of a savepoint, or its withdrawal."""
+    return f"tombstones/{kind}s/{name}/{number:06d}.json"

@@ -187,9 +187,19 @@ class DeliveryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRecord:
-    """`stops/<n>.json`: no plan is made while the newest one says stopped (design section 6)."""
+    """`stops/<n>.json`: no plan is made while the newest one says stopped (design section 6).
+
+    Attributes:
+        stopped: whether it stops or resumes.
+        why: for people.
+        at_ms: clock of the writer, for people.
+        savepoint: the one that the pipeline was stopped with; None where it was stopped without.
+        drained: stopped for good: to go on wants to be forced (G3).
+    """
 
     stopped: bool
     why: str
     at_ms: int
     write_id: str
+    savepoint: str | None = field(default=None, metadata=ADDED)
+    drained: bool = field(default=False, metadata=ADDED)
