@@ -60,6 +60,11 @@ def written() -> dict[str, tuple[str, bytes]]:
             covered_until_ms=None,
             why="restore",
             write_id="w",
+            request="r",
+            closes="t1",
+            left_behind={"v": handle},
+            renamed={"old": "u"},
+            at_ms=1,
         ),
     )
     commit = Commit(path="a/b/base", version=0, write_id="w", sha256="0" * 64)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tests.simulation.world import OTHER_CODE, PIPELINE, World
 from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.beginnings import Beginning
 from tidemark.coordinator.states import OpenPlan
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
 from tidemark.model import keys
@@ -13,7 +14,7 @@ from tidemark.model.failure import FailureReason
 from tidemark.model.records import CompactionRecord, Failure
 from tidemark.model.segments import StateHandle
 from tidemark.model.writes import CommitRequest
-from tidemark.ports import PlanRequest, PutOutcome
+from tidemark.ports import PlanRequest
 
 EXPECTED = (ConflictError, StoreError, CheckpointExpiredError)
 UID = "accounts"
@@ -125,8 +126,7 @@ def _restorer(world: World) -> Callable[[], object]:
         if not isinstance(head.entry, Checkpoint):
             return
         chosen = world.rng.choice(list(world.coordinator.checkpoints(head.timeline)))
-        outcome = world.restored(chosen, f"t{world.ids()[-6:]}", head)
-        if outcome is not None:
-            world.scheduler.trace.append(f"  restore {'won' if outcome is PutOutcome.WON else 'lost'}")
+        done = world.recovery.restore(Beginning(checkpoint=chosen))
+        world.scheduler.trace.append(f"  {type(done).__name__} {done.closing}")
 
     return act

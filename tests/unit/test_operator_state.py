@@ -9,6 +9,7 @@ import pytest
 from tests.process.lists import PIPELINE, Local, Order, Seen, follow, told
 from tests.process.twins import World
 from tidemark import Fold, Process, state
+from tidemark.coordinator.beginnings import Beginning
 from tidemark.errors import DeclarationError, IncompatibleStateError, NameRefusedError, ProcessFunctionError
 from tidemark.model.operator_state import Redistribution
 from tidemark.pipeline import Pipeline
@@ -241,9 +242,7 @@ def test_other_lists_are_other_code() -> None:
 
 def test_a_fork_begins_with_the_lists_of_its_checkpoint() -> None:
     world = begun()
-    head = world.coordinator.timelines.head(world.coordinator.timelines.live())
-    found = next(world.coordinator.checkpoints())
-    world.restored(found, "t2", head)
+    world.recovery.restore(Beginning(checkpoint=next(world.coordinator.checkpoints())))
     made = world.checkpoint([Order("a", "append", "rules", "y")])
     assert made.plan.slot.timeline == "t2"
     assert told(made) == {"samples": ["x", "ü"], "rules": ["x", "ü", "y"]}

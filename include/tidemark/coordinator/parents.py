@@ -100,6 +100,7 @@ class Parent:
             ends=found.ranges.ends,
             topic_ids=found.topic_ids,
             sources=found.sources,
+            isolation=found.isolation or None,
             handles=found.handles,
             dead_letters=found.dead_letters,
             schemas=found.schemas,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan, Slot
-from tidemark.model.records import AbortRecord, Closing
+from tidemark.model.records import AbortRecord, Closing, Genesis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +94,73 @@ class Covered:
 
     def __str__(self) -> str:
         return f"covered by {self.checkpoint.plan.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """A timeline of its own beside the live one. `won` = this very call began it."""
+
+    genesis: Genesis
+    won: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The live timeline was closed in favour of a new one that begins at the restored checkpoint.
+
+    Attributes:
+        genesis: first record of the new timeline.
+        closing: last record of the old one.
+        left: checkpoints of the old timeline that the new one does not come from, newest first; all stay readable.
+        overtaken: those of them that took the slot before the closing, while this very call was at it.
+        won: whether this very call put the closing.
+    """
+
+    genesis: Genesis
+    closing: Closing
+    left: tuple[Checkpoint, ...]
+    overtaken: tuple[Checkpoint, ...] = ()
+    won: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superseded:
+    """Another restore or promote closed the live timeline first; `genesis` began a timeline that stays a fork."""
+
+    closing: Closing
+    genesis: Genesis | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoted:
+    """A fork is the live timeline now.
+
+    Attributes:
+        closing: last record of the timeline that was live.
+        replaced: its checkpoints whose offsets the fork has applied too, newest first.
+        left: those whose offsets it has not: `discard` let them go. They stay readable.
+        won: whether this very call put the closing.
+    """
+
+    closing: Closing
+    replaced: tuple[Checkpoint, ...] = ()
+    left: tuple[Checkpoint, ...] = ()
+    won: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """The fork has not applied what the live timeline has: catch up (a checkpoint on the fork), then promote again.
+
+    Attributes:
+        timeline: the fork.
+        lacking: checkpoints of the live timeline that reach beyond the fork, newest first.
+        overtaken: whether the fork had caught up when it was looked at first, and a checkpoint won the slot.
+    """
+
+    timeline: str
+    lacking: tuple[Checkpoint, ...]
+    overtaken: bool = False
 
 
 PlanState = OpenPlan | SealedPlan | Completed | Aborted | Void

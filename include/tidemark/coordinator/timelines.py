@@ -47,13 +47,23 @@ class Timelines:
 
     def live_head(self) -> Head:
         """The head of the live timeline."""
+        heads = list(self._once_live())
+        return heads[-1]
+
+    def closings(self) -> Iterator[Closing]:
+        """The closings that lead from the first timeline to the live one, in order."""
+        yield from (head.entry for head in self._once_live() if isinstance(head.entry, Closing))
+
+    def _once_live(self) -> Iterator[Head]:
+        """Heads of all timelines that were live, the live one last."""
         seen: list[str] = []
         name = keys.FIRST_TIMELINE
         while name not in seen:
             seen.append(name)
             head = self.head(name)
+            yield head
             if not isinstance(head.entry, Closing):
-                return head
+                return
             name = head.entry.successor
         raise CorruptObjectError(
             f"timelines close in a circle: {' → '.join([*seen, name])}",

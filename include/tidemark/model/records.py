@@ -83,7 +83,21 @@ class AbortRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Genesis:
-    """First record of a restored or forked timeline: the parent's offsets and handles, so it pins them at once."""
+    """First record of a restored or forked timeline: the parent's offsets and handles, so it pins them at once.
+
+    Attributes:
+        timeline: the one that it begins.
+        parent: id of the checkpoint that it begins at.
+        parent_timeline: of that checkpoint.
+        why: `restore` or `fork`.
+        isolation: Kafka isolation level of the parent's read; empty where unknown.
+        request: what it was asked for by: the same request finds it again (of a restore).
+        closes: the timeline that was live, which a restore ends in favour of this one; empty for a fork.
+        savepoint: name of the savepoint that was asked for; empty where it was a checkpoint.
+        left_behind: state of operators that were not declared, by uid: allowed, and not taken over (G11).
+        renamed: old uid to new uid, as the command said.
+        at_ms: clock of the writer, for people.
+    """
 
     timeline: str
     sequence: int
@@ -105,17 +119,25 @@ class Genesis:
     broadcast_ids: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict, metadata=ADDED)
+    isolation: str = field(default="", metadata=ADDED)
+    request: str = field(default="", metadata=ADDED)
+    closes: str = field(default="", metadata=ADDED)
+    savepoint: str = field(default="", metadata=ADDED)
+    left_behind: Mapping[str, StateHandle] = field(default_factory=dict, metadata=ADDED)
+    renamed: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
+    at_ms: int = field(default=0, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """Ends a timeline by taking its next slot; names the successor."""
+    """Ends a timeline by taking its next slot; names the successor. `at_ms` is the writer's clock, for people."""
 
     timeline: str
     sequence: int
     successor: str
     why: str
     write_id: str
+    at_ms: int = field(default=0, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

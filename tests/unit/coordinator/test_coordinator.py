@@ -7,6 +7,7 @@ import pytest
 from tests.unit.coordinator.house import ASK, P0, House, at
 from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
 from tidemark.adapters.memory import Fault, FaultyStore
+from tidemark.coordinator.beginnings import Beginning
 from tidemark.coordinator.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
 from tidemark.model import keys
@@ -122,7 +123,7 @@ def test_the_live_timeline_is_found_by_following_closings() -> None:
     house = House()
     house.send(2)
     made = [house.complete(), house.complete()]
-    house.restored(made[0], "t2", house.coordinator.head())
+    house.recovery.restore(Beginning(checkpoint=made[0]))
     assert house.coordinator.head().timeline == "t2"
     assert list(house.coordinator.checkpoints("t1")) == made[::-1]
     assert list(house.coordinator.checkpoints()) == [made[0]]

@@ -1,0 +1,86 @@
+"""Promotes: a fork takes the live timeline's next slot, if it has applied what that has."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.coordinator.house import ASK, House
+from tests.unit.coordinator.test_recovery import three
+from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.beginnings import Beginning
+from tidemark.coordinator.promotion import Promotion
+from tidemark.coordinator.states import Behind, Promoted, Superseded
+from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint import Checkpoint
+
+
+def fork(house: House, at: Checkpoint, name: str = "fix") -> Advance:
+    """A fork, ready to advance."""
+    house.recovery.fork(Beginning(checkpoint=at), name)
+    return Advance(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
+
+
+def test_a_fork_that_caught_up_becomes_live() -> None:
+    house = House()
+    made = three(house)
+    ahead = fork(house, made[0])
+    assert house.promotion.promote("fix") == Behind(timeline="fix", lacking=(made[2], made[1]))
+    caught_up = ahead.once(ASK).checkpoints[0]
+    done = house.promotion.promote("fix")
+    assert isinstance(done, Promoted)
+    assert (done.won, done.replaced, done.left) == (True, (made[2], made[1]), ())
+    assert (done.closing.timeline, done.closing.sequence, done.closing.why) == ("t1", 4, "promote")
+    assert next(house.coordinator.checkpoints()) == caught_up
+    assert house.promotion.promote("fix") == Promoted(closing=done.closing), "a repeated call finds it"
+    house.send(1)
+    assert str(house.complete().plan.slot) == "fix/3.1"
+    assert list(house.coordinator.checkpoints("t1")) == made[::-1]
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_idle(records: int) -> None:
+    house = House()
+    made = three(house)
+    fork(house, made[0]).once(ASK)
+    won: list[Checkpoint] = []
+
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == ("closing", "before") and not won:
+            house.send(records)
+            won.append(house.complete())
+
+    done = Promotion(coordinator=replace(house.coordinator, crash=crash)).promote("fix")
+    if records:
+        assert done == Behind(timeline="fix", lacking=(won[0],), overtaken=True)
+    else:
+        assert isinstance(done, Promoted)
+        assert (done.closing.sequence, done.replaced) == (5, (won[0], made[2], made[1]))
+
+
+def test_discard_leaves_behind_what_was_lacking_and_no_more() -> None:
+    house = House()
+    made = three(house)
+    fork(house, made[0], "a")
+    fork(house, made[0], "b")
+    won: list[Checkpoint] = []
+
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == ("closing", "before") and not won:
+            house.send(1)
+            won.append(house.complete())
+
+    done = Promotion(coordinator=replace(house.coordinator, crash=crash)).promote("a", discard=True)
+    assert done == Behind(timeline="a", lacking=(won[0], made[2], made[1]), overtaken=True)
+    promoted = house.promotion.promote("a", discard=True)
+    assert isinstance(promoted, Promoted)
+    assert promoted.left == (won[0], made[2], made[1])
+    assert house.complete().plan.parent == 1
+    house.promotion.promote("b", discard=True)
+    assert house.promotion.promote("a") == Superseded(closing=house.coordinator.head("a").entry)
+
+
+def test_only_a_timeline_that_began_can_be_promoted() -> None:
+    house = House()
+    three(house)
+    with pytest.raises(NotFoundError, match="no timeline 'nobody'"):
+        house.promotion.promote("nobody")
