@@ -9,6 +9,7 @@ import pytest
 from tests.in_memory import START_MS
 from tests.unit.coordinator.house import House
 from tidemark.adapters.memory_store import MemoryStore
+from tidemark.coordinator.beginnings import Beginning
 from tidemark.coordinator.savepoints import Savepoints
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
 from tidemark.model import keys
@@ -72,8 +73,7 @@ def test_the_newest_checkpoint_or_any_other_one_is_pinned_by_one_small_object(ho
 
 
 def test_a_checkpoint_of_a_timeline_that_was_left_is_pinned_too(house: House) -> None:
-    head = house.coordinator.head()
-    house.restored(house.coordinator.checkpoint(1), "t2", head)
+    house.recovery.restore(Beginning(checkpoint=house.coordinator.checkpoint(1)))
     assert house.coordinator.head().timeline == "t2"
     assert house.savepoints.create(asked("left", 3)).timeline == "t1"
     assert house.savepoints.create(asked("newest")).checkpoint == 1, "the live one, back to where it was born"
@@ -174,7 +174,7 @@ def refused(house: House, words: str) -> None:
 
 def test_a_timeline_that_was_born_of_it_needs_it_until_its_first_checkpoint(house: House) -> None:
     house.savepoints.create(asked(checkpoint=2))
-    house.restored(house.coordinator.checkpoint(2), "t2", house.coordinator.head())
+    house.recovery.restore(Beginning(checkpoint=house.coordinator.checkpoint(2)))
     refused(house, "timeline t2, which was born of it")
     house.complete()
     assert house.savepoints.dispose("sp").disposed
@@ -207,8 +207,8 @@ def test_another_savepoint_of_the_same_checkpoint_is_a_pin_of_its_own(house: Hou
 
 def test_a_timeline_that_is_born_between_the_look_and_the_tombstone_is_seen(house: House) -> None:
     house.savepoints.create(asked())
-    born, head = house.coordinator.checkpoint(3), house.coordinator.head()
-    fork = meanwhile(house, "tombstone", lambda: house.restored(born, "t2", head))
+    born = Beginning(checkpoint=house.coordinator.checkpoint(3))
+    fork = meanwhile(house, "tombstone", lambda: house.recovery.restore(born))
     with pytest.raises(ConflictError, match="timeline t2"):
         fork.dispose("sp")
     assert not house.savepoints.get("sp").disposed
