@@ -12,17 +12,19 @@ Periods are open at their start and closed at their end, the mirror image of a d
 checkpoint at midnight holds the day before, whole, and counts for that day.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from itertools import count, groupby
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from tidemark.errors import DeclarationError
 
-History = Sequence[tuple[int, int]]
+History = Iterable[tuple[int, int]]
 """Completed checkpoints as (id, logical time in milliseconds since the epoch), newest first."""
+Watch = Callable[[int], bool | None]
+"""Told of logical times, newest first: whether that checkpoint is kept; None = neither it nor any older one."""
 
 NEWEST = "newest"
 """The reason that keeps the newest completed checkpoint under every rule."""
@@ -45,8 +47,12 @@ _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
 class _Rule(Protocol):
     """One member of a retention; its text is how it is declared."""
 
-    def keeps(self, history: History) -> Iterator[int]:
-        """Ids that it keeps."""
+    def watch(self, newest: int) -> Watch:
+        """What answers for one history.
+
+        Args:
+            newest: logical time of its newest checkpoint.
+        """
         ...
 
 
@@ -57,8 +63,9 @@ class _KeepLast:
     def __str__(self) -> str:
         return f"keep_last({self.n})"
 
-    def keeps(self, history: History) -> Iterator[int]:
-        return (number for number, _ in history[: self.n])
+    def watch(self, newest: int) -> Watch:
+        seen = count(1)
+        return lambda at: True if next(seen) <= self.n else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +75,9 @@ class _KeepFor:
     def __str__(self) -> str:
         return f"keep_for({repr(self.duration).removeprefix('datetime.')})"
 
-    def keeps(self, history: History) -> Iterator[int]:
-        oldest = history[0][1] - self.duration // _MS
-        return (number for number, at in history if at >= oldest)
+    def watch(self, newest: int) -> Watch:
+        oldest = newest - self.duration // _MS
+        return lambda at: True if at >= oldest else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +90,19 @@ class _KeepNewestOf:
         zone = "" if self.timezone == "UTC" else f", timezone={self.timezone!r}"
         return f"{self.period}({self.n}{zone})"
 
-    def keeps(self, history: History) -> Iterator[int]:
+    def watch(self, newest: int) -> Watch:
         zone, period_of = ZoneInfo(self.timezone), _PERIODS[self.period]
         seen: set[tuple[int, ...]] = set()
-        for number, at in history:
+
+        def keeps(at: int) -> bool | None:
             # The last millisecond that it holds: at midnight sharp that is one of the day before.
             period = period_of((_EPOCH + min(at - 1, _LAST_MS) * _MS).astimezone(zone))
-            if period not in seen:
-                if len(seen) == self.n:
-                    return
-                seen.add(period)
-                yield number
+            if period in seen:
+                return False
+            seen.add(period)
+            return True if len(seen) <= self.n else None
+
+        return keeps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,20 +216,34 @@ class Retention:
                 times the greater id is the newer one.
             pinned: id → why it must stay, whatever the rule says. Ids of other timelines are ignored.
         """
-        history = sorted(checkpoints.items(), key=lambda item: (item[1], item[0]), reverse=True)
-        reasons: dict[int, list[str]] = {number: [] for number in sorted(checkpoints)}
-        if history:
-            reasons[history[0][0]].append(NEWEST)
-            for member in self.members:
-                for number in member.keeps(history):
-                    reasons[number].append(str(member))
-        for number, why in (pinned or {}).items():
-            if number in reasons:
-                reasons[number].append(why)
+        by_rule = self.kept(sorted(checkpoints.items(), key=lambda item: (item[1], item[0]), reverse=True))
+        pins = {number: (why,) for number, why in (pinned or {}).items()}
+        reasons = {number: (*by_rule.get(number, ()), *pins.get(number, ())) for number in sorted(checkpoints)}
         return Subsumption(
-            kept={number: tuple(found) for number, found in reasons.items() if found},
+            kept={number: found for number, found in reasons.items() if found},
             released=tuple(number for number, found in reasons.items() if not found),
         )
+
+    def kept(self, history: History) -> dict[int, tuple[str, ...]]:
+        """The checkpoints that the rule keeps, with its reasons, newest first.
+
+        Takes no more of the history than it needs: up to the first checkpoint that no member keeps, nor any older one.
+
+        Args:
+            history: completed checkpoints of one timeline; their times do not grow.
+        """
+        kept: dict[int, tuple[str, ...]] = {}
+        watching: dict[str, Watch] = {}
+        for number, at in history:
+            watching = watching if kept else {str(member): member.watch(at) for member in self.members}
+            found = {name: keeps(at) for name, keeps in watching.items()}
+            watching = {name: keeps for name, keeps in watching.items() if found[name] is not None}
+            reasons = (*(() if kept else (NEWEST,)), *(name for name, keeps in found.items() if keeps))
+            if reasons:
+                kept[number] = reasons
+            elif not watching:
+                break
+        return kept
 
 
 def as_retention(given: object) -> Retention | None:

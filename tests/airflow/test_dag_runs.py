@@ -78,7 +78,7 @@ def extras(run: Any) -> dict[str, dict[str, Any]]:
     return {event.asset.uri: event.extra for event in events(run)}
 
 
-def test_the_event_counts_what_the_retention_releases_and_nothing_is_deleted(
+def test_the_event_counts_what_the_retention_keeps_and_nothing_is_deleted(
     world: World, dag_run: DagRun, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = []
@@ -86,15 +86,14 @@ def test_the_event_counts_what_the_retention_releases_and_nothing_is_deleted(
         world.drive("a", 1, day=day)
         runs.append(dag_run(day=day + 1))
     told = [extras(run)["x-tidemark://trips/checkpoint"] for run in runs]
-    assert [(extra["retention"], extra["released"]) for extra in told] == [("keep_last(2)", n) for n in (0, 0, 1, 2)]
-    assert "released" not in extras(runs[-1])["x-tidemark://trips/state/buses"]
+    assert [(extra["retention"], extra["kept"]) for extra in told] == [("keep_last(2)", n) for n in (1, 2, 2, 2)]
+    assert "kept" not in extras(runs[-1])["x-tidemark://trips/state/buses"]
     logged = caplog.text + "".join(capfd.readouterr())
-    assert "retention keep_last(2): 0 of 2 checkpoints released (none); nothing is deleted yet" in logged
-    assert "retention keep_last(2): 1 of 3 checkpoints released (chk-1); nothing is deleted yet" in logged
-    assert "retention keep_last(2): 2 of 4 checkpoints released (chk-1 to chk-2); nothing is deleted yet" in logged
+    assert "retention keep_last(2): keeps 1 (chk-1); nothing is deleted yet" in logged
+    assert "retention keep_last(2): keeps 2 (chk-4, chk-3); nothing is deleted yet" in logged
     assert [world.buses(c)["a"] for c in world.checkpoints()] == [(n, n) for n in (1, 2, 3, 4)], "all are readable"
-    again = world.open_runtime().subsumption(world.checkpoints()[2], Retention.keep_last(2))
-    assert again.released == (1,), "a task that is repeated later says what it said"
+    again = world.open_runtime().kept(world.checkpoints()[2], Retention.keep_last(2))
+    assert list(again) == [3, 2], "a task that is repeated later says what it said"
 
 
 def test_without_a_retention_nothing_is_said_of_it(
@@ -104,7 +103,7 @@ def test_without_a_retention_nothing_is_said_of_it(
     world.drive("a", 1)
     extra = extras(dag_run(day=1))["x-tidemark://trips/checkpoint"]
     assert extra["id"] == "chk-1"
-    assert {"retention", "released"}.isdisjoint(extra)
+    assert {"retention", "kept"}.isdisjoint(extra)
 
 
 def test_a_manifest_that_cannot_be_read_does_not_fail_a_later_checkpoint(
@@ -121,7 +120,7 @@ def test_a_manifest_that_cannot_be_read_does_not_fail_a_later_checkpoint(
     assert tries(run)["complete"] == 1
     extra = extras(run)["x-tidemark://trips/checkpoint"]
     assert extra["id"] == "chk-3"
-    assert "released" not in extra
+    assert "kept" not in extra
     captured = capfd.readouterr()
     assert "retention keep_last(2): not evaluated" in captured.out + captured.err + caplog.text
 

@@ -127,9 +127,8 @@ class DiskLine:
         """Compacts the newest checkpoint, for the next plan to adopt; whether there was anything to do."""
         newest = next(self.coordinator.checkpoints())
         schema, handle = newest.plan.schemas[uid], newest.handles[uid]
-        files = {segment: self.tables.files_of(segment) for segment in handle}
         policy = LevelPolicy(runs=1, ratio=math.inf if full else 0, space=math.inf)
-        wanted = due(schema, handle, groups_of(handle, files), policy)
+        wanted = due(schema, handle, groups_of(handle, self.tables.files_of), policy)
         if wanted is None:
             return False
         write_id = self._id()

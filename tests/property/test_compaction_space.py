@@ -86,7 +86,7 @@ class Simulation:
             )
             files[segment], after = found, segment.through
         handle = StateHandle(tuple(files))
-        return handle, groups_of(handle, files)
+        return handle, groups_of(handle, files.__getitem__)
 
     def compact(self) -> Compaction | None:
         """Merges what is due, as the engine does."""

@@ -113,6 +113,19 @@ def test_a_rule_keeps_what_brute_force_keeps_and_for_the_same_reasons(
 
 
 @settings(deadline=None)
+@given(rules, timelines())
+def test_no_more_of_the_history_is_read_than_the_rule_may_keep(specs: list[Spec], checkpoints: dict[int, int]) -> None:
+    rule = reduce(or_, map(_member, specs))
+    history = iter(sorted(checkpoints.items(), reverse=True))
+    kept = rule.kept(history)
+    unread = {number for number, _ in history}
+    assert set(kept) == set(rule.subsume(checkpoints).kept)
+    assert not unread & set(kept)
+    if all(kind in ("keep_last", "keep_for") for kind, *_ in specs):
+        assert len(checkpoints) - len(unread) <= len(kept) + 1
+
+
+@settings(deadline=None)
 @given(rules, rules, timelines())
 def test_joining_keeps_what_either_keeps_in_any_order(
     a: list[Spec], b: list[Spec], checkpoints: dict[int, int]

@@ -113,7 +113,7 @@ class Ledger:
         for segment, live in files_of(str(self.root), self.handle):
             files[segment].append(live)
         policy = LevelPolicy(runs=1, ratio=ratio, space=math.inf)
-        wanted = due(self.schema, self.handle, groups_of(self.handle, files), policy)
+        wanted = due(self.schema, self.handle, groups_of(self.handle, files.__getitem__), policy)
         if wanted is None:
             return
         paths = [self.root / g.segment.path / f.path for g in wanted.merged for f in g.files]

@@ -17,7 +17,7 @@ from tidemark.adapters.kafka_client import (
     Question,
     TopicDescription,
     connect,
-    group_member,
+    group_reader,
     not_found,
 )
 from tidemark.errors import UsageError
@@ -96,7 +96,7 @@ class KafkaLog:
         ask = self._question(f"read the offsets of group {group}")
         # Not through the AdminClient: it has no group, and librdkafka dereferences that one when the coordinator moves,
         # as it does on a fresh broker. A consumer that never subscribes joins nothing and leaves nothing behind.
-        with group_member(self._bootstrap, group, self._options) as consumer:
+        with group_reader(self._bootstrap, group, self._options) as consumer:
             found = ask.patiently(lambda: ask.committed(consumer, asked))
         # A partition or topic that is gone has an error here and no offset: no committed offset either.
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}

@@ -236,7 +236,7 @@ def connect(bootstrap: str, options: Mapping[str, str] | None = None) -> AdminCl
 
 
 @contextmanager
-def group_member(bootstrap: str, group: str, options: Mapping[str, str] | None = None) -> Iterator[Consumer]:
+def group_reader(bootstrap: str, group: str, options: Mapping[str, str] | None = None) -> Iterator[Consumer]:
     """A consumer that asks for its group's offsets: it subscribes to nothing, so it neither joins nor makes a group.
 
     Raises:

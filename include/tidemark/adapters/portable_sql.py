@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tidemark.adapters.duckdb_session import literal
 from tidemark.adapters.state_reader import files_of
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
@@ -39,7 +40,7 @@ def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str, query: str) -
         return _nothing(checkpoint, uid, '"')
     files: dict[Segment, list[str]] = {segment: [] for segment in handle}
     for segment, live in files_of(warehouse, handle):
-        files[segment].append("'" + str(Path(warehouse, segment.path, live.path)).replace("'", "''") + "'")
+        files[segment].append(literal(str(Path(warehouse, segment.path, live.path))))
     parts = [
         _selected(schema, s, "read_parquet([\n    " + ",\n    ".join(paths) + "\n  ])", DUCKDB)
         for s, paths in files.items()

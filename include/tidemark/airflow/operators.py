@@ -193,7 +193,7 @@ class ValidateOperator(PipelineOperator):
 
 
 class CompleteOperator(PipelineOperator):
-    """Publishes what is sealed, tells the assets, and says which older checkpoints the retention lets go.
+    """Publishes what is sealed, tells the assets, and says which checkpoints the retention keeps.
 
     Args:
         checkpoint: the asset of completed checkpoints.
@@ -230,27 +230,22 @@ class CompleteOperator(PipelineOperator):
         self.outlets = [self.checkpoint, *self.changed]
         facts = opened.facts(checkpoint)
         announce(context, self.changed, facts, names)
-        announce(context, [self.checkpoint], {**facts, **self._subsumed(opened, checkpoint)}, names)
+        announce(context, [self.checkpoint], {**facts, **self._kept(opened, checkpoint)}, names)
         told = "\n".join(f"{name}: {value}" for name, value in facts.items())
         self.log.info("completed %s\n%s", ", ".join(names), told)
         return {"checkpoint": checkpoint.plan.name, "completed": names}
 
-    def _subsumed(self, opened: "Runtime", checkpoint: Checkpoint) -> dict[str, object]:
-        """What the retention comes to, for the event: its text, and how many checkpoints it releases."""
+    def _kept(self, opened: "Runtime", checkpoint: Checkpoint) -> dict[str, object]:
+        """What the retention comes to, for the event: its text, and how many checkpoints it keeps."""
         if self.retention is None:
             return {}
         told: dict[str, object] = {"retention": str(self.retention)}
         try:
-            found = opened.subsumption(checkpoint, self.retention)
+            kept = opened.kept(checkpoint, self.retention)
         except TidemarkError as error:
             # The checkpoint is complete: an old manifest that cannot be read must not fail its run.
             self.log.warning("retention %s: not evaluated. %s", self.retention, error)
             return told
-        self.log.info(
-            "retention %s: %d of %d checkpoints released (%s); nothing is deleted yet",
-            self.retention,
-            len(found.released),
-            len(found.released) + len(found.kept),
-            found.released_text,
-        )
-        return {**told, "released": len(found.released)}
+        names = ", ".join(f"chk-{number}" for number in kept)
+        self.log.info("retention %s: keeps %d (%s); nothing is deleted yet", self.retention, len(kept), names)
+        return {**told, "kept": len(kept)}

@@ -91,8 +91,7 @@ class Compactor:
             ConflictError: another compaction committed at the same time.
             StoreError, EngineError: as the steps raise them. Nothing names what was written then.
         """
-        files = {segment: self.tables.files_of(segment) for segment in task.handle}
-        wanted = due(task.schema, task.handle, groups_of(task.handle, files), task.policy)
+        wanted = due(task.schema, task.handle, groups_of(task.handle, self.tables.files_of), task.policy)
         if wanted is None:
             return None
         write_id = self.write_ids()

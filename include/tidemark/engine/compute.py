@@ -199,6 +199,7 @@ class SparkBatch:
             sources=tuple(self._compute.pipeline.sources),
             records=self._inputs,
             runs=runs,
+            applied={uid: counts.applied for uid, counts in self.counts.items()},
             now=self._now,
         )
         with translated():

@@ -35,6 +35,7 @@ class Candidate:
         sources: names of the pipeline's sources.
         records: the decoded frame, cached, per source that has records.
         runs: per uid the files of the run, relative to the warehouse.
+        applied: per uid the records that the run was made of: at least its rows.
         now: the candidate's clocks.
     """
 
@@ -43,6 +44,7 @@ class Candidate:
     sources: Sequence[str]
     records: Mapping[str, DataFrame]
     runs: Mapping[str, Sequence[str]]
+    applied: Mapping[str, int]
     now: Now
 
     def frame(self, kind: str, uid: str) -> DataFrame | None:
@@ -56,10 +58,7 @@ class Candidate:
         schema = self.plan.schemas[uid]
         rows = self.warehouse.files(schema, self.runs[uid])
         if kind == "state" and self.plan.handles[uid]:
-            # The keys of the run, looked up in the plan's input handle; the key group lets files be skipped.
-            keys = ["_key_group", *(k.name for k in schema.keys)]
-            older = self.warehouse.stored(schema, self.plan.handles[uid])
-            rows = rows.unionAll(older.join(rows.select(*keys), keys, "left_semi").select(*rows.columns))
+            rows = rows.unionAll(self.warehouse.stored_of(schema, self.plan.handles[uid], rows, self.applied[uid]))
         return finished(self.warehouse.session, rows, schema, self.now if kind == "state" else Now())
 
 

@@ -19,9 +19,6 @@ from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.ttl import Now
 
-_SMALL = 500_000
-"""Up to so many keys are sent to every task, so that stored rows are filtered where they are read."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitCheck:
@@ -62,9 +59,4 @@ def refuse_overflow(check: LimitCheck) -> None:
 
 def _rows(check: LimitCheck, schema: OperatorSchema) -> DataFrame:
     added = check.warehouse.files(schema, check.files).where(spark(adds_sql(schema)))
-    keys = ["_key_group", *(k.name for k in schema.keys)]
-    touched = added.select(*keys)
-    if check.rows <= _SMALL:
-        touched = F.broadcast(touched)
-    below = check.warehouse.stored(schema, check.plan.handles[check.uid])
-    return added.unionByName(below.join(touched, keys, "left_semi").select(*added.columns))
+    return added.unionAll(check.warehouse.stored_of(schema, check.plan.handles[check.uid], added, check.rows))

@@ -46,9 +46,6 @@ from tidemark.processing.operator_state import OperatorStateType
 from tidemark.processing.processor import PER_RECORD, Processing
 from tidemark.processing.shapes import record_shape
 
-_SMALL = 500_000
-"""Up to so many records their keys are sent to every task, so that stored rows are filtered where they are read."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessTask:
@@ -220,10 +217,7 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
     named = [f"{k} AS `{c.name}`" for k, c in zip(keys, schema.keys, strict=True)]
     touched = keyed(task.records, schema).selectExpr(*named).distinct()
     touched = touched.selectExpr("*", f"{key_group_sql(schema, '`')} AS _key_group")
-    if task.applied <= _SMALL:
-        touched = F.broadcast(touched)
-    rows = task.warehouse.stored(schema, plan.handles[task.operator.uid])
-    rows = rows.join(touched, ["_key_group", *(k.name for k in schema.keys)], "left_semi")
+    rows = task.warehouse.stored_of(schema, plan.handles[task.operator.uid], touched, task.applied)
     newest = compacted(task.warehouse.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
     fields = ", ".join(f"`{name}`" for name, _ in stored_type(schema).fields)
     own = [f"`{c.name}` AS {k}" for k, c in zip(keys, schema.keys, strict=True)]

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.engine.warehouse import Warehouse
-from tidemark.model.compaction import Group, bottom_of
+from tidemark.model.compaction import Group, is_top_light
 from tidemark.model.dialects import SPARK
 from tidemark.model.expressions import quoted, spark
 from tidemark.model.resolving import compacted_sql, empty_columns, resolving_sql, single_sql
@@ -38,7 +38,7 @@ def resolved(
         columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
         return session.createDataFrame([], spark(columns))
     groups = warehouse.groups(handle)
-    if whole or bottom_of(schema, groups) is None:
+    if whole or not is_top_light(schema, groups):
         return finished(session, warehouse.rows_of(schema, groups), schema, now)
     return _split(warehouse, schema, groups, now)
 

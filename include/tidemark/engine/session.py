@@ -124,7 +124,9 @@ def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
     )
     session.client.set_retry_policies([patience])
     # We use none of Spark's ML; its clean-up at the end of the process would wait long for a server that is gone.
-    atexit.unregister(getattr(session.client, "_cleanup_ml_cache", session.client.close))
+    cleanup = getattr(session.client, "_cleanup_ml_cache", None)
+    if cleanup is not None:
+        atexit.unregister(cleanup)
     made: SparkSession = session
     return made
 

@@ -4,23 +4,23 @@ The names come from the commits of the handle's versions (port `StateTables`), i
 replays each table's log in jobs of its own, once per table and reading, and refuses versions older than a week.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from tidemark.model.compaction import Group, groups_of
+from tidemark.model.compaction import FilesOf, Group, groups_of
 from tidemark.model.dialects import SPARK
 from tidemark.model.expressions import quoted, spark
 from tidemark.model.layouts import mapped_sql, table_columns
 from tidemark.model.resolving import run_columns, stored_columns
 from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import LiveFile
+from tidemark.model.segments import StateHandle
 
-FilesOf = Callable[[Segment], Sequence[LiveFile]]
-"""`StateTables.files_of`: the files of a segment with their levels and checkpoints."""
+_SMALL = 500_000
+"""Up to so many keys are sent to every task, so that stored rows are filtered where they are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Warehouse:
         Raises:
             StoreError: a version of the handle is gone.
         """
-        return groups_of(handle, {segment: self.files_of(segment) for segment in handle})
+        return groups_of(handle, self.files_of)
 
     def stored(self, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
         """The stored rows of a handle that has segments, in `stored_columns`.
@@ -52,6 +52,23 @@ class Warehouse:
             StoreError: a version of the handle is gone.
         """
         return self.rows_of(schema, self.groups(handle))
+
+    def stored_of(self, schema: OperatorSchema, handle: StateHandle, keys: DataFrame, at_most: int) -> DataFrame:
+        """As `stored`, of some keys only.
+
+        Args:
+            schema: the stored schema.
+            handle: the state.
+            keys: their columns and `_key_group`, which lets files be skipped; a key may be there more than once.
+            at_most: rows of `keys`.
+
+        Raises:
+            StoreError: a version of the handle is gone.
+        """
+        names = ["_key_group", *(k.name for k in schema.keys)]
+        wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
+        rows = self.stored(schema, handle)
+        return rows.join(wanted, names, "left_semi").select(*rows.columns)
 
     def rows_of(self, schema: OperatorSchema, groups: Sequence[Group]) -> DataFrame:
         """The stored rows of some groups: one read for all files of one layout."""

@@ -13,7 +13,7 @@ takes an older group in
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -21,6 +21,8 @@ from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.writes import LiveFile
 
+FilesOf = Callable[[Segment], Sequence[LiveFile]]
+"""`StateTables.files_of`: the files of a segment with their levels and checkpoints."""
 BROADCAST_ROWS = 2_000_000
 """Most rows above the oldest group whose keys a reader hands to every task."""
 DEEPEST = 6
@@ -170,31 +172,25 @@ class Compaction:
         )
 
 
-def groups_of(handle: StateHandle, files: Mapping[Segment, Sequence[LiveFile]]) -> list[Group]:
-    """The groups of a handle, oldest first.
-
-    Args:
-        handle: the handle.
-        files: of each of its segments, those in its range.
-    """
+def groups_of(handle: StateHandle, files_of: FilesOf) -> list[Group]:
+    """The groups of a handle, oldest first; raises what `files_of` raises."""
     groups = []
     for segment in handle:
-        ordered = sorted(files[segment], key=lambda f: (f.checkpoint, -f.level, f.path))
+        ordered = sorted(files_of(segment), key=lambda f: (f.checkpoint, -f.level, f.path))
         for (checkpoint, negative), found in groupby(ordered, key=lambda f: (f.checkpoint, -f.level)):
             groups.append(Group(segment=segment, level=-negative, checkpoint=checkpoint, files=tuple(found)))
     return groups
 
 
-def bottom_of(schema: OperatorSchema, groups: Sequence[Group]) -> int | None:
-    """Checkpoint id of the oldest group, where a reader does well to merge only what lies above it.
+def is_top_light(schema: OperatorSchema, groups: Sequence[Group]) -> bool:
+    """Whether a reader does well to leave rows of the oldest group alone that no newer row touches.
 
-    None where the newer groups are more than a fifth of it, or too many keys to be known to every task, or where a
-    key has several rows in one group (a process with maps).
+    Not where the newer groups are more than a fifth of it, or too many keys to be known to every task, or where a key
+    has several rows in one group (a process with maps).
     """
     if len(groups) < 2 or groups[0].segment.after or schema.maps or not _may_move(groups, 1):
-        return None
-    newer = sum(g.rows for g in groups[1:])
-    return groups[0].checkpoint if newer <= min(groups[0].rows // 5, BROADCAST_ROWS) else None
+        return False
+    return sum(g.rows for g in groups[1:]) <= min(groups[0].rows // 5, BROADCAST_ROWS)
 
 
 def amplification(groups: Sequence[Group]) -> float:

@@ -42,7 +42,7 @@ class Compactions(Core):
 
     def groups(self, handle: StateHandle) -> list[Group]:
         """The groups of a handle, oldest first, read from the logs of its tables."""
-        return groups_of(handle, {segment: self.tables.files_of(segment) for segment in handle})
+        return groups_of(handle, self.tables.files_of)
 
     def _compact(
         self, name: str, newest: Checkpoint, uid: str, full: bool, crash: CrashPoints

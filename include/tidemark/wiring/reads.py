@@ -11,7 +11,7 @@ from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.codec import to_json
 from tidemark.model.schema import KeyColumn, OperatorSchema
-from tidemark.retention import Retention, Subsumption
+from tidemark.retention import Retention
 from tidemark.wiring.core import Core
 from tidemark.wiring.facts import facts
 
@@ -43,13 +43,13 @@ class Reads(Core):
             return newest
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
 
-    def subsumption(self, checkpoint: Checkpoint, retention: Retention) -> Subsumption:
-        """What a rule comes to as of a checkpoint: over it and all that it came from. Deletes nothing.
+    def kept(self, checkpoint: Checkpoint, retention: Retention) -> dict[int, tuple[str, ...]]:
+        """What a rule keeps as of a checkpoint, of it and of those that it came from: id → reasons, newest first.
 
-        Reads every manifest of them. No savepoint exists yet; what pins a checkpoint belongs in `pinned`.
+        Reads manifests back to the oldest one that the rule may keep, however many there are.
         """
         history = self.coordinator(checkpoint.plan.pipeline).timelines.ancestry(checkpoint)
-        return retention.subsume({found.id: found.plan.logical_time_ms for found in history}, pinned={})
+        return retention.kept((found.id, found.plan.logical_time_ms) for found in history)
 
     def facts(self, checkpoint: Checkpoint) -> dict[str, object]:
         """What is told of a checkpoint; see `wiring.facts`."""

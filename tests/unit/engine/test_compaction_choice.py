@@ -45,11 +45,11 @@ class Handle:
 
     def due(self, schema: OperatorSchema = PLAIN, policy: LevelPolicy | None = None) -> Compaction | None:
         handle = StateHandle(tuple(self.files))
-        return due(schema, handle, groups_of(handle, self.files), policy)
+        return due(schema, handle, groups_of(handle, self.files.__getitem__), policy)
 
     @property
     def amplification(self) -> float:
-        return amplification(groups_of(StateHandle(tuple(self.files)), self.files))
+        return amplification(groups_of(StateHandle(tuple(self.files)), self.files.__getitem__))
 
 
 def committed(wanted: Compaction) -> StateHandle:
