@@ -135,7 +135,8 @@ def _rows(schema: OperatorSchema, table: pa.Table) -> list[dict[str, Any]]:
     return list(rows.to_pylist(maps_as_pydicts="strict"))
 
 
-def _made(spark: Any, root: Path, job: Job) -> Iterator[Told]:
+def made_by(spark: Any, root: Path, job: Job) -> Iterator[Told]:
+    """Makes the checkpoints of a job, and says what came of each."""
     world = SparkWorld(PIPELINE, spark=spark, root=root / job.timeline)
     world.store, world.ids = LocalStore(world.root / PIPELINE.name), partial(lambda: uuid.uuid4().hex)
     sent = batches()
@@ -164,7 +165,9 @@ def main(jobs: Path, answer: Path) -> None:
     spark = open_session(settings, "rescaling", 1)
     try:
         root = Path(asked["root"])
-        told = [t for j in asked["jobs"] for t in _made(spark, root, Job(j["timeline"], j["first"], tuple(j["tasks"])))]
+        told = [
+            t for j in asked["jobs"] for t in made_by(spark, root, Job(j["timeline"], j["first"], tuple(j["tasks"])))
+        ]
         answer.write_bytes(pickle.dumps(told))
     finally:
         spark.stop()

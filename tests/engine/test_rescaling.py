@@ -14,18 +14,19 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.engine.rescaling import CHECKPOINTS, PIPELINE, UIDS, Job, Told, batches, lists_of
+from tests.engine.rescaling import CHECKPOINTS, PIPELINE, UIDS, Job, Told, batches, lists_of, made_by
 from tests.engine.standalone import ROOT, environment, standalone
 from tests.process.twins import World
 
-# Eight JVMs start in turn, each of them cold: on a busy machine that takes minutes.
+# Six JVMs start, each of them cold: on a busy machine that takes minutes.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ONE_CORE = [Job("one", 0, (1, 1, 1)), Job("moving", 0, (8,))]
 CLUSTER = [Job("cluster", 0, (8, 1, 2)), Job("moving", 1, (2,))]
-TWO_CORES = [Job("two", 0, (2, 2, 2)), Job("eight", 0, (8, 8, 8)), Job("moving", 2, (1,))]
-"""In this order: `moving` is handed from one master to the next."""
+TWO_CORES = [Job("two", 0, (2, 8, 8)), Job("moving", 2, (1,))]
+"""The last ones by the server that all tests share. In this order: `moving` is handed from one master to the next."""
 PARALLELISM = {"moving": (8, 2, 1)} | {
     j.timeline: j.tasks for j in (*ONE_CORE, *CLUSTER, *TWO_CORES) if len(j.tasks) > 1
 }
@@ -34,13 +35,15 @@ CLIENT = "import pathlib, sys; from tests.engine.rescaling import main; main(*ma
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
     """What the clients say of all checkpoints, timeline by timeline."""
     root = tmp_path_factory.mktemp("rescaling")
     found = _client(root, "local[1]", ONE_CORE)
     with standalone(root / "cluster", workers=2) as address:
         found += _client(root, address, CLUSTER)
-    return found + _client(root, "local[2]", TWO_CORES)
+    found += [t for job in TWO_CORES for t in made_by(spark, root, job)]
+    files_are_sorted([root / job.timeline for job in TWO_CORES])
+    return found
 
 
 def _client(root: Path, master: str, jobs: Sequence[Job]) -> list[Told]:
@@ -57,11 +60,11 @@ def _client(root: Path, master: str, jobs: Sequence[Job]) -> list[Told]:
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{master}:\n{done.stderr[-4000:]}"
     answer: list[Told] = pickle.loads((folder / "answer").read_bytes())  # noqa: S301  (written by our own child)
-    _files_are_sorted([root / j.timeline for j in jobs])
+    files_are_sorted([root / j.timeline for j in jobs])
     return answer
 
 
-def _files_are_sorted(roots: Sequence[Path]) -> None:
+def files_are_sorted(roots: Sequence[Path]) -> None:
     schemas = PIPELINE.schemas()
     files = [f for root in roots for f in root.glob("*/state/*/*/runs/*/*.parquet")]
     assert files

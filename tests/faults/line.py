@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.faults.history import History
+from tests.faults.zygote import PATIENCE, Child, Zygote
 from tests.kafka.topics import QUIET, Sent, Topics
 from tidemark.settings import Settings, load_settings
 from tidemark.wiring import Runtime
@@ -27,8 +27,9 @@ class Line:
 
     pipeline: ClassVar[str]
 
-    def __init__(self, topics: Topics, settings: Settings, topic: str) -> None:
+    def __init__(self, topics: Topics, settings: Settings, topic: str, zygote: Zygote) -> None:
         self.topics, self.settings, self.topic, self.told = topics, settings, topic, f"{topic}-told"
+        self._zygote = zygote
         self.history = History(SEED)
         self.runtime = Runtime(settings)
 
@@ -36,7 +37,8 @@ class Line:
         records = [Sent(value, partition=p) for p, value in self.history.batch(count, PARTITIONS)]
         self.topics.produce(self.topic, records)
 
-    def command(self, crash_at: str | None = None) -> tuple[list[str], dict[str, str]]:
+    def started(self, *arguments: str, crash_at: str | None = None) -> Child:
+        """A command in a process of its own."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
         env |= {
             "TIDEMARK_HOME": str(self.settings.home),
@@ -49,17 +51,15 @@ class Line:
         }
         if crash_at:
             env["TIDEMARK_CRASH_AT"] = crash_at
-        return [sys.executable, "-m", "tidemark.cli.main", "run", self.pipeline, "--json"], env
+        return self._zygote.start(arguments, env)
 
     def run(self, crash_at: str | None = None) -> subprocess.CompletedProcess[str]:
-        command, env = self.command(crash_at)
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=180, check=False)
+        return self.started("run", self.pipeline, "--json", crash_at=crash_at).wait()
 
-    def stopped_at(self, point: str) -> subprocess.Popen[str]:
+    def stopped_at(self, point: str) -> Child:
         """A run that stopped itself at a point, alive, holding whatever it holds."""
-        command, env = self.command(f"{point}:1:stop")
-        client = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 180
+        client = self.started("run", self.pipeline, "--json", crash_at=f"{point}:1:stop")
+        deadline = time.monotonic() + PATIENCE
         while psutil.Process(client.pid).status() != psutil.STATUS_STOPPED:
             assert client.poll() is None and time.monotonic() < deadline, f"{point} was not reached"
             time.sleep(0.05)
@@ -144,8 +144,11 @@ def _without_change(rows: dict[str, dict[str, object]], key: str) -> dict[str, d
 class Lines:
     """Makes lines, each with a topic and a warehouse of its own, on one broker and one Spark server."""
 
-    def __init__(self, topics: Topics, broker: str, spark: str, factory: pytest.TempPathFactory) -> None:
+    def __init__(
+        self, topics: Topics, broker: str, spark: str, factory: pytest.TempPathFactory, zygote: Zygote
+    ) -> None:
         self._topics, self._broker, self._spark, self._factory = topics, broker, spark, factory
+        self._zygote = zygote
 
     def make(self, kind: type[Line]) -> Line:
         topic = self._topics.make(partitions=PARTITIONS)
@@ -156,6 +159,6 @@ class Lines:
             kafka_bootstrap=self._broker,
             spark=self._spark,
         )
-        made = kind(self._topics, settings, topic)
+        made = kind(self._topics, settings, topic, self._zygote)
         made.send()
         return made

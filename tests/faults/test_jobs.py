@@ -32,10 +32,7 @@ def line(lines: Lines) -> Line:
 
 
 def command(line: Line, *arguments: str, crash_at: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Another command than `run`."""
-    run, env = line.command(crash_at)
-    whole = [*run[: run.index("run")], *arguments]
-    return subprocess.run(whole, env=env, capture_output=True, text=True, timeout=180, check=False)
+    return line.started(*arguments, crash_at=crash_at).wait()
 
 
 def records(line: Line) -> list[CompactionRecord]:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.faults.line import SEED, EmittingLine, FoldLine, Line, Lines
+from tests.faults.zygote import Zygote
 from tests.kafka.topics import Topics
 from tidemark.settings import Settings, recorded_service
 from tidemark.stack import control
@@ -44,7 +45,8 @@ SERVER_POINTS = [
 
 @pytest.fixture(scope="module")
 def lines(topics: Topics, spark_server: str, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lines]:
-    yield Lines(topics, broker, spark_server, tmp_path_factory)
+    with Zygote(tmp_path_factory.mktemp("commands")) as zygote:
+        yield Lines(topics, broker, spark_server, tmp_path_factory, zygote)
     os.environ.pop("SWEEP_TOPIC", None)
     os.environ.pop("SWEEP_TOLD", None)
 
@@ -89,13 +91,13 @@ def test_a_killed_client_is_repaired_by_a_plain_re_run(
 
 
 def restart(stack: Settings) -> None:
-    """Kills the Spark server and starts it again at the same address."""
+    """Kills the Spark server and starts it again at the same address, cold."""
     server = recorded_service(stack.home, "spark")
     assert server is not None
     process, address = psutil.Process(server.pid), stack.spark_address
     process.kill()
     process.wait(60)
-    control.up(stack, only=("spark",))
+    control.up(stack, only=("spark",), warm=False)
     assert stack.spark_address == address, "a recorded port is kept while it is free"
 
 
@@ -109,9 +111,8 @@ def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_s
     try:
         restart(spark_stack)
         os.kill(client.pid, signal.SIGCONT)
-        _, err = client.communicate(timeout=180)
+        done = client.wait()
     finally:
         client.kill()
-        client.communicate()
-    assert client.returncode in (0, 1), f"it needs the server no more, or fails with a documented code: {err}"
+    assert done.returncode in (0, 1), f"it needs the server no more, or fails with a documented code: {done.stderr}"
     line.repair()

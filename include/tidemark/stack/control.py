@@ -55,13 +55,16 @@ class ServiceStatus:
     uptime: float | None = None
 
 
-def up(settings: Settings, only: Collection[str] = GROUPS, report: Report = lambda _: None) -> list[ServiceStatus]:
+def up(
+    settings: Settings, only: Collection[str] = GROUPS, report: Report = lambda _: None, *, warm: bool = True
+) -> list[ServiceStatus]:
     """Start what does not run yet and wait until all of it is healthy.
 
     Args:
         settings: which home, which ports.
         only: the groups to start, of kafka, spark and airflow.
         report: is told of every step, for a progress display.
+        warm: run a first query on a new Spark server, so that the first checkpoint does not wait for it.
 
     Returns:
         The status of every service, started or not.
@@ -79,6 +82,8 @@ def up(settings: Settings, only: Collection[str] = GROUPS, report: Report = lamb
         started: list[ProcessRecord] = []
         try:
             _start_groups(settings, groups, report, started)
+            if warm and "spark" in groups:
+                _warm_spark(settings, report)
         except BaseException:
             _stop(settings, {record.name for record in started})
             raise
@@ -160,8 +165,6 @@ def _start_groups(settings: Settings, groups: list[Group], report: Report, start
     for service in services:
         _await_health(settings, service)
         report(f"{service.name}: {'healthy' if service.name in new else 'already running'}")
-    if "spark" in groups:
-        _warm_spark(settings, addresses, report)
 
 
 def bury(settings: Settings, group: Group) -> None:
@@ -204,10 +207,10 @@ def _await_health(settings: Settings, service: Service) -> None:
     )
 
 
-def _warm_spark(settings: Settings, addresses: Addresses, report: Report) -> None:
-    record = load_record(settings.home, "spark")
+def _warm_spark(settings: Settings, report: Report) -> None:
+    record, addresses = load_record(settings.home, "spark"), recorded_addresses(settings.home)
     warmed = load_record(settings.home, WARMED)
-    if record is None or (warmed is not None and warmed.is_running):
+    if record is None or addresses is None or (warmed is not None and warmed.is_running):
         return
     report("spark: warming")
     began = time.monotonic()
