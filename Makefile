@@ -37,7 +37,7 @@ doctor: setup ## Name every missing prerequisite and its remedy
 ##@ Checks
 .PHONY: test
 test: setup ## Run every test
-	@$(BIN)/python -m pytest --durations=25
+	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no service

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.engine.warehouses import warehouse_of
@@ -56,7 +58,7 @@ def main() -> int:
 
 
 def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
-    """Scan and resolve by Spark, point reads by DuckDB."""
+    """Scan and resolve by Spark, resolve and point reads by DuckDB, and a reduce of the same rows in memory (T4)."""
     base = state.handle.segments[0]
 
     def scan() -> None:
@@ -67,12 +69,23 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
         frame = resolved(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
         frame.write.format("noop").mode("overwrite").save()
 
+    def without_spark() -> None:
+        read_state(str(state.root), state.schema, state.handle, NOW)
+
+    held = pa.concat_tables(pq.read_table(path, partitioning=None) for path in state.paths)
+    heap = held.select(["key", "updates", "amount", "last_at", "_changed"])
+
+    def reduce() -> None:
+        wanted = [("updates", "sum"), ("amount", "sum"), ("last_at", "max"), ("_changed", "max")]
+        assert heap.group_by("key").aggregate(wanted).num_rows == KEYS
+
     keys = itertools.cycle(state.texts[:: max(1, KEYS // 50)].tolist())
 
     def point() -> None:
         assert read_state(str(state.root), state.schema, state.handle, NOW, (next(keys),)).num_rows == 1
 
     found = medians({"scan": scan, "resolve": resolve, "point": point})
+    found |= medians({"resolve_without_spark": without_spark, "reduce_in_memory": reduce}, 3)
     return found | {"resolve_to_scan": round(found["resolve"] / found["scan"], 2)}
 
 

@@ -56,6 +56,11 @@ class Synthetic:
         """Of the operator."""
         return sized(self.keys).schemas()["totals"]
 
+    @property
+    def paths(self) -> list[Path]:
+        """All files of the state."""
+        return [self.root / s.path / f.path for s in self.handle for f in self.tables.files_of(s)]
+
     def add_runs(self, count: int, seed: int = 7) -> None:
         """Appends runs of 20,000 updates each."""
         for n in range(count):

@@ -9,6 +9,15 @@ from tests.stack.homes import settings_for
 from tidemark.settings import Settings
 from tidemark.stack.control import down
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two of these tests at once could take each other's port."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("ports")
+
 
 @pytest.fixture
 def home_settings(tmp_path: Path) -> Iterator[Settings]:
