@@ -11,6 +11,7 @@
     │   └── FencedError                this attempt was revoked
     ├── GateFailedError (5)            expectations failed; nothing was published
     ├── DataLostError (6)              records were deleted before they were read
+    ├── DamagedError (6)               files or objects of a restore point are gone or altered
     └── (1)
         ├── CorruptObjectError         an object of the store does not match its checksum
         ├── StoreError                 the store could not be read or written
@@ -119,6 +120,12 @@ class GateFailedError(TidemarkError):
 
 class DataLostError(TidemarkError):
     """Records were deleted, or their topic recreated, before they were read; or a version of a broadcast table was."""
+
+    code = 6
+
+
+class DamagedError(TidemarkError):
+    """Files or objects that a restore point needs are gone or altered: nothing was started from it (G14)."""
 
     code = 6
 

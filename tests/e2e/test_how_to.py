@@ -166,3 +166,9 @@ def test_dead_letters(reader: Reader, monkeypatch: pytest.MonkeyPatch, capsys: p
         exec(compile(step.text, "dead-letters.md", "exec"), {})  # noqa: S102
     [(nameless,)] = _flights("SELECT count(*) FROM flights WHERE tailnum IS NULL")
     assert re.search(rf"null_key\W+{nameless}\W", capsys.readouterr().out)
+
+
+def test_verify(reader: Reader) -> None:
+    reader.goes_on_until(2)
+    found = json.loads(reader.follows("verify.md"))
+    assert (found["restore_points"], found["damaged"], found["content"]) == (["chk-2"], [], True)

@@ -5,7 +5,7 @@ lands twice is counted twice. Spark never commits these tables.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -16,6 +16,7 @@ from tidemark.adapters.delta_actions import Actions, actions
 from tidemark.adapters.delta_durability import sync_commit, sync_folder
 from tidemark.adapters.delta_reading import commit_at, files_in, open_table, refused
 from tidemark.adapters.delta_types import PARTITION_COLUMNS, delta_schema, shape
+from tidemark.adapters.file_hashes import to_metadata
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint import Commit
 from tidemark.model.segments import Segment
@@ -46,6 +47,7 @@ class DeltaTables:
     def commit(self, request: CommitRequest, fence: Fence) -> Committed:
         """Commits, or raises; see `ports.StateTables`."""
         since: int | None = None
+        request = self._hashed(request)
         for _ in range(2):
             # The order is the fence: version, then the attempt's outcome, then the commit on that version. Whoever
             # revoked us afterwards commits on a later version, and then ours conflicts.
@@ -89,6 +91,13 @@ class DeltaTables:
 
     def _path(self, request: CommitRequest) -> Path:
         return Path(self.warehouse, request.table)
+
+    def _hashed(self, request: CommitRequest) -> CommitRequest:
+        try:
+            hashes = to_metadata(self._path(request), (f.path for f in request.files))
+        except OSError as error:
+            raise refused(self._path(request), f"a file to be added is not readable ({error})") from error
+        return replace(request, metadata={**request.metadata, **hashes})
 
     def _open(self, request: CommitRequest) -> DeltaTable | None:
         path = self._path(request)

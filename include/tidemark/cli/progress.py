@@ -38,3 +38,25 @@ class Steps:
         took = time.monotonic() - self._started.pop(step, time.monotonic())
         if self._status is None:
             sys.stderr.write(f"{step} {took:.2f} s\n")
+
+
+class Counted:
+    """Told of one piece of work after the other; in a block and on a terminal, it shows the one that is going on."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._status = console.status("starting") if console.is_terminal else None
+
+    def __enter__(self) -> "Counted":
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, what: str, number: int, count: int) -> None:
+        """Shows that piece `number` of `count` has begun."""
+        if self._status is not None:
+            self._status.update(f"{number} of {count}: {what}")

@@ -5,11 +5,12 @@ from tidemark.wiring.compactions import Compactions
 from tidemark.wiring.outputs import Outputs
 from tidemark.wiring.replays import Replays
 from tidemark.wiring.steps import Folded, Made, Planned, Steps
+from tidemark.wiring.verifications import Verifications
 
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Steps, Replays, Compactions, Outputs):
+class Runtime(Steps, Replays, Compactions, Outputs, Verifications):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

@@ -1,0 +1,1 @@
+"""Tests of what leaves a warehouse and comes back: verify, export, import."""
