@@ -127,7 +127,7 @@ class CheckpointCoordinator:
 
         Returns:
             OpenPlan: begin it. Completed: a sealed plan was found and published. Covered: the request's interval
-            is covered. Refused: MIN_PAUSE or STOPPED.
+            is covered, or all that it wants repeated is. Refused: MIN_PAUSE or STOPPED.
 
         Raises:
             DataLostError, NotFoundError, BrokerError: the ranges cannot be planned; nothing was written.
@@ -206,7 +206,7 @@ class CheckpointCoordinator:
             if covering is not None:
                 return Covered(checkpoint=covering)
             planned = self._planner().plan(pipeline, request, head, found)
-            if isinstance(planned, Refused) or not planned.adopted:
+            if isinstance(planned, Refused | Covered) or not planned.adopted:
                 return planned
             return None  # somebody else's plan: look at it like at any open one
         if found.plan.fingerprint == pipeline.fingerprint:

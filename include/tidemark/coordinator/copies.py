@@ -22,12 +22,23 @@ class PlannedCopies:
 
 
 def plan_copies(
-    pipeline: Pipeline, request: PlanRequest, parent: Parent, tables: ForeignTables | None
+    pipeline: Pipeline,
+    request: PlanRequest,
+    parent: Parent,
+    tables: ForeignTables | None,
+    recorded: Mapping[str, TableVersion] | None = None,
 ) -> PlannedCopies:
     """Looks at every foreign table once, so that all tries of the plan copy the same version.
 
     A version is copied where the state does not hold it yet. It is read here already, because what does not fit its
     declaration must not become a plan that no try can finish.
+
+    Args:
+        pipeline: the declaration.
+        request: what the caller wants.
+        parent: what the plan builds on.
+        tables: the foreign tables; None where there is no access to any.
+        recorded: versions by uid, where a plan repeats recorded ones; of what is not among them the parent's stay.
 
     Raises:
         DeclarationError: the table does not fit its declaration.
@@ -41,9 +52,12 @@ def plan_copies(
     for uid, broadcast in pipeline.tables.items():
         if tables is None:
             raise UsageError(f"{uid}: no access to foreign tables", next="this is a defect of Tidemark: report it.")
-        now, before = tables.newest(broadcast), _before(uid, parent)
-        if before is not None and not request.accept_loss:
-            _refuse_older(uid, before, now)
+        before = _before(uid, parent)
+        now = None if recorded is None else recorded.get(uid, before)
+        if now is None:
+            now = tables.newest(broadcast)
+            if before is not None and not request.accept_loss:
+                _refuse_older(uid, before, now)
         old = parent.schemas.get(uid)
         is_held = old is not None and old.fingerprint == schemas[uid].fingerprint and before == now
         if not is_held:

@@ -77,13 +77,20 @@ def refuse(losses: Iterable[Loss]) -> None:
     Raises:
         DataLostError: with every exact gap.
     """
-    told = [f"topic {x.gap.partition.topic}, partition {x.gap.partition.partition}, {_offsets(x.gap)}" for x in losses]
-    if told:
+    gaps = told(losses)
+    if gaps:
         raise DataLostError(
-            f"data lost: {'; '.join(told)}",
+            f"data lost: {gaps}",
             safe=SAFE,
             next="lengthen the topic's retention; to go on with a recorded gap, repeat with --accept-loss.",
         )
+
+
+def told(losses: Iterable[Loss]) -> str:
+    """Losses in words, each with its topic, partition and exact offsets; empty where there are none."""
+    return "; ".join(
+        f"topic {x.gap.partition.topic}, partition {x.gap.partition.partition}, {_offsets(x.gap)}" for x in losses
+    )
 
 
 def _offsets(gap: Gap) -> str:

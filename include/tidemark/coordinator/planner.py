@@ -3,25 +3,40 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.coordinator.copies import plan_copies
+from tidemark.coordinator.copies import PlannedCopies, plan_copies
 from tidemark.coordinator.inputs import FilesExist, InputPlanner, PlannedInputs
 from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
-from tidemark.coordinator.ranges import plan_ranges
+from tidemark.coordinator.ranges import PlannedRanges, plan_ranges
+from tidemark.coordinator.recorded import RecordedStep, recorded_ranges, remaining, steps
 from tidemark.coordinator.sinks import FittingSink, fitting_sinks, planned_sinks, sendable
 from tidemark.coordinator.starts import to_ms
-from tidemark.coordinator.states import NothingOpen, OpenPlan, Refused
+from tidemark.coordinator.states import Covered, NothingOpen, OpenPlan, Refused
 from tidemark.coordinator.stops import Stops
 from tidemark.coordinator.timelines import Head, Timelines
 from tidemark.errors import StoreError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
+from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.queries import names_of, stored_texts
 from tidemark.model.records import IdRecord
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What a plan reads and what the time is: recorded, where it repeats checkpoints, else as the world is now."""
+
+    ranges: PlannedRanges
+    copied: PlannedCopies
+    logical_time_ms: int
+    watermark_ms: int | None
+    watermarks: Mapping[TopicPartition, int]
+    interval: Interval | None
+    replays: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +51,9 @@ class Planner:
     files_exist: FilesExist
     foreign: ForeignTables | None = None
 
-    def plan(self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen) -> OpenPlan | Refused:
+    def plan(
+        self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen
+    ) -> OpenPlan | Covered | Refused:
         """Freezes and puts the next plan.
 
         Args:
@@ -46,17 +63,19 @@ class Planner:
             free: the free slot, as found after `head` was read.
 
         Returns:
-            The plan in the slot: ours, or word for word that of the planner that was faster.
+            The plan in the slot: ours, or word for word that of the planner that was faster. Covered: all that was
+            recorded is repeated already.
 
         Raises:
-            DataLostError, NotFoundError, BrokerError: see `plan_ranges`.
+            DataLostError, NotFoundError, BrokerError: see `plan_ranges` and `recorded_ranges`.
             IncompatibleStateError: the declaration does not fit the state.
-            ConflictError: the timeline was closed.
+            ConflictError: the timeline was closed, or there is nothing recorded that follows it.
         """
-        refused = self._stopped() or self._too_early(pipeline, head)
-        if refused is not None:
-            return refused
-        draft = self._draft(pipeline, request, Parent.of(head), free.slot)
+        parent = Parent.of(head)
+        reading = self._stopped() or self._reading(pipeline, request, head, parent)
+        if not isinstance(reading, _Reading):
+            return reading
+        draft = self._draft(pipeline, request, parent, free.slot, reading)
         self._store_queries(draft)
         self.crash("plan", "before")
         won = self.objects.put(keys.plan_key(free.slot), draft) is PutOutcome.WON
@@ -70,12 +89,47 @@ class Planner:
             )
         return OpenPlan(plan=found, adopted=not won)
 
-    def _draft(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> CheckpointPlan:
-        ranges = plan_ranges(pipeline, request, parent, self.log)
-        copied = plan_copies(pipeline, request, parent, self.foreign)
+    def _reading(
+        self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent
+    ) -> _Reading | Covered | Refused:
+        if request.replay_to is None:
+            return self._too_early(pipeline, head) or self._onwards(pipeline, request, parent)
+        timelines = Timelines(self.objects)
+        left = remaining(timelines, head, request.replay_to)
+        if not left:
+            return Covered(checkpoint=timelines.checkpoint(request.replay_to))
+        return self._again(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
+
+    def _onwards(self, pipeline: Pipeline, request: PlanRequest, parent: Parent) -> _Reading:
+        interval = _interval(request)
+        return _Reading(
+            ranges=plan_ranges(pipeline, request, parent, self.log),
+            copied=plan_copies(pipeline, request, parent, self.foreign),
+            logical_time_ms=interval.end_ms if interval else self.clock.now_ms(),
+            watermark_ms=parent.watermark_ms,
+            watermarks=parent.watermarks,
+            interval=interval,
+        )
+
+    def _again(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep) -> _Reading:
+        ranges = recorded_ranges(pipeline, step, parent, self.log)
+        return _Reading(
+            ranges=ranges,
+            copied=plan_copies(pipeline, request, parent, self.foreign, step.versions),
+            logical_time_ms=step.last.logical_time_ms,
+            watermark_ms=step.first.watermark_ms,
+            watermarks={tp: at for tp, at in step.first.watermarks.items() if tp in ranges.ranges},
+            interval=step.interval,
+            replays=step.ids,
+        )
+
+    def _draft(
+        self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
+    ) -> CheckpointPlan:
+        ranges, copied = reading.ranges, reading.copied
         inputs = self._inputs(pipeline, request, parent, slot)
         fitting = self._sinks(pipeline, slot.timeline, parent)
-        interval, now, number = _interval(request), self.clock.now_ms(), self._take_id(slot, parent)
+        number = self._take_id(slot, parent)
         return CheckpointPlan(
             pipeline=pipeline.name,
             id=number,
@@ -92,22 +146,23 @@ class Planner:
             adopted=inputs.adopted,
             left_behind=inputs.left_behind,
             operator_states=inputs.operator_states,
-            logical_time_ms=max(interval.end_ms if interval else now, parent.logical_time_ms or 0),
-            watermark_ms=parent.watermark_ms,
-            watermarks=parent.watermarks,
+            logical_time_ms=max(reading.logical_time_ms, parent.logical_time_ms or 0),
+            watermark_ms=reading.watermark_ms,
+            watermarks=reading.watermarks,
             broadcast_versions=copied.versions,
             broadcast_ids=copied.ids,
             copies=copied.copies,
-            interval=interval,
+            interval=reading.interval,
             covers=ranges.covers,
             pending=ranges.pending,
             isolation=pipeline.isolation,
             fingerprint=pipeline.fingerprint,
             losses=ranges.losses,
             origin=request.origin,
-            planned_at_ms=now,
+            planned_at_ms=self.clock.now_ms(),
             write_id=self.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
+            replays=reading.replays,
         )
 
     def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:

@@ -99,6 +99,8 @@ class CheckpointPlan:
         operator_states: per uid of an operator that declares lists what the parent left in them.
         pending: per partition the offsets that the log held beyond the range when it was planned (Flink's
             pendingRecords, J14); left out where the range reaches the end.
+        replays: ids of the completed checkpoints that this one repeats on a fork, in order: ranges, logical time and
+            watermark are theirs (Q7). Empty for a checkpoint that reads on.
     """
 
     pipeline: str
@@ -132,6 +134,7 @@ class CheckpointPlan:
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict, metadata=ADDED)
     pending: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
+    replays: tuple[int, ...] = field(default=(), metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

@@ -127,6 +127,8 @@ class PlanRequest:
         max_records: per partition; None = no bound.
         accept_loss: record gaps instead of stopping.
         allow_non_restored_state: drop the state of operators that the pipeline does not declare any more.
+        replay_to: on a fork, repeat what was recorded up to this checkpoint id instead of reading on (Q7); the bound of
+            `max_records` is then that of one step, of several checkpoints or a single one.
     """
 
     origin: str
@@ -136,3 +138,4 @@ class PlanRequest:
     max_records: int | None = None
     accept_loss: bool = False
     allow_non_restored_state: bool = False
+    replay_to: int | None = None
