@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tidemark.coordinator.parents import Parent
 from tidemark.errors import DataLostError, UsageError
 from tidemark.model.copies import TableVersion
-from tidemark.pipeline import Pipeline
+from tidemark.pipeline import Broadcast, Pipeline
 from tidemark.ports import ForeignTables, PlanRequest
 
 _SAFE = "every completed checkpoint and older restore point is intact; nothing was written."
@@ -31,14 +31,8 @@ def plan_copies(
     """Looks at every foreign table once, so that all tries of the plan copy the same version.
 
     A version is copied where the state does not hold it yet. It is read here already, because what does not fit its
-    declaration must not become a plan that no try can finish.
-
-    Args:
-        pipeline: the declaration.
-        request: what the caller wants.
-        parent: what the plan builds on.
-        tables: the foreign tables; None where there is no access to any.
-        recorded: versions by uid, where a plan repeats recorded ones; of what is not among them the parent's stay.
+    declaration must not become a plan that no try can finish. A plan that repeats recorded ones takes the `recorded`
+    versions, by uid; of a table that is not among them the parent's stays.
 
     Raises:
         DeclarationError: the table does not fit its declaration.
@@ -55,9 +49,7 @@ def plan_copies(
         before = _before(uid, parent)
         now = None if recorded is None else recorded.get(uid, before)
         if now is None:
-            now = tables.newest(broadcast)
-            if before is not None and not request.accept_loss:
-                _refuse_older(uid, before, now)
+            now = _newest(broadcast, tables, None if request.accept_loss else before)
         old = parent.schemas.get(uid)
         is_held = old is not None and old.fingerprint == schemas[uid].fingerprint and before == now
         if not is_held:
@@ -68,6 +60,13 @@ def plan_copies(
             copies=found.copies if is_held else (*found.copies, uid),
         )
     return found
+
+
+def _newest(broadcast: Broadcast, tables: ForeignTables, before: TableVersion | None) -> TableVersion:
+    now = tables.newest(broadcast)
+    if before is not None:
+        _refuse_older(broadcast.uid, before, now)
+    return now
 
 
 def _before(uid: str, parent: Parent) -> TableVersion | None:

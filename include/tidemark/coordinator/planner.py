@@ -126,7 +126,6 @@ class Planner:
     def _draft(
         self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
     ) -> CheckpointPlan:
-        ranges, copied = reading.ranges, reading.copied
         inputs = self._inputs(pipeline, request, parent, slot)
         fitting = self._sinks(pipeline, slot.timeline, parent)
         number = self._take_id(slot, parent)
@@ -135,9 +134,9 @@ class Planner:
             id=number,
             slot=slot,
             parent=parent.id,
-            ranges=ranges.ranges,
-            topic_ids=ranges.topic_ids,
-            sources=ranges.sources,
+            ranges=reading.ranges.ranges,
+            topic_ids=reading.ranges.topic_ids,
+            sources=reading.ranges.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
             sinks=planned_sinks(fitting, number),
@@ -149,15 +148,15 @@ class Planner:
             logical_time_ms=max(reading.logical_time_ms, parent.logical_time_ms or 0),
             watermark_ms=reading.watermark_ms,
             watermarks=reading.watermarks,
-            broadcast_versions=copied.versions,
-            broadcast_ids=copied.ids,
-            copies=copied.copies,
+            broadcast_versions=reading.copied.versions,
+            broadcast_ids=reading.copied.ids,
+            copies=reading.copied.copies,
             interval=reading.interval,
-            covers=ranges.covers,
-            pending=ranges.pending,
+            covers=reading.ranges.covers,
+            pending=reading.ranges.pending,
             isolation=pipeline.isolation,
             fingerprint=pipeline.fingerprint,
-            losses=ranges.losses,
+            losses=reading.ranges.losses,
             origin=request.origin,
             planned_at_ms=self.clock.now_ms(),
             write_id=self.write_ids(),
