@@ -184,7 +184,7 @@ class Batch(Protocol):
         """Writes the operator's dead letters: topic, partition, offset, timestamp, uid, reason, raw key and value."""
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
-        """Writes what a process emitted, in the columns of its sink: fields, uid, position, number (J16)."""
+        """Writes what a process emitted and its sink lacks, in the sink's columns: fields, uid, position (J16)."""
 
     def emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
         """The same rows, in order of their positions, for a sink that keeps none (D9)."""

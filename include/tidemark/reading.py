@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidemark.errors import NotFoundError, UsageError
+from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.settings import Settings
 from tidemark.wiring import Runtime, open_runtime
@@ -93,10 +93,7 @@ def _found(runtime: Runtime, pipeline: str, checkpoint: int | str | None, as_of:
 def _as_of(runtime: Runtime, pipeline: str, when: datetime) -> Checkpoint:
     if when.tzinfo is None:
         raise UsageError(f"as_of={when} has no time zone", next="give an aware datetime.")
-    for found in runtime.checkpoints(pipeline):
-        if found.plan.logical_time_ms <= when.timestamp() * 1000:
-            return found
-    raise NotFoundError(f"{pipeline} has no checkpoint as of {when}", next=f"tidemark checkpoint list {pipeline}")
+    return runtime.checkpoint_as_of(pipeline, when)
 
 
 def _number(checkpoint: int | str) -> int:

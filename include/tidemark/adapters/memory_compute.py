@@ -177,7 +177,9 @@ class MemoryBatch:
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
-        return self._compute.tables.write(folder, self._processed[uid].sunk)
+        table = self._plan.sinks[uid]
+        rows = [r for r in self._processed[uid].sunk if table.lacks(r["_topic"], r["_partition"], r["_offset"])]
+        return self._compute.tables.write(folder, rows)
 
     def emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
         """See `ports.Batch`."""

@@ -25,17 +25,29 @@ class Beginning:
         savepoint: the savepoint that names the checkpoint, where one was asked for.
         renamed: uids that the state had, with those that it shall have (C8).
         allow_non_restored_state: leave the state of operators behind that the pipeline does not declare (G11).
+        claim: the savepoint's pin becomes the timeline's: CLAIM, which only one restore can have (G10).
+        restore_sinks: of a restore, Delta sinks go back with the state; else they keep what they hold (I8).
     """
 
     checkpoint: Checkpoint
     savepoint: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)
     allow_non_restored_state: bool = False
+    claim: bool = False
+    restore_sinks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.claim and not self.savepoint:
+            raise UsageError(
+                f"claim without a savepoint: {self.checkpoint.plan.name} is an ordinary checkpoint",
+                next="leave --claim out, or name a savepoint.",
+            )
 
     def request(self, live: str) -> str:
         """A name for the request to restore this while a timeline is live; the same for the same request."""
         body = {"checkpoint": self.checkpoint.id, "savepoint": self.savepoint, "renamed": dict(self.renamed)}
-        return checksum({**body, "allow": self.allow_non_restored_state, "live": live})
+        flags = {"allow": self.allow_non_restored_state, "claim": self.claim, "sinks": self.restore_sinks}
+        return checksum({**body, **flags, "live": live})
 
     def genesis(self, pipeline: Pipeline | None, *, write_id: str, at_ms: int) -> Genesis:
         """The record, without the name of a timeline yet.
@@ -78,6 +90,7 @@ class Beginning:
             covered_until_ms=found.covered_until_ms,
             why="",
             savepoint=self.savepoint,
+            claim=self.claim,
             renamed=dict(self.renamed),
             write_id=write_id,
             at_ms=at_ms,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tidemark.coordinator.parents import Parent
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import Genesis
@@ -31,6 +32,11 @@ class Reach:
 
     ends: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
+
+    @classmethod
+    def of_parent(cls, parent: Parent) -> "Reach":
+        """That of what a plan would build on."""
+        return cls(ends=parent.ends, topic_ids=parent.topic_ids)
 
     @classmethod
     def of(cls, entry: Checkpoint | Genesis) -> "Reach":

@@ -139,7 +139,7 @@ class Planner:
             sources=reading.ranges.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
-            sinks=planned_sinks(fitting, number),
+            sinks=planned_sinks(fitting, number, reading.ranges.ranges),
             tables=inputs.tables(pipeline.name, slot.timeline, number),
             schemas=inputs.schemas,
             adopted=inputs.adopted,

@@ -6,18 +6,24 @@ two leaves a timeline that nothing runs on, and the same request finds it again 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.beginnings import Beginning
 from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.lineage import since_split
+from tidemark.coordinator.deliveries import sent_until
+from tidemark.coordinator.lineage import Reach, since_split
+from tidemark.coordinator.parents import Parent
+from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.sinks import appended_sinks
 from tidemark.coordinator.states import Forked, Restored, Superseded
 from tidemark.errors import ConflictError, CorruptObjectError, NameRefusedError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.names import checked_name
+from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import Closing, Genesis, PutOutcome
+from tidemark.model.savepoint import TombstoneKind
 from tidemark.pipeline import Pipeline
 
 _NUMBERED = re.compile(r"t\d+", re.ASCII)
@@ -49,6 +55,7 @@ class Recovery:
         wanted = replace(self.genesis(beginning), timeline=name, why="fork")
         found = self._put(wanted)
         if found is None:
+            self._refuse_doomed(wanted)
             return Forked(genesis=wanted, won=True)
         if _terms(found) != _terms(wanted):
             raise ConflictError(
@@ -70,13 +77,11 @@ class Recovery:
             Superseded: another restore or promote closed that timeline first.
 
         Raises:
-            ConflictError: the request is that of another restore.
+            ConflictError: the request is that of another restore; another timeline claimed the savepoint; or what
+                it pins is about to be deleted.
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
         """
-        live = self.coordinator.timelines.live()
-        wanted = replace(
-            self.genesis(beginning), why="restore", request=request or beginning.request(live), closes=live
-        )
+        wanted = self.draft(beginning, request)
         found = self._begun(wanted)
         if _terms(found) != _terms(wanted):
             raise ConflictError(
@@ -84,6 +89,19 @@ class Recovery:
                 next="give a new id to a new request.",
             )
         return self._close(found)
+
+    def draft(self, beginning: Beginning, request: str = "") -> Genesis:
+        """The genesis that a restore would put now, without a name yet.
+
+        Raises:
+            UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
+        """
+        head = self.coordinator.head()
+        live, found = Parent.of(head), self.genesis(beginning)
+        if not beginning.restore_sinks and Reach.of_parent(live).contains(Reach.of(found)):
+            found = replace(found, sinks=appended_sinks(found.sinks, live, self._sent(live)))
+        wanted = request or beginning.request(head.timeline)
+        return replace(found, why="restore", request=wanted, closes=head.timeline)
 
     def genesis(self, beginning: Beginning) -> Genesis:
         """The record that a timeline would begin with, not named and not written yet.
@@ -103,10 +121,9 @@ class Recovery:
             )
         return made
 
-    def unfinished(self, beginning: Beginning, request: str = "") -> Genesis | None:
-        """The genesis that an earlier call of the same request has put, finished or not."""
-        wanted = request or beginning.request(self.coordinator.timelines.live())
-        return next((g for g in self._numbered() if g.request == wanted), None)
+    def _sent(self, live: Parent) -> dict[str, Mapping[TopicPartition, int]]:
+        outboxes = [table.name for table in live.sinks.values() if table.kind == "kafka"]
+        return {name: sent_until(self.coordinator, name) for name in outboxes}
 
     def _begun(self, wanted: Genesis) -> Genesis:
         """The genesis of a request: that of an earlier call, or ours under the next free name.
@@ -126,13 +143,6 @@ class Recovery:
                 return found
             number += 1
 
-    def _numbered(self) -> Iterator[Genesis]:
-        number = 2
-        while (found := self.coordinator.objects.slot(f"t{number}", 1)) is not None:
-            if isinstance(found, Genesis):
-                yield found
-            number += 1
-
     def _put(self, genesis: Genesis) -> Genesis | None:
         """None where it was put; else what is there."""
         c, key = self.coordinator, keys.slot_key(genesis.timeline, 1)
@@ -147,12 +157,22 @@ class Recovery:
             )
         return found if isinstance(found, Genesis) else None
 
+    def _refuse_doomed(self, genesis: Genesis) -> None:
+        """A genesis is a pin: once it is written, what it pins must not be about to be deleted (design section 6)."""
+        tombstones = Savepoints(self.coordinator).tombstones
+        tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, f"chk-{genesis.parent}")
+        if genesis.savepoint:
+            tombstones.refuse_doomed(TombstoneKind.SAVEPOINT, genesis.savepoint)
+
     def _close(self, genesis: Genesis) -> Restored | Superseded:
         c, overtaken = self.coordinator, list[Checkpoint]()
         while True:
             head = c.head(genesis.closes)
             if isinstance(head.entry, Closing):
                 return self._closed(genesis, head.entry, overtaken)
+            self._refuse_doomed(genesis)
+            if genesis.claim:
+                Savepoints(c).claim(genesis.savepoint, genesis.timeline)
             closing = Closing(
                 timeline=genesis.closes,
                 sequence=head.sequence + 1,
@@ -183,4 +203,4 @@ class Recovery:
 
 def _terms(genesis: Genesis) -> tuple[object, ...]:
     """What two calls of one request have in common."""
-    return (genesis.parent, genesis.why, genesis.savepoint, dict(genesis.renamed))
+    return (genesis.parent, genesis.why, genesis.savepoint, genesis.claim, dict(genesis.renamed))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.parents import Parent
 from tidemark.errors import IncompatibleStateError, NotFoundError
 from tidemark.model.evolution import Misfit
+from tidemark.model.offsets import OffsetRanges, TopicPartition
 from tidemark.model.sink_evolution import evolved_sink, sink_misfits
 from tidemark.model.sinks import SinkKind, SinkTable, sink_path
 from tidemark.operators import DeltaSink, KafkaSink, Process
@@ -34,7 +35,7 @@ def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[
     Raises:
         IncompatibleStateError: emitted fields have changed in a way that the rows of a sink do not allow.
     """
-    before = {(t.kind == "delta", t.name): t for t in parent.sinks.values() if t.handle}
+    before = {(t.kind == "delta", t.name): t for t in parent.sinks.values()}
     found: dict[str, FittingSink] = {}
     misfits: list[Misfit] = []
     for operator in pipeline.operators:
@@ -42,6 +43,8 @@ def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[
             continue
         declared = declared_sink(pipeline.name, operator, timeline)
         old = before.get((declared.kind == "delta", declared.name), declared)
+        if not old.handle:
+            old = replace(declared, emitted_until=old.emitted_until)
         misfits += sink_misfits(operator.uid, old, declared)
         found[operator.uid] = FittingSink(old=old, declared=declared)
     if misfits:
@@ -81,9 +84,42 @@ def sendable(fitting: Mapping[str, FittingSink], log: Log, *, is_live: bool) -> 
     return fitting
 
 
-def planned_sinks(fitting: Mapping[str, FittingSink], number: int) -> Mapping[str, SinkTable]:
+def planned_sinks(fitting: Mapping[str, FittingSink], number: int, ranges: OffsetRanges) -> Mapping[str, SinkTable]:
     """The sinks as the plan of a checkpoint carries them; those with other columns begin another table."""
-    return {uid: evolved_sink(sink.old, sink.declared, number) for uid, sink in fitting.items()}
+    found = {uid: evolved_sink(sink.old, sink.declared, number) for uid, sink in fitting.items()}
+    starts = {tp: r.start for tp, r in ranges.items()}
+    # What lies behind the ranges is emitted by nobody any more.
+    return {
+        uid: replace(t, emitted_until={tp: n for tp, n in t.emitted_until.items() if n > starts.get(tp, 0)})
+        for uid, t in found.items()
+    }
+
+
+def appended_sinks(
+    sinks: Mapping[str, SinkTable], live: Parent, sent: Mapping[str, Mapping[TopicPartition, int]]
+) -> Mapping[str, SinkTable]:
+    """Sinks of a restored checkpoint that do not go back with it: what they have, they have (I8).
+
+    A Delta sink keeps all that the live timeline has put there. What is emitted again for the same records is skipped,
+    and not sent again to a topic. Only for a live timeline that has read at least what the checkpoint has: what it
+    lacks would be lost.
+
+    Args:
+        sinks: of the checkpoint.
+        live: what the live timeline stands at.
+        sent: per sink with an outbox where the offsets end whose records were sent.
+    """
+    there = {(t.kind == "delta", t.name): t for t in live.sinks.values()}
+
+    def appended(table: SinkTable) -> SinkTable:
+        held = there.get((table.kind == "delta", table.name))
+        if held is None:
+            return table
+        ends = sent.get(table.name, {}) if table.kind == "kafka" else live.ends
+        until = {tp: max(ends.get(tp, 0), held.emitted_until.get(tp, 0)) for tp in {*ends, *held.emitted_until}}
+        return replace(held if table.kind == "delta" else table, emitted_until=until)
+
+    return {uid: appended(table) for uid, table in sinks.items()}
 
 
 def declared_sink(pipeline: str, operator: Process, timeline: str) -> SinkTable:

@@ -82,14 +82,22 @@ class Timelines:
         while (later := self._objects.slot(timeline, sequence + 1)) is not None:
             sequence, entry = sequence + 1, later
         if entry is None and timeline != keys.FIRST_TIMELINE:
-            raise NotFoundError(f"no timeline {timeline!r}", next="list them with `tidemark checkpoint list`.")
+            raise NotFoundError(f"no timeline {timeline!r}", next="list them with `tidemark timeline list`.")
         return Head(timeline=timeline, sequence=sequence if entry else 0, entry=entry)
+
+    def entry(self, timeline: str, sequence: int) -> SlotEntry | None:
+        """What took a place of a timeline; None where it is free, or no place (0)."""
+        return self._objects.slot(timeline, sequence) if sequence else None
 
     def chain(self, timeline: str) -> Iterator[Checkpoint]:
         """The completed checkpoints of a timeline, newest first, on into the timelines it came from."""
         newest = self._newest(self.head(timeline))
         if newest is not None:
             yield from self.ancestry(newest)
+
+    def as_of(self, timeline: str, when_ms: int) -> Checkpoint | None:
+        """The newest checkpoint of a timeline whose logical time is not after `when_ms`; None where there is none."""
+        return next((found for found in self.chain(timeline) if found.plan.logical_time_ms <= when_ms), None)
 
     def ancestry(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
         """A completed checkpoint and those it came from, newest first, whatever was completed since."""

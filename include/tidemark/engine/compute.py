@@ -15,7 +15,7 @@ from tidemark.engine.frames import dead_letters, decoded, folded
 from tidemark.engine.judging import Candidate, judge
 from tidemark.engine.limits import LimitCheck, refuse_overflow
 from tidemark.engine.overflow import overflowing_key
-from tidemark.engine.process import ProcessFrame, ProcessTask, processed, told_apart
+from tidemark.engine.process import ProcessFrame, ProcessTask, lacking, processed, told_apart
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.tally import Tally, counted
 from tidemark.engine.warehouse import Warehouse
@@ -179,7 +179,8 @@ class SparkBatch:
         """Writes what a process emitted, in order of positions; see `ports.Batch`."""
         order = [name for name, _ in ROW_ID[1:]]
         with translated():
-            return self._written(self._processed[uid].sunk(), order, folder, self.counts[uid].emitted, order)
+            rows = lacking(self._plan.sinks[uid], self._processed[uid].sunk())
+            return self._written(rows, order, folder, self.counts[uid].emitted, order)
 
     def emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """What a process emitted, as Arrow and on this side; see `ports.Batch`."""

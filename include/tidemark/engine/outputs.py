@@ -51,6 +51,8 @@ def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Co
     if table is None or not table.keeps_rows or not batch.counts[uid].emitted:
         return (StateHandle() if table is None else table.handle), ()
     run = steps.take(f"emitted.{uid}", lambda: batch.write_emitted(uid, steps.folder(table.path)))
+    if not run.rows:
+        return table.handle, ()  # a restored timeline that emits again what the sink has
     target = Target(uid=uid, table=table.path, handle=table.handle, schema=table.stored)
     done = steps.commit(f"outputs.{uid}", target, run)
     return extended(table.handle, done), (done.commit,)
@@ -73,7 +75,8 @@ def send(steps: Steps, batch: Batch, sender: Sender | None) -> None:
             continue
         if sender is None:
             raise UsageError(f"{uid}: nothing here sends to Kafka", next="run the pipeline with tidemark run.")
-        topic, messages = table.topic, messages_of(plan, table, batch.emitted(uid))
+        rows = (r for r in batch.emitted(uid) if table.lacks(r["_topic"], r["_partition"], r["_offset"]))
+        topic, messages = table.topic, messages_of(plan, table, rows)
         steps.take(f"sent.{uid}", partial(sender.send, topic, messages))
 
 

@@ -39,7 +39,7 @@ from tidemark.model.key_groups import key_group_sql
 from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
-from tidemark.model.sinks import ROW_ID
+from tidemark.model.sinks import ROW_ID, SinkTable
 from tidemark.model.ttl import Now
 from tidemark.operators import Process
 from tidemark.processing.operator_state import OperatorStateType
@@ -182,6 +182,14 @@ def numbered(records: DataFrame) -> DataFrame:
 def told_apart(records: DataFrame) -> DataFrame:
     """Emitted records as a fold takes them: those of one source record are told apart by their offset."""
     return records.withColumn("offset", F.expr(f"`offset` * {PER_RECORD} + _n % {PER_RECORD}"))
+
+
+def lacking(table: SinkTable, rows: DataFrame) -> DataFrame:
+    """Rows of a sink that it does not hold yet; see `SinkTable.emitted_until`."""
+    for tp, until in table.emitted_until.items():
+        of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
+        rows = rows.where(~(of & (F.col("_offset") < until)))
+    return rows
 
 
 def _streamed(task: ProcessTask) -> DataFrame:

@@ -94,6 +94,7 @@ class Genesis:
         request: what it was asked for by: the same request finds it again (of a restore).
         closes: the timeline that was live, which a restore ends in favour of this one; empty for a fork.
         savepoint: name of the savepoint that was asked for; empty where it was a checkpoint.
+        claim: whether the savepoint's pin is handed over to the timeline (G10).
         left_behind: state of operators that were not declared, by uid: allowed, and not taken over (G11).
         renamed: old uid to new uid, as the command said.
         at_ms: clock of the writer, for people.
@@ -123,6 +124,7 @@ class Genesis:
     request: str = field(default="", metadata=ADDED)
     closes: str = field(default="", metadata=ADDED)
     savepoint: str = field(default="", metadata=ADDED)
+    claim: bool = field(default=False, metadata=ADDED)
     left_behind: Mapping[str, StateHandle] = field(default_factory=dict, metadata=ADDED)
     renamed: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
     at_ms: int = field(default=0, metadata=ADDED)
@@ -130,7 +132,14 @@ class Genesis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """Ends a timeline by taking its next slot; names the successor. `at_ms` is the writer's clock, for people."""
+    """Ends a timeline by taking its next slot; names the successor.
+
+    Attributes:
+        why: `restore` or `promote`.
+        at_ms: clock of the writer, for people.
+        sent: of a promote, per sink with an outbox: what the fork has emitted for records below these offsets is never
+            sent, because the closed timeline sent it, or because nobody asked for it (J2).
+    """
 
     timeline: str
     sequence: int
@@ -138,6 +147,7 @@ class Closing:
     why: str
     write_id: str
     at_ms: int = field(default=0, metadata=ADDED)
+    sent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

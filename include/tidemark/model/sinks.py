@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.model.codec import ADDED
+from tidemark.model.offsets import TopicPartition
 from tidemark.model.segments import StateHandle
 
 Columns = tuple[tuple[str, str], ...]
@@ -35,6 +36,8 @@ class SinkTable:
         key_by: of a Kafka sink: the field that becomes the message key.
         handle: what lies in it; in a plan as the parent left it.
         older: per path of a table that was begun with other columns those that are still read (C9).
+        emitted_until: per partition the offset below which what is emitted is there already, or was sent: a restored
+            timeline whose sinks did not go back with the state skips it, so that nothing is doubled (I8).
     """
 
     name: str
@@ -45,6 +48,7 @@ class SinkTable:
     key_by: str | None = None
     handle: StateHandle = field(default=StateHandle())
     older: Mapping[str, Columns] = field(default_factory=dict, metadata=ADDED)
+    emitted_until: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def stored(self) -> Columns:
@@ -54,6 +58,10 @@ class SinkTable:
     def columns_of(self, path: str) -> Columns:
         """Emitted fields, as far as they are read, in one of its tables."""
         return self.older.get(path, self.columns)
+
+    def lacks(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether what is emitted for a record is yet to be written."""
+        return offset >= self.emitted_until.get(TopicPartition(topic, partition), 0)
 
     @property
     def keeps_rows(self) -> bool:

@@ -1,5 +1,7 @@
 """The verb that sends what waits in the outboxes of Kafka sinks, once the checkpoints that left it are complete."""
 
+from dataclasses import replace
+
 import structlog
 
 from tidemark.coordinator.deliveries import Undelivered, delivered, undelivered
@@ -21,8 +23,9 @@ class Deliveries(Core):
         coordinator, sent = self.coordinator(name), 0
         try:
             for due in undelivered(coordinator):
-                sent += self._send(due)
-                delivered(coordinator, due)
+                records = self._send(due)
+                delivered(coordinator, replace(due, records=records))
+                sent += records
         except TidemarkError as error:
             _log.warning("records_not_delivered", pipeline=name, why=error.what, next=error.next)
         return sent
@@ -32,6 +35,7 @@ class Deliveries(Core):
         from tidemark.adapters.sink_reader import outbox_rows
 
         assert due.table.topic is not None  # noqa: S101  (an outbox has a topic)
-        rows = outbox_rows(str(self.settings.warehouse), due.table, due.checkpoint.id)
+        held = outbox_rows(str(self.settings.warehouse), due.table, due.checkpoint.id)
+        rows = (row for row in held if due.is_due(row))
         messages = messages_of(due.checkpoint.plan, due.table, rows)
         return KafkaOutbox(self.settings.kafka_address).send(due.table.topic, messages)

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tidemark.coordinator.starts import to_ms
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.codec import to_json
@@ -42,6 +43,18 @@ class Reads(Core):
         for newest in coordinator.checkpoints():
             return newest
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+
+    def checkpoint_as_of(self, name: str, when: datetime) -> Checkpoint:
+        """The newest checkpoint of the live timeline whose logical time is not after a time.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        timelines = self.coordinator(self.known(name)).timelines
+        found = timelines.as_of(timelines.live(), to_ms(when))
+        if found is None:
+            raise NotFoundError(f"{name} has no checkpoint as of {when}", next=f"tidemark checkpoint list {name}")
+        return found
 
     def kept(self, checkpoint: Checkpoint, retention: Retention) -> dict[int, tuple[str, ...]]:
         """What a rule keeps as of a checkpoint, of it and of those that it came from: id → reasons, newest first.
