@@ -172,3 +172,18 @@ def test_verify(reader: Reader) -> None:
     reader.goes_on_until(2)
     found = json.loads(reader.follows("verify.md"))
     assert (found["restore_points"], found["damaged"], found["content"]) == (["chk-2"], [], True)
+
+
+def test_restore(reader: Reader) -> None:
+    reader.goes_on_until(3)
+    told = reader.follows("restore.md")
+    assert "closed for t2" in told
+    listed = json.loads(reader.types("tidemark timeline list flights --json").stdout)
+    assert [b["timeline"] for b in listed if b["is_live"]] == ["t2"]
+
+
+def test_fork_and_promote(reader: Reader) -> None:
+    told = reader.follows("fork-and-promote.md")
+    assert "closed for bugfix" in told
+    listed = json.loads(reader.types("tidemark timeline list flights --json").stdout)
+    assert [(b["timeline"], b["parent"]) for b in listed if b["is_live"]] == [("bugfix", "t1")]

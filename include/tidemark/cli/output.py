@@ -49,7 +49,7 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing to sh
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(cell(value) for value in row.values()))
-    _stdout().print(table)
+    stdout().print(table)
 
 
 def show_fields(fields: Row, *, as_json: bool) -> None:
@@ -96,7 +96,8 @@ def when(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, tz=UTC)
 
 
-def _stdout() -> Console:
+def stdout() -> Console:
+    """The console that results go to."""
     # A pipe gets whole lines whatever the width of the terminal that is not there.
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=240)

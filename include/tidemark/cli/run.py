@@ -1,11 +1,13 @@
 """`tidemark run` and `tidemark compact`: one checkpoint, or one compaction, without Airflow."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
+from tidemark.cli.option_groups import with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.progress import Steps
 from tidemark.errors import UsageError
@@ -23,18 +25,26 @@ AllowNonRestoredState = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("run")(run)
+    app.command("run")(with_options(run))
     app.command("compact")(compact)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Options of what a checkpoint reads, and on which timeline."""
+
+    max_records: Annotated[
+        int | None, typer.Option(min=1, help="Read at most this many offsets of each partition.")
+    ] = None
+    until: Annotated[
+        str | None, typer.Option(help="Stop before the first record at or after this ISO 8601 time (UTC if bare).")
+    ] = None
+    timeline: Annotated[str | None, typer.Option(metavar="NAME", help="A fork; the live timeline without it.")] = None
 
 
 def run(
     pipeline: PipelineName,
-    max_records: Annotated[
-        int | None, typer.Option(min=1, help="Read at most this many offsets of each partition.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Stop before the first record at or after this ISO 8601 time (UTC if bare).")
-    ] = None,
+    bounds: Bounds,
     accept_loss: AcceptLoss = False,
     allow_non_restored_state: AllowNonRestoredState = False,
     as_json: JsonFlag = False,
@@ -45,19 +55,20 @@ def run(
       tidemark run flights
       tidemark run flights --until 2013-02-01T05:00:00Z
       tidemark run flights --max-records 10000 --json
+      tidemark run flights --timeline bugfix
     """
-    end = None if until is None else parse_time(until)
+    end = None if bounds.until is None else parse_time(bounds.until)
     request = PlanRequest(
         origin="cli",
         interval_end=end,
         until_interval_end=end is not None,
-        max_records=max_records,
+        max_records=bounds.max_records,
         accept_loss=accept_loss,
         allow_non_restored_state=allow_non_restored_state,
     )
     runtime = open_runtime()
     with Steps() as steps:
-        made = runtime.run_once(pipeline, request, steps)
+        made = runtime.run_once(pipeline, request, steps, bounds.timeline)
     if made.checkpoint is not None:
         show_fields(runtime.facts(made.checkpoint), as_json=as_json)
         return

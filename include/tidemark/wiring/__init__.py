@@ -3,14 +3,14 @@
 from tidemark.settings import Settings, load_settings
 from tidemark.wiring.compactions import Compactions
 from tidemark.wiring.outputs import Outputs
+from tidemark.wiring.recoveries import Recoveries
 from tidemark.wiring.replays import Replays
 from tidemark.wiring.steps import Folded, Made, Planned, Steps
-from tidemark.wiring.verifications import Verifications
 
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Steps, Replays, Compactions, Outputs, Verifications):
+class Runtime(Steps, Replays, Compactions, Outputs, Recoveries):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.advance import Advance, Advanced
 from tidemark.coordinator.attempts import OwnedAttempt
 from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.coordinator.failures import FailureReport, failure_of
@@ -63,15 +63,19 @@ class Folded:
 class Steps(Deliveries):
     """Plans, executes, judges, publishes and aborts."""
 
-    def run_once(self, name: str, request: PlanRequest, steps: CrashPoints = no_crash) -> Made:
+    def run_once(
+        self, name: str, request: PlanRequest, steps: CrashPoints = no_crash, timeline: str | None = None
+    ) -> Made:
         """Completes one checkpoint in this process: the open plan if there is one, else a new one.
 
         Args:
             name: the pipeline.
             request: what is wanted.
             steps: told of every step, for progress.
+            timeline: a fork; the live timeline without it. A fork sends nothing and reports no offsets.
 
         Raises:
+            NotFoundError: no such timeline.
             TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
         """
         pipeline, crash = self.pipeline(name), both(steps, self.crash)
@@ -81,9 +85,13 @@ class Steps(Deliveries):
             pipeline=pipeline,
             execute=lambda owned: self.execute(pipeline, owned, crash),
             on_failure=report_failure,
+            timeline=timeline,
         )
-        with self.holding(name, coordinator.timelines.live()):
+        live = coordinator.timelines.live()
+        with self.holding(name, timeline or live):
             done = advance.once(request)
+        if timeline not in (None, live):
+            return made_on_fork(name, done)
         self.deliver(name)
         if not done.checkpoints:
             return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
@@ -199,6 +207,13 @@ class Steps(Deliveries):
         except Exception as error:
             report_failure(coordinator.record_failure(pipeline, plan, error))
             raise
+
+
+def made_on_fork(name: str, done: Advanced) -> Made:
+    """What a checkpoint on a fork came to."""
+    if done.checkpoints:
+        return Made(checkpoint=done.checkpoints[-1])
+    return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
 
 
 def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:

@@ -1,0 +1,38 @@
+"""Options that several commands share, as one dataclass: a parameter of such a type stands for all of its fields."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, get_type_hints
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command as Typer wants it, with every field of its dataclasses as an option of its own.
+
+    The fields are annotated as Typer's parameters are, and need defaults.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+
+    @functools.wraps(command)
+    def expanded(**given: Any) -> None:  # noqa: ANN401
+        joined = {n: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for n, kind in groups.items()}
+        command(**given, **joined)
+
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            kind = groups[parameter.name]
+            own = get_type_hints(kind, include_extras=True)
+            parameters += [_parameter(f, own[f.name]) for f in fields(kind)]
+        else:
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY))
+    setattr(expanded, "__signature__", inspect.Signature(parameters))  # noqa: B010  (functions declare no such attribute)
+    expanded.__annotations__ = {p.name: p.annotation for p in parameters}
+    return expanded
+
+
+def _parameter(f: "Field[Any]", annotation: object) -> inspect.Parameter:
+    default = f.default_factory() if f.default_factory is not MISSING else f.default
+    return inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,0 +1,176 @@
+"""`tidemark restore`, `fork` and `promote`: other timelines than the live one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.checkpoint_id import parse_id
+from tidemark.cli.option_groups import with_options
+from tidemark.cli.output import JsonFlag, note, show_fields
+from tidemark.cli.run import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time
+from tidemark.coordinator.restore_request import RestoreRequest
+from tidemark.coordinator.starts import to_ms
+from tidemark.coordinator.states import Promoted
+from tidemark.errors import UsageError
+from tidemark.wiring import open_runtime
+from tidemark.wiring.recoveries import restore_facts
+
+Execute = Annotated[bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")]
+ForkName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fork.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Options of a restore point: where to begin, and with what of the state."""
+
+    savepoint: Annotated[str | None, typer.Option(help="Begin at the checkpoint that this savepoint names.")] = None
+    checkpoint: Annotated[str | None, typer.Option(metavar="ID", help="Begin at this checkpoint.")] = None
+    as_of: Annotated[
+        str | None, typer.Option(help="Begin at the newest checkpoint whose logical time is not after this (ISO 8601).")
+    ] = None
+    rename: Annotated[
+        list[str], typer.Option(metavar="OLD=NEW", help="State of operator OLD goes to NEW; may be repeated.")
+    ] = field(default_factory=list)
+    allow_non_restored_state: AllowNonRestoredState = False
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on from a savepoint that the pipeline was drained with.")
+    ] = False
+
+    def request(self, terms: "Terms") -> RestoreRequest:
+        """What they ask for.
+
+        Raises:
+            UsageError: no restore point, several, or an option that cannot be read.
+        """
+        return RestoreRequest(
+            savepoint=self.savepoint,
+            checkpoint=None if self.checkpoint is None else parse_id(self.checkpoint),
+            as_of_ms=None if self.as_of is None else to_ms(parse_time(self.as_of)),
+            renamed=_renames(self.rename),
+            allow_non_restored_state=self.allow_non_restored_state,
+            force=self.force,
+            claim=terms.claim,
+            restore_sinks=terms.restore_sinks,
+            accept_loss=terms.accept_loss,
+            request=terms.restore_id,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Options of a restore only."""
+
+    claim: Annotated[
+        bool, typer.Option("--claim", help="Take the savepoint over: it ends, the timeline keeps its checkpoint.")
+    ] = False
+    restore_sinks: Annotated[
+        bool, typer.Option("--restore-sinks", help="Delta sinks go back with the state, instead of keeping their rows.")
+    ] = False
+    accept_loss: AcceptLoss = False
+    restore_id: Annotated[
+        str, typer.Option(help="A name for this request: repeated under the same name it is done once.")
+    ] = ""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("restore")(with_options(restore))
+    app.command("fork")(with_options(fork))
+    app.command("promote")(promote)
+
+
+def restore(
+    pipeline: PipelineName, where: Where, terms: Terms, execute: Execute = False, as_json: JsonFlag = False
+) -> None:
+    """Make a new timeline live that begins at an older checkpoint. Copies nothing, deletes nothing.
+
+    Without --execute it says what it would do. The next `tidemark run` goes on at the restored offsets.
+
+    Examples:
+      tidemark restore flights --savepoint june
+      tidemark restore flights --checkpoint chk-6 --execute
+      tidemark restore flights --as-of 2013-07-01T00:00:00Z --restore-sinks --execute
+    """
+    request = where.request(terms)
+    runtime = open_runtime()
+    if execute:
+        plan, done = runtime.restore(pipeline, request)
+        told = {**restore_facts(plan), "left": [c.plan.name for c in done.left]}
+        show_fields({"executed": True, "timeline": done.genesis.timeline, **told}, as_json=as_json)
+        if done.overtaken:
+            note(f"completed meanwhile, and left behind too: {', '.join(c.plan.name for c in done.overtaken)}")
+        note(f"Next: tidemark run {pipeline}    (goes on after {plan.checkpoint.plan.name}).")
+        return
+    plan = runtime.restore_plan(pipeline, request)
+    show_fields({"executed": False, "timeline": None, **restore_facts(plan)}, as_json=as_json)
+    if not terms.accept_loss:
+        plan.refuse_gaps()
+    note("nothing was written; what is left stays readable. Next: the same command with --execute")
+
+
+def fork(pipeline: PipelineName, name: ForkName, where: Where, as_json: JsonFlag = False) -> None:
+    """Begin a timeline of its own beside the live one: isolated, and it sends nothing to Kafka.
+
+    Examples:
+      tidemark fork flights bugfix --savepoint june
+      tidemark fork flights what-if --checkpoint chk-6
+    """
+    done = open_runtime().fork(pipeline, name, where.request(Terms()))
+    genesis = done.genesis
+    told = {"timeline": name, "checkpoint": f"chk-{genesis.parent}", "savepoint": genesis.savepoint or None}
+    left = {uid: handle.rows for uid, handle in genesis.left_behind.items()}
+    show_fields({**told, "left_behind": left, "began_now": done.won}, as_json=as_json)
+    note(f"Next: tidemark run {pipeline} --timeline {name}")
+
+
+def promote(
+    pipeline: PipelineName,
+    name: ForkName,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Go on although the fork lacks what the live timeline has applied.")
+    ] = False,
+    send: Annotated[
+        bool, typer.Option("--send", help="Send what the fork left in outboxes and the live timeline has not sent.")
+    ] = False,
+    execute: Execute = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a fork the live timeline; the other one ends, and stays readable.
+
+    The fork must have applied all that the live timeline has. Without --execute it says what it would do.
+
+    Examples:
+      tidemark promote flights bugfix
+      tidemark promote flights bugfix --execute
+    """
+    runtime = open_runtime()
+    if execute:
+        done = runtime.promote(pipeline, name, discard=discard, send=send)
+        show_fields({"executed": True, **_promoted(name, done)}, as_json=as_json)
+        note(f"Next: tidemark run {pipeline}    (goes on with {name}).")
+        return
+    plan = runtime.promote_plan(pipeline, name)
+    show_fields({"executed": False, **_promoted(name, plan)}, as_json=as_json)
+    if plan.left and not discard:
+        note(f"{name} lacks what is left behind. Next: tidemark run {pipeline} --timeline {name}    (catches up)")
+    else:
+        note("nothing was written. Next: the same command with --execute")
+
+
+def _promoted(name: str, done: Promoted) -> Mapping[str, object]:
+    return {
+        "timeline": name,
+        "closes": done.closing.timeline,
+        "replaced": [c.plan.name for c in done.replaced],
+        "left": [c.plan.name for c in done.left],
+    }
+
+
+def _renames(texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    wrong = [text for text, (old, _, new) in zip(texts, pairs, strict=True) if not old or not new]
+    if wrong:
+        raise UsageError(f"not a rename: {wrong[0]!r}", next="write OLD=NEW.")
+    return {old: new for old, _, new in pairs}

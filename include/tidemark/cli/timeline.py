@@ -1,0 +1,87 @@
+"""`tidemark timeline list | show`: the tree of timelines."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
+from tidemark.cli.run import PipelineName
+from tidemark.coordinator.branches import Branch
+from tidemark.wiring import open_runtime
+from tidemark.wiring.recoveries import branch_facts
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    group = typer.Typer(help="Look at timelines: the live one, what it came from, and forks.", no_args_is_help=True)
+    group.command("list")(list_timelines)
+    group.command("show")(show)
+    app.add_typer(group, name="timeline")
+
+
+def list_timelines(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
+    """Draw the tree of timelines: where each began, how far it is, which one is live.
+
+    Examples:
+      tidemark timeline list flights
+      tidemark timeline list flights --json
+    """
+    found = open_runtime().timelines(pipeline)
+    if as_json:
+        print_json([branch_facts(b) for b in found])
+        return
+    if sys.stdout.isatty():
+        stdout().print(drawn(found))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in plain_tree(found))
+
+
+def show(
+    pipeline: PipelineName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A timeline, as in t2.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Show one timeline: what it began with, its newest checkpoint, its end.
+
+    Examples:
+      tidemark timeline show flights t2
+      tidemark timeline show flights bugfix --json
+    """
+    found = open_runtime().timeline(pipeline, name)
+    show_fields(branch_facts(found), as_json=as_json)
+    if not as_json and found.fate == "fork":
+        note(f"Next: tidemark promote {pipeline} {name}    (says what that would come to).")
+
+
+def drawn(found: Sequence[Branch]) -> Tree:
+    """The tree for a terminal: the live timeline stands out."""
+    roots = [b for b in found if b.parent is None]
+    tree = Tree(_line(roots[0]))
+    _grow(tree, found, roots[0].timeline)
+    return tree
+
+
+def plain_tree(found: Sequence[Branch], below: str | None = None, depth: int = 0) -> list[str]:
+    """The same as lines of plain text, indented by two blanks per level."""
+    lines = []
+    for b in found:
+        if b.parent == below:
+            lines += ["  " * depth + _line(b).plain, *plain_tree(found, b.timeline, depth + 1)]
+    return lines
+
+
+def _grow(tree: Tree, found: Sequence[Branch], below: str) -> None:
+    for b in found:
+        if b.parent == below:
+            _grow(tree.add(_line(b)), found, b.timeline)
+
+
+def _line(b: Branch) -> Text:
+    newest = "no checkpoint yet" if b.newest is None else f"{b.checkpoints} to {b.newest.plan.name}"
+    began = "" if b.genesis is None else f", {b.genesis.why} of chk-{b.genesis.parent}"
+    text = Text(b.timeline, style="bold green" if b.is_live else "bold")
+    return text.append(f"  {b.fate}{began}, {newest}", style="" if b.is_live else "dim")

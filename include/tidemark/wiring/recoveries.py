@@ -1,0 +1,184 @@
+"""The verbs on timelines: restore, fork, promote, look. None of them starts Spark or copies anything."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import structlog
+
+from tidemark.coordinator.beginnings import Beginning
+from tidemark.coordinator.branches import Branch, branch, branches
+from tidemark.coordinator.promotion import Promotion
+from tidemark.coordinator.recovery import Recovery
+from tidemark.coordinator.restore_request import RestoreRequest
+from tidemark.coordinator.restoring import RestorePlan, plan_restore
+from tidemark.coordinator.states import Behind, Forked, Promoted, Restored, Superseded
+from tidemark.errors import ConflictError
+from tidemark.model.records import Genesis
+from tidemark.wiring.verifications import Verifications
+
+_log = structlog.get_logger("tidemark")
+_SAFE = "every checkpoint of every timeline is intact."
+
+
+class Recoveries(Verifications):
+    """Begins, ends and shows timelines."""
+
+    def restore_plan(self, name: str, request: RestoreRequest) -> RestorePlan:
+        """What a restore would come to; writes nothing. Asks Kafka what it still has.
+
+        Raises:
+            NotFoundError, ConflictError, UsageError: see `RestoreRequest.beginning`.
+            DamagedError: the checkpoint is not whole; each bad file is named.
+            IncompatibleStateError: the checkpoint does not fit the declaration.
+            DataLostError: a topic is gone altogether.
+            BrokerError: Kafka does not answer.
+        """
+        recovery, beginning = self._begins(name, request)
+        return plan_restore(recovery, beginning, self.pipeline(name))
+
+    def restore(self, name: str, request: RestoreRequest) -> tuple[RestorePlan, Restored]:
+        """Makes a new timeline live; see `Recovery.restore`. A repeated call finishes what one left that died.
+
+        Returns:
+            What it was going to do, and what it did.
+
+        Raises:
+            DataLostError: Kafka lacks what comes after the checkpoint, and the request does not accept that.
+            ConflictError: another restore or promote came first.
+            TidemarkError: as `restore_plan`.
+        """
+        recovery, beginning = self._begins(name, request)
+        plan = plan_restore(recovery, beginning, self.pipeline(name))
+        if not request.accept_loss:
+            plan.refuse_gaps()
+        done = recovery.restore(beginning, request.request)
+        if isinstance(done, Superseded):
+            raise superseded(name, done)
+        report_state_left_behind(name, done.genesis)
+        return plan, done
+
+    def fork(self, name: str, timeline: str, request: RestoreRequest) -> Forked:
+        """Begins a named timeline beside the live one; see `Recovery.fork`.
+
+        Raises:
+            TidemarkError: as `Recovery.fork` and `RestoreRequest.beginning`.
+        """
+        recovery, beginning = self._begins(name, request)
+        done = recovery.fork(beginning, timeline)
+        report_state_left_behind(name, done.genesis)
+        return done
+
+    def promote_plan(self, name: str, timeline: str) -> Promoted:
+        """What a promote would come to, did nothing happen until then; writes nothing.
+
+        Raises:
+            NotFoundError: no such timeline.
+            ConflictError: it is live already, or closed.
+        """
+        coordinator = self.coordinator(self.known(name))
+        live, fork = coordinator.head(), coordinator.head(timeline)
+        if live.timeline == timeline:
+            raise ConflictError(f"timeline {timeline} is live already", next=f"tidemark timeline list {name}")
+        return Promotion(coordinator=coordinator).compared(live, fork)
+
+    def promote(self, name: str, timeline: str, *, discard: bool = False, send: bool = False) -> Promoted:
+        """Makes a fork live; see `Promotion.promote`.
+
+        Raises:
+            ConflictError: it lacks what the live timeline has, or another restore or promote came first.
+            NotFoundError: no such timeline.
+        """
+        done = Promotion(coordinator=self.coordinator(self.known(name))).promote(timeline, discard=discard, send=send)
+        if isinstance(done, Behind):
+            raise behind(name, done)
+        if isinstance(done, Superseded):
+            raise superseded(name, done)
+        return done
+
+    def timelines(self, name: str) -> list[Branch]:
+        """Every timeline of a pipeline, in the order in which they began."""
+        return branches(self.coordinator(self.known(name)).timelines)
+
+    def timeline(self, name: str, timeline: str) -> Branch:
+        """One of them.
+
+        Raises:
+            NotFoundError: no such timeline.
+        """
+        timelines = self.coordinator(self.known(name)).timelines
+        return branch(timelines, timeline, timelines.live())
+
+    def _begins(self, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning]:
+        """Who restores, and what: a checkpoint that is whole, so that nothing half-starts (G14)."""
+        coordinator, pipeline = self.coordinator(self.known(name)), self.pipeline(name)
+        beginning = request.beginning(coordinator)
+        self.verify_checkpoint(beginning.checkpoint)
+        return Recovery(coordinator=coordinator, pipeline=pipeline), beginning
+
+
+def branch_facts(found: Branch) -> dict[str, object]:
+    """What is told of a timeline, JSON values only."""
+    genesis, newest = found.genesis, found.newest
+    return {
+        "timeline": found.timeline,
+        "fate": found.fate,
+        "is_live": found.is_live,
+        "parent": found.parent,
+        "began_at": None if genesis is None else f"chk-{genesis.parent}",
+        "why": None if genesis is None else genesis.why,
+        "savepoint": None if genesis is None else genesis.savepoint or None,
+        "began": None if genesis is None else _time(genesis.at_ms),
+        "checkpoints": found.checkpoints,
+        "newest": None if newest is None else newest.plan.name,
+        "successor": None if found.closing is None else found.closing.successor,
+        "left_behind": {} if genesis is None else {uid: handle.rows for uid, handle in genesis.left_behind.items()},
+        "renamed": {} if genesis is None else dict(genesis.renamed),
+    }
+
+
+def restore_facts(plan: RestorePlan) -> Mapping[str, object]:
+    """What is told of a restore before it is done, JSON values only."""
+    genesis = plan.genesis
+    return {
+        "checkpoint": plan.checkpoint.plan.name,
+        "savepoint": genesis.savepoint or None,
+        "closes": genesis.closes,
+        "left": [c.plan.name for c in plan.left],
+        "read_again": {str(tp): str(r) for tp, r in plan.read_again.items()},
+        "lost": [f"{gap.partition} {gap.lost}: {gap.why}" for gap in plan.gaps],
+        "sinks": dict(plan.sinks),
+        "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
+        "renamed": dict(genesis.renamed),
+        "claim": genesis.claim,
+    }
+
+
+def report_state_left_behind(name: str, genesis: Genesis) -> None:
+    """Logs the state that a timeline leaves behind (G11); the genesis keeps it readable."""
+    for uid, handle in genesis.left_behind.items():
+        _log.warning("state_left_behind", pipeline=name, timeline=genesis.timeline, uid=uid, rows=handle.rows)
+
+
+def behind(name: str, found: Behind) -> ConflictError:
+    """The error of a promote whose fork has to catch up."""
+    lacking = ", ".join(c.plan.name for c in found.lacking)
+    won = "a checkpoint completed meanwhile: " if found.overtaken else ""
+    return ConflictError(
+        f"{won}timeline {found.timeline} lacks what the live one has: {lacking}",
+        safe=_SAFE,
+        next=f"tidemark run {name} --timeline {found.timeline}    (catches up), then promote again; or add --discard.",
+    )
+
+
+def superseded(name: str, found: Superseded) -> ConflictError:
+    """The error of a restore or promote that another one came before."""
+    left = "" if found.genesis is None else f"; {found.genesis.timeline} stays beside it"
+    return ConflictError(
+        f"timeline {found.closing.timeline} was closed for {found.closing.successor} first{left}",
+        safe=_SAFE,
+        next=f"tidemark timeline list {name}    (then ask again, of what is live now).",
+    )
+
+
+def _time(ms: int) -> str | None:
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z") if ms else None
