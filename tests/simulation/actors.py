@@ -6,7 +6,7 @@ from tests.simulation.world import OTHER_CODE, PIPELINE, World
 from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.advance import Advance
 from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.states import OpenPlan
+from tidemark.coordinator.states import OpenPlan, Promoted
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
@@ -31,6 +31,8 @@ def populate(world: World) -> None:
         add("compactor", _patient(world, _late(world, _compactor(world))))
     if rng.random() < 0.2:
         add("restorer", _patient(world, _late(world, _restorer(world))))
+    if rng.random() < 0.2:
+        add("promoter", _patient(world, _late(world, _promoter(world))))
 
 
 def _patient(world: World, act: Callable[[], object]) -> Callable[[], None]:
@@ -60,7 +62,12 @@ def _late(world: World, act: Callable[[], object]) -> Callable[[], object]:
 def _runner(world: World) -> Callable[[], object]:
     request = PlanRequest(origin="sim", max_records=world.rng.choice((None, 1, 2)))
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
-    return lambda: Advance(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).once(request)
+
+    def act() -> None:
+        done = Advance(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).once(request)
+        world.told += [c.plan.slot for c in done.checkpoints]
+
+    return act
 
 
 def _aborter(world: World) -> Callable[[], object]:
@@ -128,5 +135,27 @@ def _restorer(world: World) -> Callable[[], object]:
         chosen = world.rng.choice(list(world.coordinator.checkpoints(head.timeline)))
         done = world.recovery.restore(Beginning(checkpoint=chosen))
         world.scheduler.trace.append(f"  {type(done).__name__} {done.closing}")
+
+    return act
+
+
+def _promoter(world: World) -> Callable[[], object]:
+    """Forks, catches up, promotes; once more where a checkpoint wins the slot."""
+
+    def act() -> None:
+        found = list(world.coordinator.checkpoints())
+        if not found:
+            return
+        name = f"f{world.ids()[-6:]}"
+        world.recovery.fork(Beginning(checkpoint=world.rng.choice(found)), name)
+        for _ in range(2):
+            Advance(coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute, timeline=name).once(
+                PlanRequest(origin="sim")
+            )
+            done = world.promotion.promote(name)
+            world.scheduler.trace.append(f"  {done}")
+            if isinstance(done, Promoted):
+                world.look_at(done.closing)
+                break
 
     return act

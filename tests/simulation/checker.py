@@ -22,6 +22,8 @@ def violations(world: World) -> list[str]:
     by_id = {c.id: c for c in completed}
     found += _plans(world, by_id)
     found += _attempts(world)
+    found += _told(world, completed)
+    found += _ended(world)
     for checkpoint in completed:
         found += _contiguous(checkpoint, by_id)
         found += _applied(world, checkpoint, by_id)
@@ -70,6 +72,32 @@ def _attempts(world: World) -> Iterator[str]:
     for owned in sorted(set(world.owners)):
         if world.owners.count(owned) > 1:
             yield f"I6: attempt {owned[1]} of chk-{owned[0]} had {world.owners.count(owned)} owners"
+
+
+def _told(world: World, completed: list[Checkpoint]) -> Iterator[str]:
+    """What a caller was told to be complete is complete, whatever was restored or promoted at the same moment (I9)."""
+    slots = {c.plan.slot for c in completed}
+    for slot in world.told:
+        if slot not in slots:
+            yield f"I9: {slot} was told to be complete, and is not"
+
+
+def _ended(world: World) -> Iterator[str]:
+    """Nothing stands behind a closing, and the closings lead from the first timeline to one live one (I6)."""
+    kinds: dict[str, list[tuple[str, dict]]] = defaultdict(list)
+    for key, raw in sorted(world.objects.items()):
+        if key.startswith("timelines/"):
+            found = json.loads(raw)
+            kinds[key.split("/")[1]].append((found["kind"], found["body"]))
+    successors = {}
+    for name, entries in kinds.items():
+        ends = [n for n, (kind, _) in enumerate(entries) if kind == "closing"]
+        if ends and ends != [len(entries) - 1]:
+            yield f"I6: timeline {name} goes on behind its closing"
+        if ends:
+            successors[name] = entries[ends[0]][1]["successor"]
+    if len(set(successors.values())) < len(successors):
+        yield f"I6: two timelines were closed in favour of one: {successors}"
 
 
 def _contiguous(checkpoint: Checkpoint, by_id: dict[int, Checkpoint]) -> Iterator[str]:

@@ -9,10 +9,12 @@ from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.coordinator.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.inputs import InputPlanner
 from tidemark.coordinator.objects import Objects, encoded
+from tidemark.coordinator.promotion import Promotion
 from tidemark.coordinator.publishing import Publisher
-from tidemark.coordinator.states import Aborted, OpenPlan
+from tidemark.coordinator.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
 from tidemark.model import keys
-from tidemark.model.records import AbortRecord, CompactionRecord, Outcome, OutcomeKind
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.records import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind
 from tidemark.model.segments import StateHandle
 from tidemark.model.writes import LiveFile
 from tidemark.ports import PutOutcome, UncertainPut
@@ -194,6 +196,42 @@ def unknown_means_won() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def promote_without_another_look() -> Iterator[None]:
+    """A promote that loses the slot to a checkpoint takes the next one, with what it had compared before."""
+
+    def promote(self, name, *, discard=False, send=False):
+        c = self.coordinator
+        live, fork = c.head(), c.head(name)
+        found = self.compared(live, fork)
+        if found.left:
+            return Behind(timeline=name, lacking=found.left)
+        closing = found.closing
+        while c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.LOST:
+            if isinstance(c.head(live.timeline).entry, Closing):
+                return Superseded(closing=closing)
+            closing = replace(closing, sequence=closing.sequence + 1)
+        return Promoted(closing=closing)
+
+    with patch.object(Promotion, "promote", promote):
+        yield
+
+
+@contextmanager
+def void_counts_as_complete() -> Iterator[None]:
+    """A sealed attempt whose slot a restore took says that it is published."""
+    publish = Publisher.publish
+
+    def published(self, plan, sealed):
+        done = publish(self, plan, sealed)
+        if isinstance(done, Void):
+            return Completed(checkpoint=Checkpoint(plan=plan, sealed=sealed, covered_until_ms=None))
+        return done
+
+    with patch.object(Publisher, "publish", published):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "drop-the-check": drop_the_check,
     "check-before-the-version": check_before_the_version,
@@ -204,5 +242,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "abort-is-not-final": abort_is_not_final,
     "adopt-whatever-there-is": adopt_whatever_there_is,
     "unknown-means-won": unknown_means_won,
+    "promote-without-another-look": promote_without_another_look,
+    "void-counts-as-complete": void_counts_as_complete,
 }
 """By name."""

@@ -1,5 +1,6 @@
 """The world that actors share: a store and tables whose operations interleave and fail, a log that grows."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,6 +25,8 @@ from tidemark.engine.steps import CommitGap
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.keys import outcome_key
 from tidemark.model.offsets import TopicPartition
+from tidemark.model.plan import Slot
+from tidemark.model.records import Closing
 from tidemark.model.writes import CommitRequest, Committed, WrittenRun
 from tidemark.ports import Fence, PutOutcome, UncertainPut
 
@@ -145,6 +148,7 @@ class World(InMemory):
         self.tables = SimTables(self)
         self.owners: list[tuple[int, int]] = []
         self.complaints: list[str] = []
+        self.told: list[Slot] = []
         self.log.create("topic", len(PARTITIONS))
         self.produce(self.rng.randrange(1, 6))
 
@@ -165,6 +169,20 @@ class World(InMemory):
         attempt = fence.attempt
         raw = self.objects.get(outcome_key(attempt.plan.slot, attempt.number))
         return raw is not None and b'"kind":"revoked"' in raw
+
+    def look_at(self, promoted: Closing) -> None:
+        """Nothing that the closed timeline had read may be lost; looks past the store, so that nobody goes on."""
+        old, new = (self._ends(name) for name in (promoted.timeline, promoted.successor))
+        if any(new.get(tp, 0) < end for tp, end in old.items()):
+            self.complaints.append(f"I1: {promoted.successor} was promoted at {new}, {promoted.timeline} had {old}")
+
+    def _ends(self, timeline: str) -> dict[str, int]:
+        ends: dict[str, int] = {}
+        for key in sorted(k for k in self.objects if k.startswith(f"timelines/{timeline}/")):
+            body = json.loads(self.objects[key])["body"]
+            ranges = body.get("ranges") or body.get("plan", {}).get("ranges", {})
+            ends |= {tp: within["end"] for tp, within in ranges.items()}
+        return ends
 
     def between(self) -> None:
         """What the outside world does between two steps."""

@@ -1,0 +1,21 @@
+"""Timelines on Spark and Delta: the random walk of `tests/timelines`, in short."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.process.twins import SparkWorld
+from tests.timelines.walk import PIPELINE, Walk
+from tidemark.coordinator.branches import branches
+
+SEED = 315
+"""A walk that soon restores, promotes, dies, and reads again what a sink has."""
+
+
+def test_a_short_walk_over_timelines_is_what_plain_dicts_say(spark: SparkSession, tmp_path: Path) -> None:
+    walk = Walk(SparkWorld(PIPELINE, spark=spark, root=tmp_path), seed=SEED, compares_at_once=False)
+    print(f"seed {SEED}")
+    walk.steps(24)
+    walk.compare_all()
+    assert {b.fate for b in branches(walk.world.coordinator.timelines)} >= {"live", "fork"}
+    assert sum("died" in line for line in walk.trace) > 5

@@ -1,0 +1,36 @@
+"""Hundreds of steps in memory; `tests/process/test_timelines.py` takes some on Spark. A failure prints its seed."""
+
+import pytest
+
+from tests.process.twins import World
+from tests.timelines.walk import PIPELINE, Walk
+from tidemark.model.sinks import SinkTable
+
+SEEDS = range(8)
+STEPS = 250
+
+
+def walked(seed: int, steps: int = STEPS) -> Walk:
+    """A walk in memory, compared with its oracle on the way and at the end."""
+    walk = Walk(World(PIPELINE), seed)
+    try:
+        walk.steps(steps)
+        walk.compare_all()
+    except BaseException:
+        print(f"seed {seed}", *walk.trace[-30:], sep="\n")
+        raise
+    return walk
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_walk_over_timelines_is_what_plain_dicts_say(seed: int) -> None:
+    walk = walked(seed)
+    assert len(walk.oracle.lines) > 5
+    assert len(walk.oracle.snapshots) > 20
+
+
+def test_a_walk_finds_a_sink_that_doubles_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SinkTable, "lacks", lambda self, topic, partition, offset: True)
+    with pytest.raises(AssertionError, match="a row is there twice"):
+        for seed in SEEDS:
+            walked(seed)
