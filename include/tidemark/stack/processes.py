@@ -144,6 +144,7 @@ def stop(processes: list[psutil.Process], term_grace: float = TERM_GRACE) -> lis
         for process in filter(_is_alive, everybody):
             _signal(process, kill=True)
     wait_until(lambda: not any(map(_is_alive, everybody)), time.monotonic() + KILL_GRACE, pause=0.05)
+    _STARTED[:] = [child for child in _STARTED if child.poll() is None]
     return [process.pid for process in everybody if _is_alive(process)]
 
 
