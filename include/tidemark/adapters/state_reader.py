@@ -15,11 +15,12 @@ import pyarrow as pa
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_reading import files_in, open_table, refused
 from tidemark.adapters.duckdb_session import literal, opened, told
+from tidemark.model.compaction import Group, groups_of, is_top_light
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.expressions import quoted
 from tidemark.model.key_groups import key_group
 from tidemark.model.layouts import mapped_sql
-from tidemark.model.resolving import empty_columns, resolving_sql
+from tidemark.model.resolving import empty_columns, resolving_sql, single_sql
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.ttl import Now
@@ -42,10 +43,13 @@ def read_state(
         StoreError: a version or a file of the handle is gone.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
-    rows = stored_rows(warehouse, schema, handle)
-    if rows is None:
+    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
+    if not groups:
         return empty_state(schema)
-    return resolve(schema, now, rows, key)
+    if key is None and is_top_light(schema, groups):
+        below, newer = (_relation(warehouse, schema, part) for part in (groups[:1], groups[1:]))
+        return _split(schema, now, below, newer)
+    return resolve(schema, now, _relation(warehouse, schema, groups), key)
 
 
 def empty_state(schema: OperatorSchema) -> pa.Table:
@@ -89,12 +93,16 @@ def stored_rows(warehouse: str, schema: OperatorSchema, handle: StateHandle) -> 
     Raises:
         StoreError: a version or a file of the handle is gone.
     """
+    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
+    return _relation(warehouse, schema, groups) if groups else None
+
+
+def _relation(warehouse: str, schema: OperatorSchema, groups: Sequence[Group]) -> Relation:
     paths: dict[str, list[str]] = {}
-    for segment, f in files_of(warehouse, handle):
-        table = segment.path if schema.layout(segment.path) is not None else ""
-        paths.setdefault(table, []).append(str(Path(warehouse, segment.path, f.path)))
-    parts = ((tuple(found), _mapping(schema, table)) for table, found in paths.items())
-    return Relation(parts=tuple(parts)) if paths else None
+    for group in groups:
+        table = group.segment.path if schema.layout(group.segment.path) is not None else ""
+        paths.setdefault(table, []).extend(str(Path(warehouse, group.segment.path, f.path)) for f in group.files)
+    return Relation(parts=tuple((tuple(found), _mapping(schema, table)) for table, found in paths.items()))
 
 
 def _mapping(schema: OperatorSchema, table: str) -> Callable[[str], str]:
@@ -122,19 +130,34 @@ def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] |
         return resolved.cast(arrow_schema(empty_columns(schema)))
 
 
+def _split(schema: OperatorSchema, now: Now, below: Relation, newer: Relation) -> pa.Table:
+    """As `resolve`: rows of the oldest group that no newer row touches are finished without a merge (ADR 0007)."""
+    keys = ", ".join(quoted(k.name) for k in schema.keys)
+    with opened([*below.files, *newer.files]) as connection, told(f"state of {schema.uid} is not readable"):
+        oldest, above = below.registered(connection, "below"), newer.registered(connection, "newer")
+        touched = f'(SELECT {keys} FROM {above}) AS "_touched"'
+        alone = f'(SELECT * FROM {oldest} ANTI JOIN {touched} USING ({keys})) AS "_alone"'
+        beneath = f"SELECT * FROM {oldest} SEMI JOIN {touched} USING ({keys})"
+        merged = f'(SELECT * FROM {above} UNION ALL BY NAME {beneath}) AS "_stored"'
+        query = f"{single_sql(schema, alone, now)} UNION ALL {resolving_sql(schema, merged, now)}"
+        return connection.sql(query).to_arrow_table().cast(arrow_schema(empty_columns(schema)))
+
+
 def files_of(warehouse: str, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
     """The files of a handle with the segments that name them, oldest segment first.
 
     Raises:
         StoreError: a version or a file of the handle is gone.
     """
-    found = []
-    for segment in handle:
-        table = Path(warehouse, segment.path)
-        for f in files_in(open_table(table, segment.version), segment.after, segment.through):
-            if not (table / f.path).is_file():
-                raise refused(table, f"file {f.path} of version {segment.version} is gone")
-            found.append((segment, f))
+    return [(segment, f) for segment in handle for f in _files_of(warehouse, segment)]
+
+
+def _files_of(warehouse: str, segment: Segment) -> list[LiveFile]:
+    table = Path(warehouse, segment.path)
+    found = list(files_in(open_table(table, segment.version), segment.after, segment.through))
+    for f in found:
+        if not (table / f.path).is_file():
+            raise refused(table, f"file {f.path} of version {segment.version} is gone")
     return found
 
 
