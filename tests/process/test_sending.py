@@ -24,10 +24,10 @@ from tidemark.adapters.memory import (
     SequentialIds,
 )
 from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.beginnings import Beginning
 from tidemark.coordinator.deliveries import undelivered
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
-from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict
 from tidemark.model.messages import messages_of
 from tidemark.ports import PlanRequest
@@ -237,7 +237,7 @@ def test_a_timeline_that_is_not_live_does_not_send() -> None:
     first = world.checkpoint()
     world.send("b")
     fork = "fork"
-    world.coordinator.objects.put(keys.slot_key(fork, 1), world._genesis(first, fork))
+    world.recovery.fork(Beginning(checkpoint=first), fork)
     sent = world.arrived()
     forked = world.checkpoint(fork)
     ack = forked.ack("alerts")

@@ -6,7 +6,6 @@ from pyspark.sql import SparkSession
 
 from tests.process.twins import SparkWorld
 from tests.timelines.walk import PIPELINE, Walk
-from tidemark.coordinator.branches import branches
 
 SEED = 315
 """A walk that soon restores, promotes, dies, and reads again what a sink has."""
@@ -17,5 +16,5 @@ def test_a_short_walk_over_timelines_is_what_plain_dicts_say(spark: SparkSession
     print(f"seed {SEED}")
     walk.steps(24)
     walk.compare_all()
-    assert {b.fate for b in branches(walk.world.coordinator.timelines)} >= {"live", "fork"}
+    assert {c.why for c in walk.world.coordinator.timelines.closings()} == {"promote", "restore"}
     assert sum("died" in line for line in walk.trace) > 5
