@@ -20,6 +20,7 @@ from tidemark.errors import EXIT_CODES
 from tidemark.model.dead_letters import Reason
 from tidemark.model.failure import FailureReason
 from tidemark.pipeline import Pipeline
+from tidemark.reading import RestorePoint
 from tidemark.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -209,7 +210,7 @@ def test_python_examples_compile_and_pipelines_in_them_are_pipelines(page: Path,
 def _keywords_of(function: str) -> set[str]:
     """The keyword arguments that a documented function takes; of `checkpoint_dag` read without importing Airflow."""
     if function == "read_state":
-        return set(inspect.signature(tidemark.read_state).parameters)
+        return {*inspect.signature(tidemark.read_state).parameters, *RestorePoint.__annotations__}
     tree = ast.parse((ROOT / "include/tidemark/airflow/factory.py").read_text())
     options = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DagOptions")
     return {n.target.id for n in options.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}

@@ -23,12 +23,12 @@ MUST = _words("""
     D3 D4 D5 D6 D7 D9 D10
     E1 E2 E3 E4 E5 E6 E7 E8 E9 E11 E16
     F1 F2 F3 F4 F5
-    G10 G11 G12
+    G1 G2 G3 G4 G9 G10 G11 G12 G13 G16
     H1 H5 H6 H7
     I1 I2 I3 I6 I8
     J1 J5 J6 J7 J8 J9 J10 J11 J12 J14 J16 J17
-    L4
-    P6 P12 Q2 Q3 Q5 Q6 Q8
+    L1 L2 L4
+    P6 P12 Q1 Q2 Q3 Q5 Q6 Q8
 """)
 """Rows that need a test."""
 SHOULD = _words("A9 A10 B7 C8 D20 E13 F11 J2")

@@ -8,7 +8,8 @@
     ├── NotFoundError (3)              no such pipeline, checkpoint, operator, topic, key
     ├── ConflictError (4)              somebody else got there first; nothing was changed
     │   ├── BusyError                  another process holds the timeline
-    │   └── FencedError                this attempt was revoked
+    │   ├── FencedError                this attempt was revoked
+    │   └── StoppedError               the pipeline is stopped: no plan is made
     ├── GateFailedError (5)            expectations failed; nothing was published
     ├── DataLostError (6)              records were deleted before they were read
     ├── DamagedError (6)               files or objects of a restore point are gone or altered
@@ -101,6 +102,10 @@ class BusyError(ConflictError):
 
 class FencedError(ConflictError):
     """This attempt was revoked by a later one: whatever it still does is void (I6)."""
+
+
+class StoppedError(ConflictError):
+    """The pipeline is stopped, so no plan is made until it is resumed; a retry meets the same."""
 
 
 class GateFailedError(TidemarkError):

@@ -1,10 +1,12 @@
 """Reading state and sinks in a Spark session of the user's own: `tidemark.read_state(spark, "flights", "routes")`."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.names import parse_id
 from tidemark.settings import Settings
 from tidemark.wiring import Runtime, open_runtime
 from tidemark.wiring.outputs import sink_of
@@ -14,14 +16,41 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+class RestorePoint(TypedDict, total=False):
+    """Which checkpoint is read; one of these.
+
+    Attributes:
+        checkpoint: an id (`17` or `chk-17`).
+        savepoint: a name; the checkpoint that it pins.
+        as_of: the newest checkpoint whose logical time is not after this.
+    """
+
+    checkpoint: int | str | None
+    savepoint: str | None
+    as_of: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _At:
+    """The same, checked; another keyword is a TypeError."""
+
+    checkpoint: int | str | None = None
+    savepoint: str | None = None
+    as_of: datetime | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("checkpoint", "savepoint", "as_of") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(f"both {given[0]} and {given[1]}", next="give one of them.")
+
+
 def read_state(
     spark: "SparkSession",
     pipeline: str,
     uid: str,
     *,
-    checkpoint: int | str | None = None,
-    as_of: datetime | None = None,
     settings: Settings | None = None,
+    **at: Unpack[RestorePoint],
 ) -> "DataFrame":
     """The resolved state of an operator as a Spark DataFrame: one row per live key.
 
@@ -33,18 +62,17 @@ def read_state(
         spark: a classic or a Connect session.
         pipeline: its name.
         uid: the operator.
-        checkpoint: an id (`17` or `chk-17`); the newest one without it.
-        as_of: the newest checkpoint whose logical time is not after this; not together with `checkpoint`.
         settings: where the warehouse is; `load_settings()` without it.
+        **at: `checkpoint=`, `savepoint=` or `as_of=`; see `RestorePoint`. The newest checkpoint without it.
 
     Raises:
-        NotFoundError: no such pipeline, checkpoint or operator.
-        UsageError: both `checkpoint` and `as_of`, or a time without a zone.
+        NotFoundError: no such pipeline, checkpoint, savepoint or operator.
+        UsageError: two of `checkpoint`, `savepoint` and `as_of`, or a time without a zone.
     """
     from tidemark.engine.resolving import resolved
 
     runtime = open_runtime(settings)
-    found = _found(runtime, pipeline, checkpoint, as_of)
+    found = _found(runtime, pipeline, _At(**at))
     schema = schema_of(found, uid)
     return resolved(runtime.state_of(spark), schema, found.handles[uid], found.now)
 
@@ -54,9 +82,8 @@ def read_sink(
     pipeline: str,
     sink: str,
     *,
-    checkpoint: int | str | None = None,
-    as_of: datetime | None = None,
     settings: Settings | None = None,
+    **at: Unpack[RestorePoint],
 ) -> "DataFrame":
     """The rows of a sink as of a checkpoint, as a Spark DataFrame: rows that no manifest names are never seen.
 
@@ -67,37 +94,28 @@ def read_sink(
         spark: a classic or a Connect session.
         pipeline: its name.
         sink: the sink's name.
-        checkpoint: as in `read_state`.
-        as_of: as in `read_state`.
         settings: as in `read_state`.
+        **at: as in `read_state`.
 
     Raises:
-        NotFoundError: no such pipeline, checkpoint or sink.
-        UsageError: both `checkpoint` and `as_of`, or a time without a zone.
+        NotFoundError: no such pipeline, checkpoint, savepoint or sink.
+        UsageError: as in `read_state`.
     """
     from tidemark.engine.resolving import union_of
 
     runtime = open_runtime(settings)
-    table = sink_of(_found(runtime, pipeline, checkpoint, as_of), sink)
+    table = sink_of(_found(runtime, pipeline, _At(**at)), sink)
     return union_of(spark, str(runtime.settings.warehouse), table)
 
 
-def _found(runtime: Runtime, pipeline: str, checkpoint: int | str | None, as_of: datetime | None) -> Checkpoint:
-    if checkpoint is not None and as_of is not None:
-        raise UsageError("both checkpoint and as_of", next="give one of them.")
-    if as_of is not None:
-        return _as_of(runtime, pipeline, as_of)
-    return runtime.checkpoint(pipeline, None if checkpoint is None else _number(checkpoint))
+def _found(runtime: Runtime, pipeline: str, at: _At) -> Checkpoint:
+    if at.as_of is not None:
+        return _as_of(runtime, pipeline, at.as_of)
+    number = None if at.checkpoint is None else parse_id(str(at.checkpoint))
+    return runtime.checkpoint(pipeline, runtime.checkpoint_id(pipeline, number, at.savepoint))
 
 
 def _as_of(runtime: Runtime, pipeline: str, when: datetime) -> Checkpoint:
     if when.tzinfo is None:
         raise UsageError(f"as_of={when} has no time zone", next="give an aware datetime.")
     return runtime.checkpoint_as_of(pipeline, when)
-
-
-def _number(checkpoint: int | str) -> int:
-    digits = str(checkpoint).removeprefix("chk-")
-    if not digits.isdecimal():
-        raise UsageError(f"not a checkpoint id: {checkpoint!r}", next="write 17 or 'chk-17'.")
-    return int(digits)

@@ -272,6 +272,19 @@ def test_a_final_reason_is_not_retried(world: World, dag_run: DagRun) -> None:
     assert aborted.failure.reason is FailureReason.DEAD_LETTERS_EXCEEDED
 
 
+def test_a_run_of_a_stopped_pipeline_fails_at_once_and_says_so(
+    world: World, dag_run: DagRun, capfd: Any, caplog: Any
+) -> None:
+    world.drive("a", 1)
+    world.open_runtime().stop("trips", "disk swap")
+    run = dag_run(day=1)
+    assert (run.state, tries(run)["plan"]) == ("failed", 1)
+    captured = capfd.readouterr()
+    assert "the pipeline is stopped: disk swap" in captured.out + captured.err + caplog.text
+    world.open_runtime().resume("trips", "done")
+    assert dag_run(day=1).state == "success"
+
+
 def test_lost_offsets_stop_the_run_until_the_loss_is_accepted(world: World, dag_run: DagRun) -> None:
     world.drive("a", 1)
     dag_run(day=1)

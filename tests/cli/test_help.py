@@ -48,6 +48,7 @@ def test_help_shows_the_examples_line_by_line(tidemark: Command, path: tuple[str
 def test_the_verbs_of_the_contract_exist() -> None:
     wanted = {"run", "compact", "up", "down", "status", "logs", "doctor"}
     wanted |= {f"checkpoint {v}" for v in ("list", "show", "abort")}
+    wanted |= {f"savepoint {v}" for v in ("create", "list", "show", "note", "dispose")} | {"stop", "resume"}
     wanted |= {"state show", "state export", "topic load", "sink show"}
     assert wanted <= {" ".join(path) for path in COMMANDS}
 

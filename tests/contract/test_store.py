@@ -5,16 +5,23 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
+from uuid import uuid4
 
 import pytest
 
+from tests.unit.coordinator.house import House
 from tidemark.adapters import local_store
 from tidemark.adapters.local_store import LocalStore
 from tidemark.adapters.memory import MemoryStore
 from tidemark.adapters.timeline_lock import FileTimelineLock
-from tidemark.errors import BusyError, NameRefusedError, StoreError
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.savepoints import Savepoints
+from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
+from tidemark.model.savepoint import SavepointChange, SavepointRequest
 from tidemark.ports import CheckpointStore, PutOutcome
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +74,54 @@ def test_sixteen_threads_race_and_one_wins(store: CheckpointStore) -> None:
     assert sorted(k for found in won.values() for k in found) == list(range(keys))
     for me, found in won.items():
         assert all(store.get(f"ids/{k}.json") == b"%d" % me for k in found)
+
+
+def test_of_sixteen_who_take_a_savepoints_name_at_once_one_wins(store: CheckpointStore) -> None:
+    takers, names = 16, 8
+    start = Barrier(takers)
+    coordinator = _one_checkpoint(store)
+
+    def take(me: int) -> list[str]:
+        start.wait()
+        taken = []
+        for name in (f"sp{n}" for n in range(names)):
+            with suppress(ConflictError):
+                asked = SavepointRequest(name=name, owner=str(me), origin=str(me))
+                taken.append(Savepoints(coordinator).create(asked).name)
+        return taken
+
+    with ThreadPoolExecutor(takers) as pool:
+        won = dict(enumerate(pool.map(take, range(takers))))
+    assert sorted(name for found in won.values() for name in found) == [f"sp{n}" for n in range(names)]
+    for me, found in won.items():
+        assert all(Savepoints(coordinator).get(name).owner == str(me) for name in found)
+
+
+def test_of_sixteen_who_dispose_and_change_a_savepoint_none_undoes_a_disposal(store: CheckpointStore) -> None:
+    start, coordinator = Barrier(16), _one_checkpoint(store)
+    Savepoints(coordinator).create(SavepointRequest(name="sp", owner="ann", origin="x"))
+
+    def act(me: int) -> None:
+        start.wait()
+        with suppress(ConflictError, NotFoundError):
+            if me % 2:
+                Savepoints(coordinator).change("sp", SavepointChange(note=str(me)))
+            else:
+                Savepoints(coordinator).dispose("sp")
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(act, range(16)))
+    assert Savepoints(coordinator).dispose("sp").disposed
+    ended = Savepoints(coordinator).find("sp")
+    assert ended is not None
+    assert store.list("savepoints/")[-1] == f"savepoints/sp/{ended.revision:06d}.json", "nothing came after it"
+
+
+def _one_checkpoint(store: CheckpointStore) -> CheckpointCoordinator:
+    house = House(store=store)
+    house.send(1)
+    house.complete()
+    return replace(house.coordinator, write_ids=lambda: uuid4().hex)
 
 
 RACER = """

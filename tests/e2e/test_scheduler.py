@@ -1,6 +1,9 @@
 """Two days of trips through the real scheduler: manifests, asset events, compaction, refusals and pages."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Stack
+from tests.e2e.conftest import ROOT, Stack
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowError, Json
 from tidemark.cli.demo_backfill import Backfill
@@ -124,6 +127,32 @@ def test_a_run_on_demand_takes_what_is_left(backfilled: Stack) -> None:
     newest = open_runtime(backfilled.settings).checkpoint("trips")
     assert newest.plan.origin == "rest"
     assert buses(backfilled, newest.id)["late"] == (1, 1)
+
+
+def typed(*words: str) -> Json:
+    """The JSON answer of a command, in a process of its own."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
+    command = [sys.executable, "-m", "tidemark.cli.main", *words, "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+def test_a_stop_with_a_savepoint_pauses_the_dag_when_its_runs_have_ended_and_resume_unpauses_it(
+    backfilled: Stack,
+) -> None:
+    api, before = backfilled.api, open_runtime(backfilled.settings).checkpoint("trips")
+    stopped = typed("stop", "trips", "--savepoint", "done")
+    assert (stopped["paused_dags"], stopped["followed_by"]) == (["trips"], None)
+    assert int(stopped["checkpoint"].removeprefix("chk-")) > before.id
+    assert {dag: api.get(f"dags/{dag}")["is_paused"] for dag in ("trips", "trips_compact")} == {
+        "trips": True, "trips_compact": False,
+    }  # fmt: skip
+    assert triggered(backfilled, "while-stopped", {}) == "failed"
+    assert any("STOPPED" in line for line in api.log_tail("trips", "while-stopped", "plan", 1))
+    assert typed("resume", "trips") == {"pipeline": "trips", "resumed": True, "unpaused_dags": ["trips"]}
+    assert api.get("dags/trips")["is_paused"] is False
 
 
 def test_nothing_failed_to_import_and_the_pages_are_there(backfilled: Stack) -> None:

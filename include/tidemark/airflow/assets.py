@@ -30,6 +30,7 @@ class PipelineAssets:
         sent: topics that are sent to after the manifest.
         sent_ahead: topics that attempts send to, before the seal.
         checkpoint: gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint.
+        savepoint: gets one, with the name as partition key, for every savepoint that a DAG makes.
     """
 
     topics: tuple[Asset, ...]
@@ -39,6 +40,7 @@ class PipelineAssets:
     sent: tuple[Asset, ...]
     sent_ahead: tuple[Asset, ...]
     checkpoint: Asset
+    savepoint: Asset
 
     @property
     def changed(self) -> list[Asset]:
@@ -66,6 +68,7 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
         sent=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "exactly_once_by_id"),
         sent_ahead=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "at_least_once"),
         checkpoint=_own(pipeline.name, "checkpoint"),
+        savepoint=_own(pipeline.name, "savepoint"),
     )
 
 

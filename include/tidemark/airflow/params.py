@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from airflow.sdk import Param
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from tidemark.errors import UsageError
+from tidemark.airflow.answering import parsed
 from tidemark.ports import PlanRequest
 
 
@@ -69,14 +69,7 @@ def parse_conf(conf: Mapping[str, object]) -> RunConf:
     Raises:
         UsageError: an unknown key, or a value that does not fit; each is named.
     """
-    try:
-        return RunConf.model_validate(dict(conf))
-    except ValidationError as error:
-        complaints = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise UsageError(
-            f"conf of the DAG run does not fit: {complaints}",
-            next=f"trigger it again with {', '.join(RunConf.model_fields)} only.",
-        ) from error
+    return parsed(RunConf, conf)
 
 
 def request_of(

@@ -12,7 +12,15 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.coordinator.failures import classify
 from tidemark.coordinator.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
-from tidemark.errors import ConflictError, DataLostError, DeclarationError, NotFoundError, TidemarkError, UsageError
+from tidemark.errors import (
+    ConflictError,
+    DataLostError,
+    DeclarationError,
+    NotFoundError,
+    StoppedError,
+    TidemarkError,
+    UsageError,
+)
 
 StrategyName = Literal["none", "fixed-delay", "exponential-delay", "failure-rate"]
 STRATEGIES: dict[str, RestartStrategy] = {
@@ -24,7 +32,7 @@ STRATEGIES: dict[str, RestartStrategy] = {
 """Flink's four names, with Flink's defaults."""
 
 BUSY_DELAY = timedelta(seconds=10)
-HOPELESS = (UsageError, NotFoundError, DataLostError)
+HOPELESS = (UsageError, NotFoundError, DataLostError, StoppedError)
 """What a retry of the same words will meet again, whether or not there is a plan to abort."""
 
 

@@ -46,7 +46,7 @@ class AirflowApi:
         self._token = ""
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def get(self, path: str, **query: str | int | bool) -> Json:
+    def get(self, path: str, **query: str | int | bool | list[str]) -> Json:
         """Asks; `path` is below `/api/v2/`."""
         tail = f"?{urllib.parse.urlencode(query, doseq=True)}" if query else ""
         return self._patiently("GET", f"/api/v2/{path}{tail}", None)

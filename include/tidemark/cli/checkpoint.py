@@ -29,7 +29,9 @@ def list_checkpoints(
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")] = 50,
     as_json: JsonFlag = False,
 ) -> None:
-    """List completed checkpoints of the live timeline, newest first, and the one that is in progress.
+    """List completed checkpoints of the live timeline, newest first, with the savepoints that pin them.
+
+    The one that is in progress is told on stderr.
 
     Examples:
       tidemark checkpoint list flights
@@ -37,7 +39,8 @@ def list_checkpoints(
     """
     runtime = open_runtime()
     found = runtime.checkpoints(pipeline, limit=limit)
-    rows = [runtime.facts(c) if as_json else _line(c) for c in found]
+    pins = runtime.savepoints(pipeline).pins()
+    rows = [{**(runtime.facts(c) if as_json else _line(c)), "savepoints": list(pins.get(c.id, ()))} for c in found]
     show_rows(rows, as_json=as_json, empty=f"{pipeline} has no checkpoints yet: tidemark run {pipeline}")
     pending = runtime.pending(pipeline)
     if pending is not None:
@@ -45,7 +48,7 @@ def list_checkpoints(
 
 
 def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = False) -> None:
-    """Show one checkpoint: ranges, state and sink handles, dead letters, emitted records, gate, timings.
+    """Show one checkpoint: ranges, state and sink handles, dead letters, emitted records, gate, timings, savepoints.
 
     Examples:
       tidemark checkpoint show flights chk-3
@@ -53,10 +56,11 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
     """
     runtime = open_runtime()
     found = runtime.checkpoint(pipeline, parse_id(checkpoint))
+    pins = {"savepoints": list(runtime.savepoints(pipeline).pins().get(found.id, ()))}
     if as_json:
-        print_json(runtime.details(found))
+        print_json({**runtime.details(found), **pins})
         return
-    show_fields(runtime.facts(found), as_json=False)
+    show_fields({**runtime.facts(found), **pins}, as_json=False)
     note("")
     for ack in found.sealed.acks:
         for segment in ack.handle:

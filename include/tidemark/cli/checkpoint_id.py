@@ -1,22 +1,35 @@
-"""How a checkpoint is named on the command line: `chk-17`, or `17`."""
+"""How a checkpoint is named on the command line: `chk-17`, or `17`, or by the savepoint that pins it."""
 
 from typing import Annotated
 
 import typer
 
-from tidemark.errors import UsageError
+from tidemark.model.names import parse_id as parse_id
+from tidemark.wiring import Runtime
 
 CheckpointId = Annotated[str, typer.Argument(metavar="ID", help="A checkpoint id, as in chk-17.")]
 At = Annotated[str | None, typer.Option("--checkpoint", metavar="ID", help="A checkpoint; the newest without it.")]
+AtSavepoint = Annotated[
+    str | None, typer.Option("--savepoint", metavar="NAME", help="Instead of --checkpoint: what a savepoint pins.")
+]
 
 
-def parse_id(text: str) -> int:
-    """The number of `chk-17` or `17`.
+def chosen_id(runtime: Runtime, pipeline: str, checkpoint: str | None, savepoint: str | None) -> int | None:
+    """The id that `--checkpoint` or `--savepoint` names; None where neither is given.
 
     Raises:
-        UsageError: neither.
+        UsageError: both, or no checkpoint id.
+        NotFoundError: no such savepoint.
     """
-    digits = text.removeprefix("chk-")
-    if not digits.isdecimal():
-        raise UsageError(f"not a checkpoint id: {text!r}", next="write chk-17 or 17.")
-    return int(digits)
+    return runtime.checkpoint_id(pipeline, None if checkpoint is None else parse_id(checkpoint), savepoint)
+
+
+def named_id(runtime: Runtime, pipeline: str, text: str) -> int:
+    """The id that a text names: `chk-17`, `17`, or a savepoint, which can never read as an id.
+
+    Raises:
+        NotFoundError: no such savepoint.
+    """
+    if text.removeprefix("chk-").isdecimal():
+        return parse_id(text)
+    return runtime.savepoints(pipeline).get(text).checkpoint

@@ -8,7 +8,19 @@ from types import FrameType
 import structlog
 import typer
 
-from tidemark.cli import checkpoint, restore, run, sink, stack_commands, state, timeline, topic, verify
+from tidemark.cli import (
+    checkpoint,
+    restore,
+    run,
+    savepoint,
+    sink,
+    stack_commands,
+    state,
+    stop,
+    timeline,
+    topic,
+    verify,
+)
 from tidemark.cli.help_texts import keep_examples
 from tidemark.cli.output import complain, note
 from tidemark.errors import TidemarkError
@@ -20,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (run, restore, checkpoint, timeline, verify, state, sink, topic, stack_commands):
+for module in (run, stop, restore, checkpoint, savepoint, timeline, verify, state, sink, topic, stack_commands):
     module.register(app)
 keep_examples(app)
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.checkpoint_id import At, parse_id
+from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.output import JsonFlag, show_rows
 from tidemark.cli.run import PipelineName
 from tidemark.wiring import open_runtime
@@ -23,6 +23,7 @@ def show(
     pipeline: PipelineName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The sink.")],
     checkpoint: At = None,
+    savepoint: AtSavepoint = None,
     limit: Annotated[int, typer.Option(min=1, help="Show the last so many rows.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
@@ -31,9 +32,11 @@ def show(
     Examples:
       tidemark sink show flights long_turnarounds
       tidemark sink show flights long_turnarounds --checkpoint chk-3 --limit 5 --json
+      tidemark sink show flights long_turnarounds --savepoint before-upgrade
     """
-    at = None if checkpoint is None else parse_id(checkpoint)
-    table = open_runtime().sink_table(pipeline, name, checkpoint=at, limit=limit)
+    runtime = open_runtime()
+    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
+    table = runtime.sink_table(pipeline, name, checkpoint=at, limit=limit)
     show_rows(table.to_pylist(), as_json=as_json, empty=f"{name} is empty")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.checkpoint_id import At, parse_id
+from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
 from tidemark.cli.run import PipelineName
 from tidemark.cli.state_diff import diff
@@ -14,6 +14,7 @@ from tidemark.errors import NotFoundError, UsageError
 from tidemark.wiring import open_runtime
 
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The operator.")]
+Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,10 +30,10 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    pipeline: PipelineName,
-    uid: Uid,
+    operator: Operator,
     key: Annotated[list[str] | None, typer.Option(help="The key; once per key column, in the order of key_by.")] = None,
     checkpoint: At = None,
+    savepoint: AtSavepoint = None,
     limit: Annotated[int, typer.Option(min=1, help="Without --key: show at most this many keys.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
@@ -41,10 +42,11 @@ def show(
     Examples:
       tidemark state show flights aircraft --key N14228
       tidemark state show flights routes --key EWR --key ORD --checkpoint chk-3
+      tidemark state show flights aircraft --key N14228 --savepoint before-upgrade
       tidemark state show flights aircraft --limit 5 --json
     """
-    runtime = open_runtime()
-    at = None if checkpoint is None else parse_id(checkpoint)
+    runtime, (pipeline, uid) = open_runtime(), operator
+    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
     table = runtime.state_table(pipeline, uid, checkpoint=at, key=key, limit=limit)
     rows = table.to_pylist()
     if key is not None and not rows:
@@ -60,6 +62,7 @@ def export(
     uid: Uid,
     to: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
     checkpoint: At = None,
+    savepoint: AtSavepoint = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Write one row per live key to a file: key columns, state fields, `_changed`.
@@ -67,17 +70,24 @@ def export(
     Examples:
       tidemark state export flights aircraft --to aircraft.parquet
       tidemark state export flights routes --to routes.csv --checkpoint chk-3
+      tidemark state export flights routes --to routes.csv --savepoint before-upgrade
     """
     if to.suffix not in (".parquet", ".csv"):
         raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
     runtime = open_runtime()
-    at = None if checkpoint is None else parse_id(checkpoint)
+    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
     rows = runtime.export_state(pipeline, uid, to, checkpoint=at)
     show_fields({"rows": rows, "file": str(to)}, as_json=as_json)
     note(f"wrote {rows} keys of {uid}")
 
 
-def hash_(pipeline: PipelineName, uid: Uid, checkpoint: At = None, as_json: JsonFlag = False) -> None:
+def hash_(
+    pipeline: PipelineName,
+    uid: Uid,
+    checkpoint: At = None,
+    savepoint: AtSavepoint = None,
+    as_json: JsonFlag = False,
+) -> None:
     """Print the hash of an operator's state: equal where the same keys hold the same values, in whatever order.
 
     Floating-point sums and means are left out, and so is which checkpoint changed a key.
@@ -85,8 +95,9 @@ def hash_(pipeline: PipelineName, uid: Uid, checkpoint: At = None, as_json: Json
     Examples:
       tidemark state hash flights aircraft
       tidemark state hash flights aircraft --checkpoint chk-3 --json
+      tidemark state hash flights aircraft --savepoint before-upgrade
     """
-    at = None if checkpoint is None else parse_id(checkpoint)
-    found, made = open_runtime().state_hash(pipeline, uid, at)
+    runtime = open_runtime()
+    found, made = runtime.state_hash(pipeline, uid, chosen_id(runtime, pipeline, checkpoint, savepoint))
     fields = {"checkpoint": found.plan.name, "uid": uid, "sha256": made.sha256, "rows": made.rows}
     show_fields({**fields, "left_out": list(made.left_out)}, as_json=as_json)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.checkpoint_id import parse_id
+from tidemark.cli.checkpoint_id import named_id
 from tidemark.cli.output import JsonFlag, cell, human_bytes, note, print_json, show_rows
 from tidemark.cli.plain import plain
 from tidemark.wiring import open_runtime
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def diff(
     operator: Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")],
-    before: Annotated[str, typer.Option("--from", metavar="ID", help="The earlier checkpoint.")],
-    after: Annotated[str, typer.Option("--to", metavar="ID", help="The later checkpoint.")],
+    before: Annotated[str, typer.Option("--from", metavar="ID", help="The earlier checkpoint, or a savepoint.")],
+    after: Annotated[str, typer.Option("--to", metavar="ID", help="The later checkpoint, or a savepoint.")],
     values: Annotated[
         bool | None,
         typer.Option(
@@ -31,11 +31,12 @@ def diff(
 ) -> None:
     """Show which keys of an operator's state were inserted, updated or deleted from one checkpoint to another.
 
-    An updated key is one that a checkpoint between them touched, whether or not its value came out the same. Only
-    what changed is read; where fields have a ttl, or the declaration has changed since, both states are read in full.
+    An updated key is one that a checkpoint between them touched, even if its value came out the same. Only what
+    changed is read; where fields have a ttl, or the declaration has changed, both states are read in full.
 
     Examples:
       tidemark state diff flights aircraft --from chk-3 --to chk-9
+      tidemark state diff flights aircraft --from before-upgrade --to chk-9
       tidemark state diff flights aircraft --from 3 --to 9 --values --limit 5
       tidemark state diff flights routes --from 3 --to 9 --keys-only --json
     """
@@ -43,16 +44,26 @@ def diff(
 
     pipeline, uid = operator
     detail = {True: Detail.VALUES, False: Detail.KEYS, None: Detail.CHANGES}[values]
-    request = DiffRequest(uid=uid, before=parse_id(before), after=parse_id(after), detail=detail, limit=limit)
-    found = open_runtime().diff(pipeline, request)
+    runtime = open_runtime()
+    first, last = named_id(runtime, pipeline, before), named_id(runtime, pipeline, after)
+    request = DiffRequest(uid=uid, before=first, after=last, detail=detail, limit=limit)
+    found = runtime.diff(pipeline, request)
     rows = [plain(row) for row in found.rows.to_pylist(maps_as_pydicts="strict")]
     if as_json:
-        ids = {"from": f"chk-{request.before}", "to": f"chk-{request.after}"}
-        costs = {"bytes_read": found.bytes_read, "bytes_total": found.bytes_total}
-        print_json({"pipeline": pipeline, "uid": uid, **ids, "counts": found.counts, **costs, "rows": rows})
+        print_json({"pipeline": pipeline, "uid": uid, **_facts(request, found), "rows": rows})
     else:
         show_rows([_line(row) for row in rows], as_json=False, empty="nothing changed")
     note(_summary(found))
+
+
+def _facts(request: DiffRequest, found: "Diff") -> dict[str, object]:
+    return {
+        "from": f"chk-{request.before}",
+        "to": f"chk-{request.after}",
+        "counts": found.counts,
+        "bytes_read": found.bytes_read,
+        "bytes_total": found.bytes_total,
+    }
 
 
 def _line(row: Any) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.checkpoint_id import At, parse_id
+from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.cli.plain import plain
 from tidemark.cli.run import PipelineName
@@ -34,6 +34,9 @@ def sql(
         str | None, typer.Argument(metavar="[SQL]", help="The statement; - reads it from stdin.")
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Read the statement from a file.")] = None,
+    savepoint: Annotated[
+        str | None, typer.Option(metavar="NAME", help="UID and checkpoints as of a savepoint, not as of now.")
+    ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -48,10 +51,12 @@ def sql(
       tidemark state sql flights "select * from aircraft_at(3) where tail_number = 'N14228'" --json
       tidemark state sql flights "show tables"
       tidemark state sql flights --file query.sql --csv
+      tidemark state sql flights --savepoint before-upgrade "select count(*) from aircraft"
     """
     if as_csv and as_json:
         raise UsageError("both --csv and --json", next="give one of them.")
-    rows = open_runtime().sql(pipeline, _statement(statement, file))
+    runtime = open_runtime()
+    rows = runtime.sql(pipeline, _statement(statement, file), runtime.checkpoint_id(pipeline, savepoint=savepoint))
     if as_csv:
         _write_csv(rows)
         return
@@ -64,6 +69,7 @@ def query(
     pipeline: PipelineName,
     uid: Annotated[str, typer.Argument(metavar="UID", help="The operator.")],
     checkpoint: At = None,
+    savepoint: AtSavepoint = None,
     dialect: Annotated[Engine, typer.Option(help="For which engine.")] = Engine.SPARK,
     as_json: JsonFlag = False,
 ) -> None:
@@ -74,8 +80,9 @@ def query(
       tidemark state query flights aircraft --checkpoint chk-3 --dialect duckdb
       tidemark state query flights routes --json
     """
-    at = None if checkpoint is None else parse_id(checkpoint)
-    found = open_runtime().resolving_query(pipeline, uid, dialect.value, at)
+    runtime = open_runtime()
+    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
+    found = runtime.resolving_query(pipeline, uid, dialect.value, at)
     if as_json:
         print_json(found)
         return

@@ -200,7 +200,7 @@ class Planner:
         return Refused(
             reason=FailureReason.STOPPED,
             message=f"the pipeline is stopped: {record.why}",
-            next="wait until the pipeline is resumed, then ask again.",
+            next="tidemark resume PIPELINE, then ask again.",
         )
 
     def _too_early(self, pipeline: Pipeline, head: Head) -> Refused | None:

@@ -24,7 +24,7 @@ from tidemark.model.savepoint import (
 )
 from tidemark.ports import PutOutcome
 
-_LIST = "list the savepoints of the pipeline."
+_LIST = "list them with `tidemark savepoint list`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,22 @@ class Savepoints:
     """The savepoints of one pipeline. Every verb may be repeated after a crash."""
 
     coordinator: CheckpointCoordinator
+
+    def plan(self, request: SavepointRequest) -> Checkpoint:
+        """The checkpoint that `create` would pin; writes nothing.
+
+        Raises:
+            NotFoundError, ConflictError, UsageError: as `create`.
+        """
+        _refuse_past(request.expires_at_ms, self.coordinator.clock.now_ms())
+        taken = self.find(request.name)
+        if taken is not None:
+            if not _same_call(taken, request):
+                raise _taken(taken)
+            return self.coordinator.checkpoint(taken.checkpoint)
+        found = self._found(request)
+        self.tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, found.plan.name)
+        return found
 
     def create(self, request: SavepointRequest) -> SavepointRecord:
         """Pins a completed checkpoint under a name; a repetition of the same call finds its own work.
@@ -42,19 +58,14 @@ class Savepoints:
                 withdrawn.
             UsageError: it expires before it is made.
         """
-        crash = self.coordinator.crash
-        found = self._found(request)
-        draft = self._draft(request, found)
-        taken = self.find(request.name)
-        if taken is None:
-            self.tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, draft.checkpoint_name)
-            crash("savepoint", "before")
-            won = self._series(request.name).put(1, draft) is PutOutcome.WON
-            crash("savepoint", "after")
-            taken = draft if won else self.get(request.name)
-        if not _same_call(taken, draft):
-            raise _taken(taken)
-        return self._kept(taken)
+        crash, draft = self.coordinator.crash, self._draft(request, self.plan(request))
+        crash("savepoint", "before")
+        won = self._series(request.name).put(1, draft) is PutOutcome.WON
+        crash("savepoint", "after")
+        made = draft if won else self.find(request.name)
+        if made is None or not _same_call(made, request):
+            raise _taken(made or draft)
+        return self._kept(made)
 
     def find(self, name: str) -> SavepointRecord | None:
         """The newest revision of a savepoint, disposed or not; None where the name was never used.
@@ -119,6 +130,15 @@ class Savepoints:
         """
         return needed_by(self.coordinator, self.get(name))
 
+    def refuse_needed(self, name: str) -> None:
+        """Raises where something keeps a savepoint from being disposed.
+
+        Raises:
+            NotFoundError: no such savepoint.
+            ConflictError: a timeline, a stop or a running plan needs it.
+        """
+        self._refuse_needed(self.get(name))
+
     def dispose(self, name: str) -> SavepointRecord:
         """Ends a savepoint: tombstone, a look for who needs it, final revision (G13). Its files go by retention.
 
@@ -131,16 +151,18 @@ class Savepoints:
         found = self.find(name)
         if found is not None and found.disposed:
             return found
-        crash = self.coordinator.crash
-        self._refuse_needed(self.get(name))
+        crash, found = self.coordinator.crash, found or self.get(name)
+        self._refuse_needed(found)
         crash("tombstone", "before")
-        self.tombstones.raise_for(TombstoneKind.SAVEPOINT, name, "disposed")
+        tombstone, _ = self.tombstones.raise_for(TombstoneKind.SAVEPOINT, name, "disposed")
         crash("tombstone", "after")
-        found = self.get(name)
         try:
             self._refuse_needed(found)
         except ConflictError:
-            self.tombstones.withdraw(TombstoneKind.SAVEPOINT, name, "it is needed")
+            # Another disposal may have looked earlier, and found nothing: a revision more makes its last put fail.
+            c = self.coordinator
+            self._put(found.revised(SavepointChange(), now_ms=c.clock.now_ms(), write_id=c.write_ids()))
+            self.tombstones.withdraw(tombstone, "it is needed")
             raise
         crash("dispose", "before")
         done = self._ended(found)
@@ -180,7 +202,6 @@ class Savepoints:
 
     def _draft(self, request: SavepointRequest, found: Checkpoint) -> SavepointRecord:
         now = self.coordinator.clock.now_ms()
-        _refuse_past(request.expires_at_ms, now)
         return SavepointRecord(
             name=request.name,
             revision=1,
@@ -212,7 +233,7 @@ class Savepoints:
             raise ConflictError(
                 f"savepoint {record.name} is needed by {'; '.join(found)}",
                 safe="it still pins its checkpoint.",
-                next="dispose it again when nothing needs it any more.",
+                next="look again later with `tidemark savepoint show`: it may go when nothing needs it any more.",
             )
 
     def _ended(self, record: SavepointRecord, claimed_by: str | None = None) -> SavepointRecord:
@@ -224,7 +245,7 @@ class Savepoints:
             raise ConflictError(
                 f"savepoint {record.name} was changed at the same moment",
                 safe="the other change stands; it still pins what it pinned, unless it was disposed.",
-                next="look at it, then ask again.",
+                next="look at it with `tidemark savepoint show`, then ask again.",
             )
         return record
 
@@ -234,8 +255,9 @@ class Savepoints:
         )
 
 
-def _same_call(found: SavepointRecord, draft: SavepointRecord) -> bool:
-    return not found.disposed and (found.origin, found.checkpoint) == (draft.origin, draft.checkpoint)
+def _same_call(found: SavepointRecord, request: SavepointRequest) -> bool:
+    ours = (found.origin, found.drained) == (request.origin, request.drained) and not found.disposed
+    return ours and request.checkpoint in (None, found.checkpoint)
 
 
 def _taken(found: SavepointRecord) -> ConflictError:

@@ -1,8 +1,8 @@
-"""Names that may reach a path or SQL (reliability.md section 10)."""
+"""Names that may reach a path or SQL (reliability.md section 10), and checkpoint ids as people write them."""
 
 import re
 
-from tidemark.errors import NameRefusedError
+from tidemark.errors import NameRefusedError, UsageError
 
 _ALLOWED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}", re.ASCII)
@@ -39,3 +39,15 @@ def checked_field(name: str) -> str:
             next="use a letter, then letters, digits and '_', at most 63.",
         )
     return name
+
+
+def parse_id(text: str) -> int:
+    """The number of a checkpoint, written as `chk-17` or `17`.
+
+    Raises:
+        UsageError: neither.
+    """
+    digits = text.removeprefix("chk-")
+    if not digits.isdecimal():
+        raise UsageError(f"not a checkpoint id: {text!r}", next="write chk-17 or 17.")
+    return int(digits)

@@ -5,12 +5,13 @@ from tidemark.wiring.compactions import Compactions
 from tidemark.wiring.outputs import Outputs
 from tidemark.wiring.recoveries import Recoveries
 from tidemark.wiring.replays import Replays
-from tidemark.wiring.steps import Folded, Made, Planned, Steps
+from tidemark.wiring.steps import Folded, Made, Planned
+from tidemark.wiring.stoppages import Stoppages
 
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Steps, Replays, Compactions, Outputs, Recoveries):
+class Runtime(Stoppages, Replays, Compactions, Outputs, Recoveries):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

@@ -24,14 +24,14 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
         "sequence": plan.slot.sequence,
         "attempt": sealed.attempt,
         "parent": None if plan.parent is None else f"chk-{plan.parent}",
-        "interval_start": None if interval is None else _time(interval.start_ms),
-        "interval_end": None if interval is None else _time(interval.end_ms),
-        "logical_time": _time(plan.logical_time_ms),
-        "covered_until": None if checkpoint.covered_until_ms is None else _time(checkpoint.covered_until_ms),
+        "interval_start": None if interval is None else iso(interval.start_ms),
+        "interval_end": None if interval is None else iso(interval.end_ms),
+        "logical_time": iso(plan.logical_time_ms),
+        "covered_until": None if checkpoint.covered_until_ms is None else iso(checkpoint.covered_until_ms),
         "ranges": {str(tp): str(r) for tp, r in plan.ranges.items()},
         "pending_records": sum(plan.pending.values()),
-        "watermark": None if sealed.facts.watermark_ms is None else _time(sealed.facts.watermark_ms),
-        "watermarks": {str(tp): _time(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
+        "watermark": None if sealed.facts.watermark_ms is None else iso(sealed.facts.watermark_ms),
+        "watermarks": {str(tp): iso(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
         "broadcast_versions": dict(plan.broadcast_versions),
         "records": sealed.facts.records,
         "dead_letters": {a.uid: a.dead_lettered for a in sealed.acks},
@@ -58,5 +58,6 @@ def _gate(checkpoint: Checkpoint) -> str:
     return f"{held} of {len(expectations)} held" if expectations else "none"
 
 
-def _time(ms: int) -> str:
+def iso(ms: int) -> str:
+    """Milliseconds since the epoch as ISO 8601 in UTC."""
     return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z")

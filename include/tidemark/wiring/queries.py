@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 class Queries(Reads):
     """Answers questions in SQL; writes nothing, starts no JVM."""
 
-    def sql(self, name: str, statement: str) -> "pa.Table":
+    def sql(self, name: str, statement: str, checkpoint: int | None = None) -> "pa.Table":
         """The rows of one read-only statement over a pipeline's state and manifests; see `adapters.sql_views`.
 
         Args:
             name: the pipeline.
             statement: DuckDB's dialect, over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states`,
                 `checkpoint_offsets`, `operator_states` and `metrics`.
+            checkpoint: the id that `<uid>` is as of, and that the others go up to; the newest one without it.
 
         Raises:
             NotFoundError: no such pipeline, checkpoint or view.
@@ -37,7 +38,7 @@ class Queries(Reads):
         from tidemark.adapters import checkpoint_tables as tables
         from tidemark.adapters.sql_views import Catalogue, answer
 
-        line = _Line(self, name)
+        line = _Line(self, name, checkpoint)
         catalogue = Catalogue(
             uids=list(line.newest.plan.schemas),
             state=line.view,
@@ -154,11 +155,17 @@ class DiffRequest:
 
 
 class _Line:
-    """The live timeline as one statement sees it: read no further than it asks, the same to all of its views."""
+    """A line of checkpoints as one statement sees it: read no further than it asks, the same to all of its views.
 
-    def __init__(self, reads: Reads, name: str) -> None:
+    The live timeline; or a checkpoint and what it came from.
+    """
+
+    def __init__(self, reads: Reads, name: str, last: int | None) -> None:
         self._reads, self._name = reads, name
-        self._older: Iterator[Checkpoint] = reads.coordinator(reads.known(name)).checkpoints()
+        coordinator = reads.coordinator(reads.known(name))
+        self._older: Iterator[Checkpoint] = (
+            coordinator.checkpoints() if last is None else coordinator.timelines.ancestry(coordinator.checkpoint(last))
+        )
 
     @cached_property
     def newest(self) -> Checkpoint:

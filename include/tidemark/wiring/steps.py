@@ -9,7 +9,7 @@ from tidemark.coordinator.attempts import OwnedAttempt
 from tidemark.coordinator.coordinator import CheckpointCoordinator
 from tidemark.coordinator.failures import FailureReport, failure_of
 from tidemark.coordinator.states import Aborted, Completed, Covered, OpenPlan, PlanState, Refused, SealedPlan, Void
-from tidemark.errors import ConflictError, GateFailedError, NotFoundError, TidemarkError
+from tidemark.errors import ConflictError, GateFailedError, NotFoundError, StoppedError, TidemarkError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Verdict
 from tidemark.model.failure import FailureReason
@@ -104,7 +104,8 @@ class Steps(Deliveries):
         """Freezes the next plan, or adopts the open one; a sealed leftover is published first.
 
         Raises:
-            ConflictError: the pipeline is stopped, or its minimum pause is not over.
+            StoppedError: the pipeline is stopped.
+            ConflictError: its minimum pause is not over.
             DataLostError, NotFoundError, BrokerError: as the planner raises; nothing was written.
         """
         coordinator, pipeline = self.coordinator(name), self.pipeline(name)
@@ -254,13 +255,15 @@ def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
     """The id of the covering checkpoint.
 
     Raises:
-        ConflictError: nothing was planned because the pipeline is stopped or pauses.
+        StoppedError: nothing was planned because the pipeline is stopped.
+        ConflictError: nothing was planned because it pauses.
     """
     if isinstance(ended, Covered):
         return ended.checkpoint.id
     if ended is None:
         raise ConflictError(f"{name}: nothing was planned", safe=_SAFE, next=f"tidemark run {name}")
-    raise ConflictError(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next)
+    kind = StoppedError if ended.reason is FailureReason.STOPPED else ConflictError
+    raise kind(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next.replace("PIPELINE", name))
 
 
 def completed_or_raise(name: str, state: PlanState) -> Checkpoint:

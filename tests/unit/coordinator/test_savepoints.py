@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations_with_replacement
 
 import pytest
 
@@ -244,7 +243,10 @@ def test_a_checkpoint_that_is_about_to_be_deleted_cannot_be_pinned(house: House)
     with pytest.raises(ConflictError, match="checkpoint chk-2 is about to be deleted: released"):
         house.savepoints.create(asked(checkpoint=2))
     assert house.savepoints.find("sp") is None, "the name is not used up"
-    house.savepoints.tombstones.withdraw(CHECKPOINT, "chk-2", "pinned")
+    standing, ours = house.savepoints.tombstones.raise_for(CHECKPOINT, "chk-2", "again")
+    assert (standing.why, ours) == ("released", False)
+    house.savepoints.tombstones.withdraw(standing, "pinned")
+    house.savepoints.tombstones.withdraw(standing, "a repetition changes nothing")
     assert house.savepoints.create(asked(checkpoint=2)).checkpoint == 2
 
 
@@ -257,31 +259,6 @@ def test_a_claimed_one_belongs_to_its_timeline_and_a_second_claim_is_refused(hou
         house.savepoints.claim("sp", "t3")
     with pytest.raises(NotFoundError, match="claimed by timeline t2"):
         house.savepoints.get("sp")
-
-
-@pytest.mark.parametrize(("doomed_at", "deleted_at"), [*combinations_with_replacement(range(4), 2)])
-def test_a_pin_and_a_deletion_meet_and_never_both_succeed(house: House, doomed_at: int, deleted_at: int) -> None:
-    """Retention writes the tombstone, then lists the pins, then deletes: each at one of the pinner's four moments."""
-    tombstones, deleted = house.savepoints.tombstones, list[bool]()
-
-    def moment(now: int) -> None:
-        if now == doomed_at:
-            tombstones.raise_for(CHECKPOINT, "chk-2", "released")
-        if now == deleted_at:
-            deleted.append(2 not in house.savepoints.pins())
-            if not deleted[0]:
-                tombstones.withdraw(CHECKPOINT, "chk-2", "pinned")
-
-    moment(0)
-    try:
-        crashing(house, lambda step, when: moment(1 if when == "before" else 2)).create(asked(checkpoint=2))
-    except ConflictError:
-        pinned = False
-    else:
-        pinned = True
-    moment(3)
-    assert not (pinned and deleted[0])
-    assert pinned == (2 in house.savepoints.pins())
 
 
 def test_of_two_changes_at_the_same_moment_one_is_told_of_the_other(house: House) -> None:

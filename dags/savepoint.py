@@ -1,0 +1,6 @@
+"""Savepoints on demand: a form that pins a checkpoint under a name."""
+
+from pipelines.flights import flights
+from tidemark.airflow import savepoint_dag
+
+dag = savepoint_dag([flights])

@@ -1,0 +1,182 @@
+"""`tidemark savepoint create | list | show | note | dispose`: names that pin checkpoints; no copy, no Spark."""
+
+import getpass
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.checkpoint_id import parse_id
+from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_rows
+from tidemark.cli.run import PipelineName
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.expiry import expiry_ms
+from tidemark.model.savepoint import SavepointChange, SavepointRequest
+from tidemark.wiring import Runtime, open_runtime
+from tidemark.wiring.core import random_id
+
+Named = Annotated[
+    tuple[str, str], typer.Argument(metavar="PIPELINE NAME", help="A pipeline, and the name of a savepoint.")
+]
+Note = Annotated[str | None, typer.Option("--note", help="What it is for.")]
+Expires = Annotated[
+    str | None,
+    typer.Option("--expires", metavar="WHEN", help="30d, 12h, an ISO 8601 time (UTC if bare), or never."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    group = typer.Typer(help="Name checkpoints, so that they stay: savepoints.", no_args_is_help=True)
+    group.command("create")(create)
+    group.command("list")(list_savepoints)
+    group.command("show")(show)
+    group.command("note")(change)
+    group.command("dispose")(dispose)
+    app.add_typer(group, name="savepoint")
+
+
+def create(
+    savepoint: Named,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="ID", help="A checkpoint of any timeline; the newest without it.")
+    ] = None,
+    text: Note = None,
+    expires: Expires = None,
+    owner: Annotated[str | None, typer.Option(help="Who answers for it; you without it.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Pin a completed checkpoint under a name, whether the pipeline runs, is paused or is broken. Nothing is copied.
+
+    Examples:
+      tidemark savepoint create flights before-upgrade
+      tidemark savepoint create flights end-of-june --checkpoint chk-6 --note "first half" --expires 90d
+      tidemark savepoint create flights audit-2013 --owner finance --json
+    """
+    runtime, (pipeline, name) = open_runtime(), savepoint
+    request = SavepointRequest(
+        name=name,
+        owner=owner or user_name(),
+        origin=f"cli {random_id()}",
+        checkpoint=None if checkpoint is None else parse_id(checkpoint),
+        note=text or "",
+        expires_at_ms=None if expires is None else expiry_ms(expires, runtime.clock.now_ms()),
+    )
+    made = runtime.savepoints(pipeline).create(request)
+    show_fields(runtime.savepoint_facts(pipeline, made), as_json=as_json)
+    note(f"{name} pins {made.checkpoint_name}. To go back to it: tidemark restore {pipeline} --savepoint {name}")
+
+
+def list_savepoints(
+    pipeline: PipelineName,
+    disposed: Annotated[bool, typer.Option("--disposed", help="Also those that pin nothing any more.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """List savepoints, oldest first: what each pins, its size, owner and expiry.
+
+    Examples:
+      tidemark savepoint list flights
+      tidemark savepoint list flights --disposed --json
+    """
+    runtime = open_runtime()
+    found = runtime.savepoints(pipeline).list(disposed=disposed)
+    rows = [runtime.savepoint_facts(pipeline, record) for record in found]
+    lines = rows if as_json else [_line(row) for row in rows]
+    show_rows(lines, as_json=as_json, empty=f"{pipeline} has no savepoints: tidemark savepoint create {pipeline} NAME")
+
+
+def show(savepoint: Named, as_json: JsonFlag = False) -> None:
+    """Show one savepoint, ended ones too, and what keeps it from being disposed.
+
+    Examples:
+      tidemark savepoint show flights before-upgrade
+      tidemark savepoint show flights before-upgrade --json
+    """
+    runtime, (pipeline, name) = open_runtime(), savepoint
+    savepoints = runtime.savepoints(pipeline)
+    found = savepoints.find(name)
+    if found is None:
+        raise NotFoundError(f"{pipeline} has no savepoint {name!r}", next=f"tidemark savepoint list {pipeline}")
+    needed_by = [] if found.disposed else list(savepoints.needed_by(name))
+    show_fields({**runtime.savepoint_facts(pipeline, found), "needed_by": needed_by}, as_json=as_json)
+
+
+def change(savepoint: Named, text: Note = None, expires: Expires = None, as_json: JsonFlag = False) -> None:
+    """Change the note or the expiry of a savepoint. Its name and its checkpoint never change.
+
+    Examples:
+      tidemark savepoint note flights before-upgrade --note "kept for the audit"
+      tidemark savepoint note flights before-upgrade --expires never
+    """
+    if text is None and expires is None:
+        raise UsageError("nothing to change", next="give --note, --expires, or both.")
+    runtime, (pipeline, name) = open_runtime(), savepoint
+    wanted = SavepointChange(
+        note=text,
+        expires_at_ms=None if expires is None else expiry_ms(expires, runtime.clock.now_ms()),
+        moves_expiry=expires is not None,
+    )
+    made = runtime.savepoints(pipeline).change(name, wanted)
+    show_fields(runtime.savepoint_facts(pipeline, made), as_json=as_json)
+
+
+def dispose(
+    savepoint: Named,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """End a savepoint: it pins nothing any more, and its name is never used again. Deletes no file itself.
+
+    Examples:
+      tidemark savepoint dispose flights before-upgrade
+      tidemark savepoint dispose flights before-upgrade --execute
+    """
+    runtime, (pipeline, name) = open_runtime(), savepoint
+    savepoints = runtime.savepoints(pipeline)
+    if execute:
+        done = savepoints.dispose(name)
+        show_fields({**_disposal(runtime, pipeline, name), "disposed": done.disposed}, as_json=as_json)
+        return
+    found, needed_by = savepoints.get(name), list(savepoints.needed_by(name))
+    show_fields({**_disposal(runtime, pipeline, name), "disposed": False, "needed_by": needed_by}, as_json=as_json)
+    savepoints.refuse_needed(name)
+    note(f"would dispose {name}; no file goes now, retention decides about {found.checkpoint_name} from then on.")
+    note(f"Next: tidemark savepoint dispose {pipeline} {name} --execute")
+
+
+def user_name() -> str:
+    """Who types; `unknown` where the system does not know either."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _disposal(runtime: Runtime, pipeline: str, name: str) -> dict[str, object]:
+    """What a disposal is about: the savepoint, its checkpoint, and what else pins that."""
+    savepoints = runtime.savepoints(pipeline)
+    found = savepoints.find(name)
+    if found is None:
+        raise NotFoundError(f"{pipeline} has no savepoint {name!r}", next=f"tidemark savepoint list {pipeline}")
+    others = [other for other in savepoints.pins().get(found.checkpoint, ()) if other != name]
+    return {"name": name, "checkpoint": found.checkpoint_name, "also_pinned_by": others}
+
+
+def _line(row: dict[str, Any]) -> dict[str, Any]:
+    size, ended = row["full_bytes"], row["claimed_by"]
+    state = "expired" if row["expired"] else "drained" if row["drained"] else ""
+    if row["disposed"]:
+        state = f"claimed by {ended}" if ended else "disposed"
+    return {
+        "name": row["name"],
+        "checkpoint": row["checkpoint"],
+        "timeline": row["timeline"],
+        "as of": row["logical_time"],
+        "full": None if size is None else human_bytes(size),
+        "owner": row["owner"],
+        "created": row["created_at"],
+        "expires": row["expires_at"] or "never",
+        "state": state or "kept",
+        "note": row["note"],
+    }

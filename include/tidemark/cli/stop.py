@@ -1,0 +1,109 @@
+"""`tidemark stop` and `tidemark resume`: with a savepoint or without, and the pipeline's DAGs with them."""
+
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.airflow_dags import dags_of
+from tidemark.cli.output import JsonFlag, note, show_fields
+from tidemark.cli.progress import Steps
+from tidemark.cli.run import PipelineName
+from tidemark.cli.savepoint import Note, user_name
+from tidemark.coordinator.stopping import STOP, Stopped
+from tidemark.errors import UsageError
+from tidemark.model.savepoint import SavepointRequest
+from tidemark.wiring import open_runtime
+
+PATIENCE = 600.0
+"""Seconds for DAG runs in flight to end before their DAG is paused."""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("stop")(stop)
+    app.command("resume")(resume)
+
+
+def stop(
+    pipeline: PipelineName,
+    savepoint: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Complete a last checkpoint and pin it under this name first.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Stop for good: going on from the savepoint wants --force.")
+    ] = False,
+    text: Note = None,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long DAG runs in flight may take to end.")
+    ] = PATIENCE,
+    as_json: JsonFlag = False,
+) -> None:
+    """Stop a pipeline: last checkpoint, savepoint, stop record; then its DAGs are paused, when their runs have ended.
+
+    While it is stopped no plan is made, by Airflow or by hand. Reading and savepoints go on working. If any step up to
+    the stop record fails, the pipeline runs on, and the command says so.
+
+    Examples:
+      tidemark stop flights --savepoint before-upgrade
+      tidemark stop flights --savepoint last --drain --note "the airline closed"
+      tidemark stop flights
+    """
+    if drain and savepoint is None:
+        raise UsageError("--drain without --savepoint", next=f"tidemark stop {pipeline} --savepoint NAME --drain")
+    runtime, why = open_runtime(), text or f"stopped by {user_name()}"
+    if savepoint is None:
+        done = runtime.stop(pipeline, why)
+    else:
+        request = SavepointRequest(name=savepoint, owner=user_name(), origin=STOP, note=text or "", drained=drain)
+        with Steps() as steps:
+            done = runtime.stop_with_savepoint(pipeline, request, why, steps)
+    _tell(pipeline, done)
+    dags = dags_of(runtime.settings, pipeline)
+    if dags is None:
+        note("Airflow is not up here, so no DAG was paused: a DAG run meets STOPPED, and fails.")
+    paused = [] if dags is None else dags.pause(wait, note)
+    show_fields({**_facts(pipeline, done), "paused_dags": paused}, as_json=as_json)
+
+
+def resume(
+    pipeline: PipelineName,
+    force: Annotated[bool, typer.Option("--force", help="Also where it was drained, so stopped for good.")] = False,
+    text: Note = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Let a stopped pipeline go on from its newest checkpoint, and unpause its DAGs.
+
+    Examples:
+      tidemark resume flights
+      tidemark resume flights --force
+    """
+    runtime = open_runtime()
+    done = runtime.resume(pipeline, text or f"resumed by {user_name()}", force=force)
+    if done is None:
+        note(f"{pipeline} was not stopped.")
+    dags = dags_of(runtime.settings, pipeline)
+    unpaused = [] if dags is None else dags.unpause()
+    show_fields({"pipeline": pipeline, "resumed": done is not None, "unpaused_dags": unpaused}, as_json=as_json)
+
+
+def _tell(pipeline: str, done: Stopped) -> None:
+    note(f"{pipeline} is stopped: no plan is made until `tidemark resume {pipeline}`.")
+    if done.in_progress:
+        note(f"{done.in_progress} was planned before and may still be completed.")
+    if done.followed_by and done.savepoint:
+        note(f"{done.followed_by} was completed after {done.savepoint.checkpoint_name}, which the savepoint pins.")
+        note(f"Next: tidemark savepoint create {pipeline} NAME    (pins {done.followed_by}).")
+
+
+def _facts(pipeline: str, done: Stopped) -> dict[str, object]:
+    pinned = done.savepoint
+    return {
+        "pipeline": pipeline,
+        "stopped": done.record.stopped,
+        "why": done.record.why,
+        "savepoint": None if pinned is None else pinned.name,
+        "checkpoint": None if pinned is None else pinned.checkpoint_name,
+        "drained": done.record.drained,
+        "in_progress": done.in_progress,
+        "followed_by": done.followed_by,
+    }

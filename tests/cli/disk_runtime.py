@@ -1,0 +1,49 @@
+"""The command line over a `DiskLine`: the real verbs, store and tables; only Kafka and Spark are the memory twins."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
+from unittest import mock
+
+import tidemark.cli
+from tests.cli.disk_line import DiskLine
+from tidemark.coordinator.attempts import OwnedAttempt
+from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.pipeline import Pipeline
+from tidemark.ports import CrashPoints
+from tidemark.settings import Settings, load_settings
+from tidemark.wiring import Runtime
+
+
+class DiskRuntime(Runtime):
+    """The real runtime, less Kafka and Spark."""
+
+    def __init__(self, line: DiskLine, settings: Settings) -> None:
+        super().__init__(settings)
+        self.line = line
+
+    def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
+        """Over the line's log."""
+        return replace(super().coordinator(name, crash), log=self.line.log)
+
+    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None) -> Sealed:
+        """By the engine's twin."""
+        return self.line.execute(owned)
+
+    def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
+        """There is no Kafka to tell."""
+
+
+@contextmanager
+def commands_over(line: DiskLine) -> Iterator[None]:
+    """In the block, commands in this process make and read checkpoints of a line."""
+    with ExitStack() as patches:
+        for found in iter_modules(tidemark.cli.__path__, "tidemark.cli."):
+            module = import_module(found.name)
+            if hasattr(module, "open_runtime"):
+                made = mock.patch.object(module, "open_runtime", lambda *_: DiskRuntime(line, load_settings()))
+                patches.enter_context(made)
+        yield

@@ -1,0 +1,141 @@
+"""Pins and deletions, interleaved at every operation on the store, with processes that die or sleep through the others.
+
+The other simulation has checkpoints; this one has savepoints of one checkpoint, retention's side of the meeting as
+design section 6 has it, and disposals beside forks. What a process was told must stay true.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+from tests.simulation.scheduler import Scheduler
+from tests.unit.coordinator.house import House
+from tidemark.adapters.memory_store import MemoryStore
+from tidemark.coordinator.beginnings import Beginning
+from tidemark.coordinator.recovery import Recovery
+from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.tombstones import Tombstones
+from tidemark.errors import ConflictError, NotFoundError
+from tidemark.model.savepoint import SavepointRequest, TombstoneKind
+from tidemark.ports import PutOutcome
+
+SEEDS = range(400)
+CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
+
+
+@dataclass
+class Steps(MemoryStore):
+    """A store at whose every operation another process may go on."""
+
+    pause: Callable[[str], None] = lambda what: None
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        self.pause(f"put {key}")
+        return super().put_if_absent(key, body)
+
+    def get(self, key: str) -> bytes | None:
+        self.pause(f"get {key}")
+        return super().get(key)
+
+    def list(self, prefix: str) -> Sequence[str]:
+        self.pause(f"list {prefix}")
+        return super().list(prefix)
+
+
+@dataclass
+class World:
+    """One checkpoint, and what processes were told."""
+
+    seed: int
+    told: list[str] = field(default_factory=list)
+    deleted: bool = False
+
+    def __post_init__(self) -> None:
+        house = House()
+        house.send(1)
+        house.complete()
+        self.scheduler = Scheduler(Random(self.seed))
+        self.coordinator = replace(house.coordinator, store=Steps(house.store.objects, self.scheduler.pause))
+
+    @property
+    def savepoints(self) -> Savepoints:
+        return Savepoints(self.coordinator)
+
+    @property
+    def tombstones(self) -> Tombstones:
+        return self.savepoints.tombstones
+
+    def pin(self, name: str) -> None:
+        """A pinner; what it was told is kept."""
+        try:
+            self.savepoints.create(SavepointRequest(name=name, owner="ann", origin=name))
+            self.told.append(name)
+        except ConflictError:
+            self.scheduler.trace.append(f"  {name} was refused")
+
+    def delete(self) -> None:
+        """Retention: tombstone, pins, deletion; it withdraws its own tombstone only."""
+        standing, ours = self.tombstones.raise_for(CHECKPOINT, "chk-1", "released")
+        if 1 not in self.savepoints.pins():
+            self.scheduler.pause("delete")
+            self.deleted = True
+        elif ours:
+            self.tombstones.withdraw(standing, "pinned")
+
+    def fork(self, name: str) -> None:
+        """A fork of savepoint `sp`: genesis, then a look for tombstones; it gives up where there is one."""
+        try:
+            found = self.savepoints.checkpoint_of("sp")
+            Recovery(coordinator=self.coordinator).fork(Beginning(checkpoint=found, savepoint="sp"), name)
+            self.tombstones.refuse_doomed(SAVEPOINT, "sp")
+            self.told.append(name)
+        except (ConflictError, NotFoundError):
+            self.scheduler.trace.append(f"  {name} was refused")
+
+    def dispose(self) -> None:
+        """A disposal of it."""
+        try:
+            self.savepoints.dispose("sp")
+        except ConflictError:
+            self.scheduler.trace.append("  the disposal was refused")
+
+    def interleave(self, **actors: Callable[[], None]) -> None:
+        for name, act in actors.items():
+            self.scheduler.add(name, act)
+        self.scheduler.go(lambda: None)
+
+
+@pytest.mark.parametrize("deleters", [1, 2])
+def test_a_pin_and_a_deletion_meet_and_never_both_succeed(deleters: int) -> None:
+    seen = set()
+    for seed in SEEDS:
+        world = World(seed)
+        sweepers = {f"retention{n}": world.delete for n in range(deleters)}
+        world.interleave(**sweepers, one=lambda w=world: w.pin("one"), two=lambda w=world: w.pin("two"))
+        promised = bool(world.told)
+        assert not (promised and world.deleted), "\n".join([f"seed {seed}", *world.scheduler.trace])
+        # Whoever died is repeated: a pin that nobody was told of is withdrawn where its checkpoint is gone.
+        for name in ("one", "two"):
+            world.pin(name)
+        assert not (world.deleted and world.savepoints.pins()), f"seed {seed}"
+        seen.add((promised, world.deleted))
+    assert seen == {(True, False), (False, True), (False, False)}, "each way was gone"
+
+
+@pytest.mark.parametrize("disposers", [1, 2])
+def test_a_fork_and_a_disposal_meet_and_never_both_succeed(disposers: int) -> None:
+    seen = set()
+    for seed in SEEDS:
+        world = World(seed)
+        world.pin("sp")
+        world.told.clear()
+        disposals = {f"disposal{n}": world.dispose for n in range(disposers)}
+        world.interleave(**disposals, fork=lambda w=world: w.fork("a"), other=lambda w=world: w.fork("b"))
+        found = world.savepoints.find("sp")
+        assert found is not None
+        trace = "\n".join([f"seed {seed}", *world.scheduler.trace])
+        assert not (world.told and found.disposed), trace
+        seen.add((bool(world.told), found.disposed))
+    assert {(True, False), (False, True)} <= seen, "each way was gone"

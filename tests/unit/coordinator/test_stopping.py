@@ -1,0 +1,267 @@
+"""Stop-with-savepoint and resume in memory: the order of steps, and every step that can fail or die."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.coordinator.house import ASK, House
+from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
+from tidemark.coordinator.stopping import Stopped, Stopping
+from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.failure import FailureReason
+from tidemark.model.records import StopRecord
+from tidemark.model.savepoint import SavepointRequest, TombstoneKind
+from tidemark.ports import CrashPoints, PutOutcome
+
+STEPS = [(step, moment) for step in ("last_checkpoint", "savepoint", "stop") for moment in ("before", "after")]
+RUNS_ON = "the pipeline is not stopped and runs on"
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+def house() -> House:
+    """Two checkpoints, and three records that wait."""
+    made = House()
+    for _ in range(2):
+        made.send(1)
+        made.complete()
+    made.send(3)
+    return made
+
+
+def asked(name: str = "sp", *, drained: bool = False) -> SavepointRequest:
+    return SavepointRequest(name=name, owner="ann", origin="x", drained=drained)
+
+
+def stop(house: House, request: SavepointRequest | None = None, crash: CrashPoints | None = None) -> Stopped:
+    coordinator = house.coordinator if crash is None else replace(house.coordinator, crash=crash)
+    return Stopping(coordinator).stop_with_savepoint(request or asked(), "maintenance", house.complete)
+
+
+def at(place: tuple[str, str], do: Callable[[], object]) -> CrashPoints:
+    """Crash points that do something at a step."""
+
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == place:
+            do()
+
+    return crash
+
+
+def die() -> None:
+    raise Killed
+
+
+def stop_records(house: House) -> list[str]:
+    found = (house.coordinator.objects.read(StopRecord, key) for key in house.store.list("stops/"))
+    return [record.why for record in found if record is not None]
+
+
+def runs_on(house: House) -> bool:
+    """Whether a plan is made; it is executed, so that the pipeline has moved."""
+    return bool(house.advance.once(ASK).checkpoints)
+
+
+def test_the_last_checkpoint_is_pinned_and_then_no_plan_is_made(house: House) -> None:
+    done = stop(house)
+    assert done.savepoint is not None
+    assert (done.savepoint.name, done.savepoint.checkpoint, done.savepoint.drained) == ("sp", 3, False)
+    assert (done.record.savepoint, done.record.why, done.in_progress, done.followed_by) == (
+        "sp", "maintenance", None, None,
+    )  # fmt: skip
+    assert house.state("accounts") == {("a",): (5, 5)}, "what waited is in the last checkpoint"
+    house.send(1)
+    refused = house.advance.once(ASK).ended
+    assert refused is not None
+    assert refused.reason is FailureReason.STOPPED
+    assert "maintenance" in refused.message
+    assert house.savepoints.needed_by("sp") == ("the pipeline, which is stopped with it",)
+
+
+def test_resumed_it_goes_on_from_its_newest_checkpoint_and_loses_nothing(house: House) -> None:
+    stop(house)
+    house.send(2)
+    assert Stopping(house.coordinator).resume("enough") is not None
+    assert house.complete().plan.parent == 3
+    assert house.state("accounts") == {("a",): (7, 7)}
+    assert Stopping(house.coordinator).resume("again") is None, "it was not stopped"
+
+
+@pytest.mark.parametrize("place", STEPS)
+def test_a_stop_that_dies_anywhere_leaves_the_pipeline_running_and_is_repaired_by_repeating_it(
+    house: House, place: tuple[str, str]
+) -> None:
+    with pytest.raises(Killed):
+        stop(house, crash=at(place, die))
+    is_stopped = bool(stop_records(house))
+    assert is_stopped == (place == ("stop", "after")), "the record is the moment, and the pin was durable before it"
+    assert not is_stopped or house.savepoints.get("sp").checkpoint == 3
+    done = stop(house)
+    assert done.savepoint is not None
+    assert done.followed_by is None
+    assert house.state("accounts") == {("a",): (5, 5)}
+    assert not runs_on(house)
+    assert len(house.store.list("stops/")) == len(house.store.list("savepoints/")) == 1
+
+
+@pytest.mark.parametrize("place", [p for p in STEPS if p != ("stop", "after")])
+def test_after_a_stop_that_died_before_its_record_any_run_goes_on(house: House, place: tuple[str, str]) -> None:
+    with pytest.raises(Killed):
+        stop(house, crash=at(place, die))
+    assert runs_on(house)
+
+
+def test_a_pin_of_a_stop_that_died_is_not_the_last_checkpoint_once_the_pipeline_has_gone_on(house: House) -> None:
+    with pytest.raises(Killed):
+        stop(house, crash=at(("savepoint", "after"), die))
+    house.complete()
+    with pytest.raises(ConflictError, match="savepoint sp pins chk-3") as caught:
+        stop(house)
+    assert RUNS_ON in caught.value.safe
+    assert runs_on(house)
+    assert stop(house, asked("sp2")).followed_by is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BrokerError("Kafka did not answer", safe="nothing was written.", next="wait."),
+        GateFailedError("expectations failed", safe="nothing was published.", next="look."),
+        ConflictError("another process holds t1", safe="nothing was written.", next="wait."),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_last_checkpoint_that_fails_leaves_the_pipeline_running_and_says_so(house: House, error: Exception) -> None:
+    def fail() -> Checkpoint:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        Stopping(house.coordinator).stop_with_savepoint(asked(), "x", fail)
+    assert caught.value.safe.startswith(f"{RUNS_ON}; nothing was ")
+    assert (house.savepoints.find("sp"), house.store.list("stops/")) == (None, [])
+    assert runs_on(house)
+
+
+@pytest.mark.parametrize("refused", ["savepoints/", "stops/"])
+def test_a_store_that_refuses_leaves_the_pipeline_running_and_says_so(house: House, refused: str) -> None:
+    faulty = FaultyStore(
+        house.store, lambda call, key: Fault.REFUSED if call == "put" and key.startswith(refused) else None
+    )
+    with pytest.raises(StoreError) as caught:
+        Stopping(replace(house.coordinator, store=faulty)).stop_with_savepoint(asked(), "x", house.complete)
+    assert RUNS_ON in caught.value.safe
+    assert house.store.list("stops/") == []
+    assert runs_on(house)
+
+
+def test_a_store_that_went_away_is_not_said_to_have_left_the_pipeline_running(house: House) -> None:
+    gone = list[bool]()
+    faulty = FaultyStore(house.store, lambda call, key: Fault.REFUSED if gone and key.startswith("stops/") else None)
+    coordinator = replace(house.coordinator, store=faulty, crash=at(("stop", "before"), lambda: gone.append(True)))
+    with pytest.raises(StoreError) as caught:
+        Stopping(coordinator).stop_with_savepoint(asked(), "x", house.complete)
+    assert "not known" in caught.value.safe
+
+
+def test_a_lost_reply_of_the_stop_record_is_settled_by_reading_back(house: House) -> None:
+    faulty = FaultyStore(
+        house.store, lambda call, key: Fault.LOST_REPLY if call == "put" and key.startswith("stops/") else None
+    )
+    done = Stopping(replace(house.coordinator, store=faulty)).stop_with_savepoint(asked(), "x", house.complete)
+    assert done.record.stopped
+    assert len(house.store.list("stops/")) == 1
+
+
+def test_a_checkpoint_that_is_about_to_be_deleted_stops_nothing(house: House) -> None:
+    def doom() -> None:
+        house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-3", "x")
+
+    with pytest.raises(ConflictError) as caught:
+        stop(house, crash=at(("last_checkpoint", "after"), doom))
+    assert RUNS_ON in caught.value.safe
+    assert house.store.list("stops/") == []
+
+
+def test_a_taken_name_is_found_before_a_checkpoint_is_made(house: House) -> None:
+    house.savepoints.create(SavepointRequest(name="sp", owner="bob", origin="y"))
+    with pytest.raises(ConflictError, match="pins chk-2"):
+        stop(house)
+    assert next(house.coordinator.checkpoints()).id == 2
+    house.savepoints.dispose("sp")
+    with pytest.raises(ConflictError, match="a name is used once"):
+        stop(house)
+    assert runs_on(house)
+
+
+def test_a_plan_that_was_made_just_before_the_stop_may_end_and_is_told(house: House) -> None:
+    def overtake() -> None:
+        house.send(1)
+        house.plan()
+
+    done = stop(house, crash=at(("stop", "before"), overtake))
+    assert (done.in_progress, done.followed_by) == ("chk-4", None)
+    assert runs_on(house), "the open plan is finished, as in any run"
+    assert not runs_on(house)
+    told = stop(house)
+    assert (told.in_progress, told.followed_by) == (None, "chk-4"), "the savepoint is not the last checkpoint"
+
+
+def test_stopping_twice_changes_nothing_and_another_name_is_refused(house: House) -> None:
+    first = stop(house)
+    assert stop(house).record == first.record
+    with pytest.raises(ConflictError, match="stopped already, with savepoint sp") as caught:
+        stop(house, asked("other"))
+    assert "tidemark savepoint create" in caught.value.next
+    assert house.savepoints.find("other") is None
+    assert Stopping(house.coordinator).stop("once more").record == first.record
+
+
+def test_a_stop_without_a_savepoint_makes_no_checkpoint(house: House) -> None:
+    done = Stopping(house.coordinator).stop("now")
+    assert (done.savepoint, done.record.savepoint, done.followed_by) == (None, None, None)
+    assert next(house.coordinator.checkpoints()).id == 2
+    assert not runs_on(house)
+    with pytest.raises(ConflictError, match="without a savepoint"):
+        stop(house)
+    assert house.savepoints.create(SavepointRequest(name="later", owner="ann", origin="z")).checkpoint == 2
+
+
+def test_what_was_drained_goes_on_only_when_it_is_forced(house: House) -> None:
+    done = stop(house, asked(drained=True))
+    assert done.savepoint is not None
+    assert (done.savepoint.drained, done.record.drained) == (True, True)
+    with pytest.raises(ConflictError, match="drained into savepoint sp") as caught:
+        Stopping(house.coordinator).resume("why not")
+    assert "--force" in caught.value.next
+    assert not runs_on(house)
+    assert Stopping(house.coordinator).resume("because", force=True) is not None
+    assert runs_on(house)
+
+
+def test_a_drain_does_not_take_over_the_pin_of_a_stop_that_died(house: House) -> None:
+    with pytest.raises(Killed):
+        stop(house, crash=at(("savepoint", "after"), die))
+    with pytest.raises(ConflictError, match="pins chk-3"):
+        stop(house, asked(drained=True))
+    assert house.store.list("stops/") == []
+
+
+def test_of_two_who_stop_at_the_same_moment_one_is_told_of_the_other(house: House) -> None:
+    class Overtaken(MemoryStore):
+        """Somebody else stops between our look and our put."""
+
+        def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+            if key.startswith("stops/"):
+                Stopping(house.coordinator).stop("theirs")
+            return house.store.put_if_absent(key, body)
+
+    slow = replace(house.coordinator, store=Overtaken(house.store.objects))
+    with pytest.raises(ConflictError, match="at the same moment") as caught:
+        Stopping(slow).stop_with_savepoint(asked(), "ours", house.complete)
+    assert caught.value.safe.startswith("the pipeline is stopped; ")
+    assert stop_records(house) == ["theirs"]
