@@ -1,12 +1,20 @@
 """What a pipeline does with records: operators that keep state, and where the rows go that they emit."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, Literal
 
 from tidemark.errors import DeclarationError
-from tidemark.model.binding import bind_field, bind_key, bind_process_field, distinct_columns, one_clock
+from tidemark.model.binding import (
+    bind_field,
+    bind_key,
+    bind_process_field,
+    distinct_columns,
+    one_clock,
+    refuse_idle,
+)
+from tidemark.model.joins import Join
 from tidemark.model.names import checked_name
 from tidemark.model.operator_state import OperatorList, OperatorState
 from tidemark.model.schema import OperatorSchema
@@ -73,6 +81,9 @@ class Fold:
         input: whose records: a source's name, or the uid of a `Process` that emits them; None = the only source.
         deletes: a record without a value deletes the key that its message key names (a compacted topic's tombstone);
             without this it is a dead letter.
+        join: per uid of a broadcast state the record field, or several, that hold its key. Its row is then a field of
+            the record: `key_by` and fields of the state may name `<uid>.<field>`, null where no row has the key. The
+            version is that of the checkpoint's barrier, as for a `Process` (A11).
         was: the uid that the operator had before, where it was renamed: its state is carried over (C8).
     """
 
@@ -81,10 +92,17 @@ class Fold:
     state: type[Keyed] = field(kw_only=True)
     input: str | None = field(default=None, kw_only=True)
     deletes: bool = field(default=False, kw_only=True)
+    join: Mapping[str, str | Sequence[str]] = field(default_factory=dict, kw_only=True, hash=False)
     was: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         _check(self)
+        if not isinstance(self.join, Mapping):
+            raise DeclarationError(
+                f"{self.uid}: join={self.join!r}",
+                next='map uids to record fields, as in join={"planes": "tail_number"}.',
+            )
+        object.__setattr__(self, "join", {join.uid: join.on for join in self.joins})
         wrong = [d.name for d in self.state.descriptors if d.is_process]
         if wrong:
             raise DeclarationError(
@@ -92,17 +110,24 @@ class Fold:
                 next="fold a record field, as in state.list('field'), or declare a Process.",
             )
 
+    @property
+    def joins(self) -> tuple[Join, ...]:
+        """What it joins to its records; in order of their uids, because the order of a mapping decides nothing."""
+        return tuple(Join(uid, (on,) if isinstance(on, str) else tuple(on)) for uid, on in sorted(self.join.items()))
+
     def bind(self, record: FieldType) -> OperatorSchema:
-        """The stored schema over a record type.
+        """The stored schema over a record type, what is joined included.
 
         Raises:
-            DeclarationError: a key or a field does not fit the record, or two columns have one name.
+            DeclarationError: a key or a field does not fit the record, two columns have one name, or a join is idle.
         """
         keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
         fields = tuple(bind_field(self.uid, d, record) for d in self.state.descriptors)
         clock = one_clock(self.uid, fields)
-        schema = OperatorSchema(self.uid, keys, fields, clock=clock, deletes=self.deletes, was=self.was)
-        return distinct_columns(self.uid, schema)
+        schema = OperatorSchema(
+            self.uid, keys, fields, clock=clock, deletes=self.deletes, joins=self.joins, was=self.was
+        )
+        return refuse_idle(self.uid, distinct_columns(self.uid, schema))
 
 
 @dataclass(frozen=True)

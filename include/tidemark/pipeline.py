@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from types import CodeType
 from typing import Any
 
 from tidemark.errors import DeclarationError, NotFoundError
+from tidemark.fingerprints import of_operator, of_source
+from tidemark.model.binding import joined_record
 from tidemark.model.canonical import checksum
 from tidemark.model.names import checked_name
 from tidemark.model.operator_state import OperatorState
-from tidemark.model.schema import OperatorSchema, type_to_json
+from tidemark.model.schema import OperatorSchema
 from tidemark.model.types import FieldType
 from tidemark.operators import DeltaSink, Fold, KafkaSink, Operator, Process
 from tidemark.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
@@ -48,7 +49,7 @@ class Pipeline:
         source: what is read, where there is one source; it is called `records`.
         sources: what is read, by name, where there are several; one barrier cuts them all.
         operators: what is remembered; uids are unique.
-        broadcast: small tables that every `Process` may look into.
+        broadcast: small tables that every `Process` may look into, and that a `Fold` may join.
         gate: quality gate, judged on the candidate before anything is published (Q8).
         max_dead_letters: greatest share of a checkpoint's records, per uid, that may be dead letters.
         max_future: a record whose event time is later than logical time + this is a dead letter.
@@ -134,11 +135,18 @@ class Pipeline:
         return {uid: lists for uid, lists in found.items() if lists}
 
     def record_of(self, operator: Operator) -> FieldType:
-        """The struct of the records that an operator gets.
+        """The struct of the records that an operator gets, with what a fold joins to them.
 
         Raises:
-            DeclarationError: its input is no source and no operator that emits.
+            DeclarationError: its input is no source and no operator that emits, or a join does not fit.
         """
+        found = self._input_record(operator)
+        if not (isinstance(operator, Fold) and operator.joins):
+            return found
+        states = {b.uid: (b.bind().keys, b.source.schema) for b in self.broadcast}
+        return joined_record(operator.uid, operator.joins, found, states)
+
+    def _input_record(self, operator: Operator) -> FieldType:
         name = self.input_of(operator)
         if name in self.sources:
             return self.sources[name].schema
@@ -199,10 +207,10 @@ class Pipeline:
         """
         return checksum(
             {
-                "inputs": {name: _of_source(s) for name, s in self.inputs.items()},
+                "inputs": {name: of_source(s) for name, s in self.inputs.items()},
                 "tables": {b.uid: b.source.path for b in self.broadcast if isinstance(b.source, DeltaTable)},
                 "schemas": [s.to_json() for s in self.schemas().values()],
-                "operators": [_of_operator(o) for o in self.operators],
+                "operators": [of_operator(o) for o in self.operators],
                 "max_dead_letters": repr(self.max_dead_letters),
                 "max_future_us": self.max_future // timedelta(microseconds=1),
                 "gate": None if self.gate is None else f"{self.gate.__module__}.{self.gate.__qualname__}",
@@ -251,46 +259,3 @@ def shared_topic(pipeline: str, topic: str, names: Sequence[str]) -> Declaration
         f"{pipeline}: topic {topic} belongs to {' and to '.join(names)}",
         next="let one of them read it, and give its name as input= to every operator that needs it.",
     )
-
-
-def _of_source(source: KafkaSource) -> dict[str, Any]:
-    return {
-        "record": type_to_json(source.schema),
-        "event_time": source.event_time,
-        "isolation": source.isolation,
-    }
-
-
-def _of_operator(operator: Operator) -> dict[str, Any]:
-    found: dict[str, Any] = {"uid": operator.uid, "input": operator.input}
-    if isinstance(operator, Process):
-        emitted = operator.emitted
-        found |= {
-            "function": code_text(operator.function),
-            "emits": None if emitted is None else type_to_json(emitted),
-            "order": operator.order,
-            "on_error": operator.on_error,
-            "max_state_bytes": operator.max_state_bytes,
-        }
-        if operator.lists:
-            lists = operator.lists.lists
-            found["operator_state"] = [[x.name, x.mode.value, type_to_json(x.element)] for x in lists]
-    return found
-
-
-def code_text(function: object) -> str:
-    """What a function does, as text: its name, constants and byte code, those of inner functions included."""
-    code = getattr(function, "__code__", None)
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{name} {_code(code)}" if isinstance(code, CodeType) else name
-
-
-def _code(code: CodeType) -> str:
-    return f"{code.co_code.hex()} {[_constant(c) for c in code.co_consts]} {code.co_names}"
-
-
-def _constant(value: object) -> str:
-    if isinstance(value, frozenset):
-        # The order of a set of texts is another one in each process.
-        return f"frozenset({sorted(map(repr, value))})"
-    return _code(value) if isinstance(value, CodeType) else repr(value)

@@ -160,7 +160,7 @@ class Batch(Protocol):
 
     @property
     def counts(self) -> Mapping[str, UidCounts]:
-        """Per uid, as far as it is known: of folds that read a source at once, of others once they are prepared."""
+        """Per uid, as far as known: of folds over a source at once; of others, and of joined keys, once prepared."""
 
     def prepare(self, uid: str) -> UidCounts:
         """Finds out what an operator has to do; a process runs its function. Called once each, in order of `uids`.

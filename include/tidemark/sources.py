@@ -1,4 +1,4 @@
-"""Where records come from: Kafka topics, and tables that are joined to every key."""
+"""Where records come from: Kafka topics, and tables that operators look into."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -126,7 +126,7 @@ class DeltaTable:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """A small table that every key of a `Process` may look into: Flink's broadcast state (A11).
+    """A small table that every key of a `Process` may look into, or a `Fold` may join: Flink's broadcast state (A11).
 
     Rows of a checkpoint's range are applied before its keyed records, so that all keys see one version: that of the
     barrier. For equal keys the row latest in (topic, partition, offset) counts, or in event time where the source

@@ -11,6 +11,7 @@ FLOORS: dict[str, int] = {
     "pipeline": 0,
     "operators": 0,
     "sources": 0,
+    "fingerprints": 0,
     "retention": 0,
     "model": 0,
     "ports": 1,

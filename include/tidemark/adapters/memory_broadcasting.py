@@ -1,34 +1,55 @@
 """Broadcast states in Python; the twin of `engine.broadcasting`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tidemark.adapters.memory_fold import Decoded, Key
 from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_merge import resolved
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.model.copies import TableVersion, copied_rows
+from tidemark.model.joins import Join
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.ttl import Now
 from tidemark.pipeline import Pipeline
 from tidemark.ports import ForeignTables
-from tidemark.processing.broadcasts import broadcast_records
+from tidemark.processing.broadcasts import broadcast_records, too_large
 
 
-def broadcast_values(
-    tables: MemoryTables,
-    pipeline: Pipeline,
-    plan: CheckpointPlan,
-    runs: Mapping[str, Sequence[str]],
-    now: Now,
-) -> dict[str, dict[Any, Any]]:
-    """Per uid of a broadcast state its records by key, as of the plan's barrier; see `engine.broadcasting`."""
-    found: dict[str, dict[Any, Any]] = {}
-    for broadcast in pipeline.broadcast:
-        rows = state_rows(tables, plan.schemas[broadcast.uid], plan.handles[broadcast.uid])
-        rows += [row for path in runs.get(broadcast.uid, ()) for row in tables.files[path]]
-        state = resolved(plan.schemas[broadcast.uid], rows, now)
-        found[broadcast.uid] = broadcast_records(broadcast, state.values())
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroadcastStates:
+    """The broadcast states of one attempt as of its barrier; see `engine.broadcasting`."""
+
+    tables: MemoryTables
+    pipeline: Pipeline
+    plan: CheckpointPlan
+    now: Now
+    runs: Mapping[str, Sequence[str]]
+
+    def values(self) -> dict[str, dict[Any, Any]]:
+        """Per uid its records by key."""
+        return {b.uid: broadcast_records(b, self._state(b.uid).values()) for b in self.pipeline.broadcast}
+
+    def joined(self, records: Iterable[Decoded], joins: Sequence[Join]) -> list[Decoded]:
+        """Records with the row of each joined state as a field more, null where no row has the key."""
+        found = list(records)
+        for join in joins if found else ():
+            rows = self._rows(join.uid)
+            found = [replace(r, fields={**r.fields, join.uid: rows.get(tuple(map(r.at, join.on)))}) for r in found]
+        return found
+
+    def _rows(self, uid: str) -> dict[Key, dict[str, Any]]:
+        (broadcast,) = (b for b in self.pipeline.broadcast if b.uid == uid)
+        state, names = self._state(uid), [name for name, _ in broadcast.source.schema.fields]
+        if len(state) > broadcast.max_keys:
+            raise too_large(broadcast)
+        return {key: {name: row[name] for name in names} for key, row in state.items()}
+
+    def _state(self, uid: str) -> dict[Key, dict[str, Any]]:
+        rows = state_rows(self.tables, self.plan.schemas[uid], self.plan.handles[uid])
+        rows += [row for path in self.runs.get(uid, ()) for row in self.tables.files[path]]
+        return resolved(self.plan.schemas[uid], rows, self.now)
 
 
 def copied(

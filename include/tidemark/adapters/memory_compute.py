@@ -1,10 +1,10 @@
 """The engine in Python: reads a plan's ranges from a `MemoryLog` and folds them exactly as Spark does."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.adapters.memory_broadcasting import broadcast_values, copied
+from tidemark.adapters.memory_broadcasting import BroadcastStates, copied
 from tidemark.adapters.memory_deletes import deletes, refused
 from tidemark.adapters.memory_fold import Decoded, Deleted, Key, folded, key_of
 from tidemark.adapters.memory_intake import EPOCH, MS, Intake, Letter
@@ -113,20 +113,20 @@ class MemoryBatch:
             size=sum(i.bytes for i in inputs.values()),
             seen={tp: at for i in inputs.values() for tp, at in i.greatest_ms.items()},
         )
-        self._applied = {
-            uid: [r for r in intake.good if None not in key_of(plan.schemas[uid], r)]
-            for uid, intake in self._inputs.items()
-        }
+        self._broadcast = BroadcastStates(
+            tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
+        )
         self._deleted = {uid: deletes(intake, plan.schemas[uid]) for uid, intake in self._inputs.items()}
+        self._applied: dict[str, list[Decoded]] = {}
+        self._unkeyed: dict[str, list[Decoded]] = {}
         self.counts = {}
-        for uid, intake in self._inputs.items():
-            applies = len(self._applied[uid]) + len(self._deleted[uid])
-            self.counts[uid] = UidCounts(applied=applies, dead_lettered=intake.records - applies)
+        for uid in self._inputs:
+            if not plan.schemas[uid].joins:
+                self._sort(uid, self._inputs[uid].good)
         for uid in compute.pipeline.tables:
             self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
         self.uids = compute.pipeline.uids
         self._processed: dict[str, Processed] = {}
-        self._unkeyed: dict[str, list[Decoded]] = {}
 
     def prepare(self, uid: str) -> UidCounts:
         """See `ports.Batch`."""
@@ -135,17 +135,16 @@ class MemoryBatch:
         if operator is None:
             return self.counts[uid]
         schema, upstream = plan.schemas[uid], self._processed.get(pipeline.input_of(operator))
-        if upstream is not None:
-            self._applied[uid] = [r for r in upstream.emitted if None not in key_of(schema, r)]
-            self._unkeyed[uid] = [r for r in upstream.emitted if None in key_of(schema, r)]
-            self.counts[uid] = UidCounts(applied=len(self._applied[uid]), dead_lettered=len(self._unkeyed[uid]))
+        if uid not in self.counts:
+            records = self._inputs[uid].good if upstream is None else upstream.emitted
+            self._sort(uid, self._broadcast.joined(records, schema.joins))
         if isinstance(operator, Process):
             task = Task(
                 operator=operator,
                 schema=schema,
                 plan=plan,
                 record=pipeline.record_class(operator),
-                broadcast=self.broadcast() if operator.takes_broadcast else {},
+                broadcast=self._broadcast.values() if operator.takes_broadcast else {},
                 parallelism=self._compute.parallelism,
             )
             done = processed(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
@@ -166,10 +165,6 @@ class MemoryBatch:
         done = self._compute.tables.write(folder, run)
         self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
         return done
-
-    def broadcast(self) -> dict[str, dict[Any, Any]]:
-        """Per uid of a broadcast state its records by key, as of this barrier: asked once their runs are written."""
-        return broadcast_values(self._compute.tables, self._compute.pipeline, self._plan, self._runs, self._now)
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
@@ -196,10 +191,20 @@ class MemoryBatch:
     def _now(self) -> Now:
         return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
 
+    def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
+        """Sorts what an operator applies from what has no key, and counts both."""
+        schema = self._plan.schemas[uid]
+        self._applied[uid], self._unkeyed[uid] = [], []
+        for r in records:
+            (self._unkeyed if None in key_of(schema, r) else self._applied)[uid].append(r)
+        applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
+        letters = len(refused(self._inputs[uid], schema)) if uid in self._inputs else 0
+        self.counts[uid] = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)
+
     def _fold(self, uid: str) -> list[dict[str, Any]]:
         schema, plan, now = self._plan.schemas[uid], self._plan, self._now
         records: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted.get(uid, ())]
-        if uid in self._unkeyed:
+        if uid not in self._inputs:
             records = [*map(numbered, self._applied[uid])]
         run = folded(schema, records, plan, now)
         refuse_overflow(schema, run, state_rows(self._compute.tables, schema, plan.handles[uid]), now)
@@ -207,18 +212,16 @@ class MemoryBatch:
 
     def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
         failed = self._processed[uid].failed if uid in self._processed else {}
-        if uid in self._unkeyed:
+        if uid not in self._inputs:
             return chained_letters(uid, self._unkeyed[uid], self._applied[uid], failed)
         intake = self._inputs[uid]
         letters = refused(intake, schema)
         for (topic, partition, offset, _), why in failed.items():
             record = intake.raw[topic, partition, offset]
             letters.append(Letter(tp=TopicPartition(topic, partition), record=record, reason=why))
-        for r in intake.good:
-            if None in key_of(schema, r):
-                record = intake.raw[r.topic, r.partition, r.offset]
-                tp = TopicPartition(r.topic, r.partition)
-                letters.append(Letter(tp=tp, record=record, reason=Reason.NULL_KEY.value))
+        for r in self._unkeyed[uid]:
+            record = intake.raw[r.topic, r.partition, r.offset]
+            letters.append(Letter(tp=TopicPartition(r.topic, r.partition), record=record, reason=Reason.NULL_KEY.value))
         letters.sort(key=lambda x: (x.tp, x.record.offset))
         return [
             {

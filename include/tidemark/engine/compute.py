@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.engine.broadcasting import broadcast_values, copied, copied_frame
+from tidemark.engine.broadcasting import BroadcastStates, copied, copied_frame, joined
 from tidemark.engine.deleting import applied_sql
 from tidemark.engine.failures import NumericOverflow, overflow, translated
 from tidemark.engine.files import bounded_columns
@@ -113,19 +113,22 @@ class SparkBatch:
         self._plan = plan
         self._inputs = dict(inputs)
         self._runs: dict[str, list[str]] = {}
-        self._broadcast: dict[str, dict[Any, Any]] | None = None
         self.facts = tally.facts(plan)
         self._copies = copies
-        self.counts = tally.counts(compute.pipeline) | _of_tables(compute.pipeline, copies)
+        self._read = tally.records
+        self._broadcast = BroadcastStates(
+            warehouse=compute.warehouse, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
+        )
+        self.counts = tally.counts(compute.pipeline, plan) | _of_tables(compute.pipeline, copies)
         self.uids = compute.pipeline.uids
         self._processed: dict[str, ProcessFrame] = {}
 
     def prepare(self, uid: str) -> UidCounts:
-        """Counts what an operator behind another one gets, and runs the function of a process; see `ports.Batch`."""
+        """Counts what shows only now: what is emitted, what is joined; runs the function of a process."""
         compute = self._compute
         operator = next((o for o in compute.pipeline.operators if o.uid == uid), None)
-        if operator is not None and compute.pipeline.input_of(operator) not in compute.pipeline.sources:
-            self.counts[uid] = self._chained(uid, compute.pipeline.input_of(operator))
+        if operator is not None and uid not in self.counts:
+            self.counts[uid] = self._counted(uid, compute.pipeline.input_of(operator))
         if isinstance(operator, Process) and self.counts[uid].applied:
             done = processed(
                 ProcessTask(
@@ -135,7 +138,7 @@ class SparkBatch:
                     record=compute.pipeline.record_class(operator),
                     records=self._records(uid),
                     applied=self.counts[uid].applied,
-                    broadcast=self.broadcast() if operator.takes_broadcast else {},
+                    broadcast=self._broadcast.values() if operator.takes_broadcast else {},
                 )
             )
             self._processed[uid] = done
@@ -157,13 +160,6 @@ class SparkBatch:
                 refuse_overflow(self._limits(uid, _paths(folder, done), done.rows))
         self._runs[uid] = _paths(folder, done)
         return done
-
-    def broadcast(self) -> dict[str, dict[Any, Any]]:
-        """Per uid of a broadcast state its records by key, as of this barrier: asked once their runs are written."""
-        if self._broadcast is None:
-            compute = self._compute
-            self._broadcast = broadcast_values(compute.warehouse, compute.pipeline, self._plan, self._runs, self._now)
-        return self._broadcast
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters in order of their positions; see `ports.Batch`."""
@@ -215,16 +211,18 @@ class SparkBatch:
         with translated():
             for records in self._inputs.values():
                 records.unpersist()
+            self._broadcast.release()
         for done in self._processed.values():
             done.release()
 
-    def _chained(self, uid: str, upstream: str) -> UidCounts:
-        if not self._emitted_by(upstream):
+    def _counted(self, uid: str, name: str) -> UidCounts:
+        read = self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)
+        if not read:
             return UidCounts(applied=0, dead_lettered=0)
         with translated():
             count = F.expr(f"count_if({applied_sql(self._plan.schemas[uid])})")
             (row,) = self._records(uid).agg(count.alias("applied")).collect()
-        return UidCounts(applied=row["applied"], dead_lettered=self._emitted_by(upstream) - row["applied"])
+        return UidCounts(applied=row["applied"], dead_lettered=read - row["applied"])
 
     def _emitted_by(self, uid: str) -> int:
         return self._processed[uid].emitted if uid in self._processed else 0
@@ -259,11 +257,11 @@ class SparkBatch:
         return self._written(run, order, folder, at_most, bounded_columns(schema))
 
     def _records(self, uid: str) -> DataFrame:
-        """The decoded records that an operator gets; asked for only where it has some."""
-        for upstream, done in self._processed.items():
-            if uid in self._compute.pipeline.readers(upstream):
-                return done.records()
-        return next(frame for name, frame in self._inputs.items() if uid in self._compute.pipeline.readers(name))
+        """The decoded records that an operator gets, with what it joins; asked for only where it has some."""
+        pipeline = self._compute.pipeline
+        emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
+        read = [frame for name, frame in self._inputs.items() if uid in pipeline.readers(name)]
+        return joined((emitted + read)[0], self._plan.schemas[uid].joins, self._broadcast)
 
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]

@@ -48,6 +48,8 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
     """
     source = pipeline.inputs[name]
     schemas = [plan.schemas[uid] for uid in pipeline.readers(name)]
+    # Whether a function fails, or a joined key is null, shows when the raw bytes are gone: they are kept.
+    is_open = pipeline.may_fail(name) or any(s.has_joined_key for s in schemas)
     decoder = Decoder(source.schema)
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
     here = [f"`{name}`" for name in _POSITION]
@@ -55,7 +57,7 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({lateness.limit_us})"
     late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
-    doubts = ["true"] if pipeline.may_fail(name) else [f"NOT ({applied_sql(s)})" for s in schemas]
+    doubts = ["true"] if is_open else [f"NOT ({applied_sql(s)})" for s in schemas]
     unusable = " OR ".join(["_reason IS NOT NULL", *doubts])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (

@@ -37,11 +37,14 @@ class Tally:
         """The facts that manifests carry."""
         return BatchFacts.after(plan, records=sum(self.records.values()), size=self.bytes, seen=self.greatest_ms)
 
-    def counts(self, pipeline: Pipeline) -> dict[str, UidCounts]:
-        """Applied and dead-lettered records per uid that reads an input; they add up to what that input holds."""
+    def counts(self, pipeline: Pipeline, plan: CheckpointPlan) -> dict[str, UidCounts]:
+        """Applied and dead-lettered records per uid that reads an input; they add up to what that input holds.
+
+        Folds with a joined key are left out: what is joined is not there yet.
+        """
         found = {}
         for name in pipeline.inputs:
-            for uid in pipeline.readers(name):
+            for uid in _countable(pipeline, plan, name):
                 read, applied = self.records.get(name, 0), self.applied.get(uid, 0)
                 found[uid] = UidCounts(applied=applied, dead_lettered=read - applied)
         return found
@@ -66,7 +69,7 @@ def counted(inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: Checkpoin
     """
     if not inputs:
         return EMPTY
-    uids = [uid for name in inputs for uid in pipeline.readers(name)]
+    uids = [uid for name in inputs for uid in _countable(pipeline, plan, name)]
     parts = [_grouped(frame, name, pipeline, plan, uids) for name, frame in inputs.items()]
     found = reduce(DataFrame.unionAll, parts).collect()
     seen: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
@@ -90,7 +93,7 @@ def counted(inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: Checkpoin
 
 
 def _grouped(frame: DataFrame, name: str, pipeline: Pipeline, plan: CheckpointPlan, uids: Sequence[str]) -> DataFrame:
-    own = pipeline.readers(name)
+    own = _countable(pipeline, plan, name)
     event_time = "unix_millis(max(event_time) FILTER (WHERE _reason IS NULL))"
     sql = {
         "records": "count(1)",
@@ -107,6 +110,10 @@ def _grouped(frame: DataFrame, name: str, pipeline: Pipeline, plan: CheckpointPl
     grouped = frame.selectExpr("*", "bitmap_bucket_number(offset) AS _bucket", "bitmap_bit_position(offset) AS _bit")
     counts = grouped.groupBy("topic", "partition", "_bucket").agg(*(F.expr(e).alias(as_) for as_, e in sql.items()))
     return counts.selectExpr(f"'{name}' AS input", "*")
+
+
+def _countable(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
+    return [uid for uid in pipeline.readers(name) if not plan.schemas[uid].has_joined_key]
 
 
 def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> None:

@@ -1,11 +1,13 @@
 """Binding a declaration to a record type: the stored schema, or why it does not fit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidemark.errors import DeclarationError
 from tidemark.model.aggregates import bound
 from tidemark.model.descriptors import StateDescriptor
+from tidemark.model.joins import Join
+from tidemark.model.names import is_field
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.model.ttl import Clock
 from tidemark.model.types import KEY_KINDS, FieldType, holds_map
@@ -37,6 +39,73 @@ def one_clock(uid: str, fields: Sequence[StoredField]) -> Clock:
             f"{uid}: ttl on {' and on '.join(clocks)}", next="use one clock for all fields of an operator."
         )
     return clocks[0] if clocks else "event_time"
+
+
+Joinable = Mapping[str, tuple[Sequence[KeyColumn], FieldType]]
+"""What may be joined: per uid of a broadcast state its key columns and the struct of its rows."""
+
+
+def joined_record(where: str, joins: Sequence[Join], record: FieldType, states: Joinable) -> FieldType:
+    """The struct of a record with a field more per join: the row that is found, null where there is none.
+
+    Args:
+        where: the operator.
+        joins: what it joins.
+        record: the struct of its records.
+        states: the pipeline's broadcast states.
+
+    Raises:
+        DeclarationError: no such broadcast state, a name that is taken, or fields that are not those of its key.
+    """
+    taken = {name.lower() for name, _ in record.fields}
+    rows = []
+    for join in joins:
+        at = f"{where}: join={join.uid!r}"
+        if join.uid not in states:
+            known = ", ".join(states) or "none: declare it in Pipeline(broadcast=[...])"
+            raise DeclarationError(f"{at}: no such broadcast state", next=f"name the uid of one; there are {known}.")
+        if join.uid.lower() in taken or not is_field(join.uid):
+            why = "is a field of the record too" if join.uid.lower() in taken else "is no name of a field"
+            raise DeclarationError(
+                f"{at}: {join.uid} {why}", next="rename the broadcast state: its uid names what is joined."
+            )
+        keys, row = states[join.uid]
+        _check_on(at, join, record, keys)
+        rows.append((join.uid, row.with_null(True)))
+    return replace(record, fields=(*record.fields, *rows))
+
+
+def _check_on(at: str, join: Join, record: FieldType, keys: Sequence[KeyColumn]) -> None:
+    if len(join.on) != len(keys):
+        names = ", ".join(k.name for k in keys)
+        raise DeclarationError(f"{at} on ({', '.join(join.on)}), its key is ({names})", next="name a field for each.")
+    for path, key in zip(join.on, keys, strict=True):
+        found = record.at(path)
+        if found is None:
+            raise DeclarationError(
+                f"{at}: the record has no field {path!r}", next="join on fields of the record, not on what is joined."
+            )
+        if found.with_null(False) != key.type:
+            raise DeclarationError(
+                f"{at}: {path} is {found.kind}, its key {key.name} is {key.type.kind}",
+                next="join on a field of the key's type.",
+            )
+
+
+def refuse_idle(where: str, schema: OperatorSchema) -> OperatorSchema:
+    """The schema, if all that it joins is used.
+
+    Raises:
+        DeclarationError: naming what no key and no field uses.
+    """
+    used = schema.joined_by([k.source for k in schema.keys] + [path for f in schema.fields for path in f.inputs])
+    for join in schema.joins:
+        if join not in used:
+            raise DeclarationError(
+                f"{where}: join={join.uid!r}: nothing names a field of it",
+                next=f"key by {join.uid}.<field>, or fold one; else leave the join out.",
+            )
+    return schema
 
 
 def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tidemark.errors import CorruptObjectError
 from tidemark.model.offsets import OffsetRanges, TopicPartition
-from tidemark.model.schema import OperatorSchema, type_from_json, type_to_json
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.type_json import type_from_json, type_to_json
 from tidemark.model.types import FieldType
 
 T = TypeVar("T")

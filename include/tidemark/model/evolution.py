@@ -16,7 +16,7 @@ from tidemark.model.types import FieldType
 
 _FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
 """What of a field may change, or is judged by a rule of its own; the rest says what the field aggregates."""
-_FREE_OF_OPERATORS = ("uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "older", "was")
+_FREE_OF_OPERATORS = ("uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "was")
 _NEW_NAME = "declare it under a new name"
 _NEW_UID = "give the operator a new uid"
 _NULL_IN_ELEMENTS = ("list_of_values", "map")
@@ -66,7 +66,8 @@ def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
     before = {f.name: f for f in old.fields}
     misfits = [*_of_operator(old, new), *misfits]
     if old.kind == new.kind:
-        misfits += [m for f in new.fields if f.name in carried for m in _of_field(new.uid, before[carried[f.name]], f)]
+        pairs = [(before[carried[f.name]], f) for f in new.fields if f.name in carried]
+        misfits += [m for was, f in pairs for m in (*_of_field(new.uid, was, f), *_of_joins(old, was, new, f))]
     return Evolution(carried=carried, misfits=tuple(misfits))
 
 
@@ -193,6 +194,8 @@ def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
         found.append(("kind", f"{old.kind} became {new.kind}", _NEW_UID))
     if old.keys != new.keys:
         found.append(("key", f"{_keys(old)} became {_keys(new)}", _NEW_UID))
+    elif (was := _on(old, [k.source for k in old.keys])) != (now := _on(new, [k.source for k in new.keys])):
+        found.append(("key", f"joined on {was} became joined on {now}", _NEW_UID))
     if old.key_groups != new.key_groups:
         found.append(("key groups", f"{old.key_groups} became {new.key_groups}", _NEW_UID))
     if old.clock != new.clock and _expires(new):
@@ -215,6 +218,18 @@ def _of_field(uid: str, old: StoredField, new: StoredField) -> Iterable[Misfit]:
         types = f"{_type(old.over)} became {_type(new.over)}" if old.over != new.over else ""
         types = types or f"{_type(old.type)} became {_type(new.type)}"
         yield Misfit(uid=uid, field=new.name, what=types, remedy=f"keep the type, or {_NEW_NAME}")
+
+
+def _of_joins(old: OperatorSchema, was: StoredField, new: OperatorSchema, now: StoredField) -> Iterable[Misfit]:
+    before, after = _on(old, was.inputs), _on(new, now.inputs)
+    if was.inputs == now.inputs and before != after:
+        what = f"joined on {before} became joined on {after}"
+        yield Misfit(uid=new.uid, field=now.name, what=what, remedy=_NEW_NAME)
+
+
+def _on(schema: OperatorSchema, paths: Iterable[str]) -> str:
+    """What the joins look up by that some paths lead through, in words."""
+    return ", ".join(f"({', '.join(join.on)})" for join in schema.joined_by(paths)) or "nothing"
 
 
 def _overs(old: StoredField, new: StoredField) -> tuple[FieldType, FieldType]:

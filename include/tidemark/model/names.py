@@ -33,7 +33,7 @@ def checked_field(name: str) -> str:
     Raises:
         NameRefusedError: anything else; a leading underscore belongs to Tidemark's own columns.
     """
-    if not _FIELD.fullmatch(name):
+    if not is_field(name):
         raise NameRefusedError(
             f"field name refused: {name!r}",
             next="use a letter, then letters, digits and '_', at most 63.",
@@ -51,3 +51,8 @@ def parse_id(text: str) -> int:
     if not digits.isdecimal():
         raise UsageError(f"not a checkpoint id: {text!r}", next="write chk-17 or 17.")
     return int(digits)
+
+
+def is_field(name: str) -> bool:
+    """Whether `name` may be a column."""
+    return _FIELD.fullmatch(name) is not None

@@ -4,14 +4,16 @@ It is bound from a declaration (`model.binding`), written into every manifest, a
 can be read without the code that made it (H1).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidemark.model import aggregates
 from tidemark.model.aggregates import Aggregate
 from tidemark.model.canonical import checksum
+from tidemark.model.joins import Join
 from tidemark.model.ttl import Clock, Ttl
+from tidemark.model.type_json import type_from_json, type_to_json
 from tidemark.model.types import FieldType
 
 KEY_GROUPS = 128
@@ -59,6 +61,11 @@ class StoredField:
     ttl: Ttl | None = None
     aggregate: Aggregate | None = None
     was: str = field(default="", compare=False)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The record paths that it is made of."""
+        return (self.source,) if self.aggregate is None else tuple(path for path, _ in self.aggregate.inputs)
 
     @property
     def exact(self) -> bool:
@@ -142,6 +149,7 @@ class OperatorSchema:
             tombstones, per key and per entry of a map.
         clock: what access times are read from.
         deletes: whether a fold takes records without a value as deletes of the key that the message key names.
+        joins: what a fold joins to its records; paths of keys and fields may lead through it.
         older: folders that a handle may name and whose columns are not those of this schema (`model.evolution`).
         was: the uid that the state had before; of a declaration only, manifests do not carry it.
     """
@@ -153,6 +161,7 @@ class OperatorSchema:
     kind: OperatorKind = "fold"
     clock: Clock = "event_time"
     deletes: bool = False
+    joins: tuple[Join, ...] = ()
     older: tuple[Layout, ...] = ()
     was: str = field(default="", compare=False)
 
@@ -176,9 +185,19 @@ class OperatorSchema:
         """Whether rows of a key merge in any order: a fold without deletes and without a cut by ttl."""
         return self.kind == "fold" and not self.deletes and not any(f.is_cut for f in self.fields)
 
+    def joined_by(self, paths: Iterable[str]) -> tuple[Join, ...]:
+        """The joins that some record paths lead through."""
+        return tuple(join for join in self.joins if any(join.leads(path) for path in paths))
+
+    @property
+    def has_joined_key(self) -> bool:
+        """Whether a key column is joined: which records have a key then shows in the batch, not in the record."""
+        return bool(self.joined_by(k.source for k in self.keys))
+
     def to_json(self) -> dict[str, Any]:
-        """The form that manifests carry."""
-        return {
+        """The form that manifests carry; without joins it is that of releases that had none."""
+        joins = [{"uid": join.uid, "on": list(join.on)} for join in self.joins]
+        return ({"joins": joins} if joins else {}) | {
             "uid": self.uid,
             "kind": self.kind,
             "clock": self.clock,
@@ -200,6 +219,7 @@ class OperatorSchema:
             key_groups=body["key_groups"],
             keys=tuple(KeyColumn(k["name"], k["source"], type_from_json(k["type"])) for k in body["keys"]),
             fields=tuple(_field_from_json(f) for f in body["fields"]),
+            joins=tuple(Join(j["uid"], tuple(j["on"])) for j in body.get("joins", ())),
             older=tuple(_layout_from_json(found) for found in body["older"]),
         )
 
@@ -246,33 +266,6 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
         initial=body["initial"],
         ttl=None if body["ttl"] is None else Ttl.from_json(body["ttl"]),
         aggregate=None if body["aggregate"] is None else aggregates.from_json(body["aggregate"], type_from_json),
-    )
-
-
-def type_to_json(t: FieldType) -> dict[str, Any]:
-    """A type as JSON."""
-    body: dict[str, Any] = {"kind": t.kind, "nullable": t.nullable}
-    if t.kind == "decimal":
-        body |= {"digits": t.digits, "scale": t.scale}
-    if t.element is not None:
-        body["element"] = type_to_json(t.element)
-    if t.key is not None:
-        body["key"] = type_to_json(t.key)
-    if t.kind == "struct":
-        body["fields"] = [[name, type_to_json(inner)] for name, inner in t.fields]
-    return body
-
-
-def type_from_json(body: dict[str, Any]) -> FieldType:
-    """The inverse of `type_to_json`."""
-    return FieldType(
-        body["kind"],
-        body["nullable"],
-        body.get("digits", 0),
-        body.get("scale", 0),
-        type_from_json(body["element"]) if "element" in body else None,
-        tuple((name, type_from_json(inner)) for name, inner in body.get("fields", ())),
-        type_from_json(body["key"]) if "key" in body else None,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from tidemark.model.aggregates import Aggregate
+from tidemark.model.joins import Join
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.model.ttl import Ttl
 from tidemark.model.types import FieldType
@@ -85,6 +86,8 @@ V = field("value", "v")
 A = process(V, field("map", "m"))
 
 
+BY_X, BY_Y = Join("b", ("x",)), Join("b", ("y",))
+JOINED, IN_B = field("sum", "s", source="b.size"), KeyColumn("kind", "b.kind", TEXT)
 LOGICAL = fold(field("sum", ttl=every(1, clock="logical_time")), clock="logical_time")
 
 
@@ -148,6 +151,17 @@ CHANGES = _rows(
     type_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", INT),))),
     record_field_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "other.k", TEXT),))),
     key_groups=lambda: (fold(S), fold(S, key_groups=64)),
+    join_added_for_an_added_field=lambda: (fold(N), fold(N, JOINED, joins=(BY_X,))),
+    join_removed_with_its_fields=lambda: (fold(N, JOINED, joins=(BY_X,)), fold(N)),
+    join_on_another_field_of_what_a_field_is_made_of=lambda: (
+        fold(N, JOINED, joins=(BY_X,)),
+        fold(N, JOINED, joins=(BY_Y,)),
+    ),
+    join_on_another_field_of_what_the_key_is_made_of=lambda: (
+        fold(N, keys=(IN_B,), joins=(BY_X,)),
+        fold(N, keys=(IN_B,), joins=(BY_Y,)),
+    ),
+    field_of_the_record_in_place_of_a_joined_one=lambda: (fold(JOINED, joins=(BY_X,)), fold(JOINED)),
     fold_to_process=lambda: (fold(field("list")), process(field("list_of_values"))),
 )
 """By the words of the documentation's table."""
