@@ -148,7 +148,7 @@ class Book:
         return dict(found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(CUTS, st.integers(1, 3))
 def test_what_is_joined_is_what_was_valid_at_the_barrier(cuts: list[Cut], partitions: int) -> None:
     done, book = replay(BUSES, script(cuts), partitions=partitions), Book()

@@ -47,9 +47,6 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
         name: the input.
     """
     source = pipeline.inputs[name]
-    schemas = [plan.schemas[uid] for uid in pipeline.readers(name)]
-    # Whether a function fails, or a joined key is null, shows when the raw bytes are gone: they are kept.
-    is_open = pipeline.may_fail(name) or any(s.has_joined_key for s in schemas)
     decoder = Decoder(source.schema)
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
     here = [f"`{name}`" for name in _POSITION]
@@ -57,8 +54,7 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({lateness.limit_us})"
     late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
-    doubts = ["true"] if is_open else [f"NOT ({applied_sql(s)})" for s in schemas]
-    unusable = " OR ".join(["_reason IS NOT NULL", *doubts])
+    unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (
         raw.selectExpr(*kept, f"{parsed_sql()} AS _parsed")
@@ -77,6 +73,15 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
             f"CASE WHEN {unusable} THEN value END AS value",
         )
     )
+
+
+def _doubts(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
+    """Conditions under which a good record is a dead letter of some operator, so that its raw bytes are kept."""
+    schemas = [plan.schemas[uid] for uid in pipeline.readers(name)]
+    # Whether a function fails, or a joined key is null, shows only later.
+    if pipeline.may_fail(name) or any(s.has_joined_key for s in schemas):
+        return ["true"]
+    return [f"NOT ({applied_sql(s)})" for s in schemas]
 
 
 def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
