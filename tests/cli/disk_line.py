@@ -101,7 +101,8 @@ class DiskLine:
     sender: Sender | None = None
 
     def __post_init__(self) -> None:
-        self.log.create(self.topic, self.partitions)
+        if self.topic not in self.log.topic_ids((self.topic,)):
+            self.log.create(self.topic, self.partitions)
         self._ids = (f"{n:032x}" for n in itertools.count(1))
         self.tables = DeltaTables(warehouse=str(self.root), clock=self.clock)
 

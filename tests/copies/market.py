@@ -1,18 +1,23 @@
 """A warehouse on disk with every kind of state, sinks, dead letters and a compaction; without Kafka and Spark."""
 
+import itertools
 import json
+import os
 import random
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
 from tidemark.adapters.memory import MemoryLog
 from tidemark.model.offsets import TopicPartition
 
-DECLARATION = Path(__file__).parent / "pipelines" / "market.py"
+DECLARATION = (Path(__file__).parent / "pipelines" / "market.py").read_text()
 START = datetime(2024, 5, 1, tzinfo=UTC)
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20130701"))
 UIDS = ("sold", "tills", "rates")
 
 
@@ -24,17 +29,20 @@ class Market:
         tidemark: the command line over its warehouse.
         name: of the pipeline.
         log: what it reads.
-        seed: of what is sent.
+        chance: of what is sent.
+        hours: event times of sales, ascending.
+        declared: the text of its file.
     """
 
     tidemark: Command
     name: str = "market"
     log: MemoryLog = field(default_factory=MemoryLog)
-    seed: int = 7
+    chance: random.Random = field(default_factory=lambda: random.Random(SEED))
+    hours: Iterator[int] = field(default_factory=lambda: itertools.count(2, 2))
+    declared: str = DECLARATION
 
     def __post_init__(self) -> None:
-        self._chance, self._hours = random.Random(self.seed), 0
-        self.tidemark.declare(DECLARATION, file=f"{self.name}.py", name=self.name)
+        self.tidemark.declare(self.declared, file=f"{self.name}.py", name=self.name)
         self.line = DiskLine(
             self.tidemark.warehouse, self.tidemark.runtime.pipeline(self.name), "sales", partitions=2, log=self.log
         )
@@ -44,19 +52,41 @@ class Market:
     def send(self, count: int = 12) -> None:
         """Sales over about a day, one of them not decodable, and a rate."""
         for _ in range(count):
-            self._hours += 2
             sale = {
-                "stall": self._chance.choice("abcd"),
-                "item": self._chance.choice(["tea", "mug", "jam"]),
-                "cents": self._chance.choice([0, 5, 10, 250]),
-                "at": (START + timedelta(hours=self._hours)).isoformat(),
+                "stall": self.chance.choice("abcd"),
+                "item": self.chance.choice(["tea", "mug", "jam"]),
+                "cents": self.chance.choice([0, 5, 10, 250]),
+                "at": (START + timedelta(hours=next(self.hours))).isoformat(),
             }
-            self.line.send([(self._chance.randrange(2), json.dumps(sale).encode(), 0)])
+            self.line.send([(self.chance.randrange(2), json.dumps(sale).encode(), 0)])
         self.line.send([(0, b'{"stall": 1}', 0)])
-        rate = {"item": self._chance.choice(["tea", "mug"]), "percent": self._chance.randrange(2, 9)}
+        rate = {"item": self.chance.choice(["tea", "mug"]), "percent": self.chance.randrange(2, 9)}
         self.log.append(
             TopicPartition("rates", 0), json.dumps(rate).encode(), timestamp_ms=0, key=rate["item"].encode()
         )
+
+    def beside(self, tidemark: Command, name: str, declared: str | None = None) -> "Market":
+        """Another pipeline over the same log, which goes on sending where this one does; it has no checkpoint yet."""
+        return replace(self, tidemark=tidemark, name=name, declared=declared or self.declared)
+
+    def rows(self, uid: str, checkpoint: int | None = None) -> list[dict[str, Any]]:
+        """The resolved state of an operator, in order of keys."""
+        at = "" if checkpoint is None else f"_at({checkpoint})"
+        found: list[dict[str, Any]] = (
+            self.tidemark("state", "sql", self.name, f"FROM {uid}{at} ORDER BY ALL", "--json").ok().json
+        )
+        return found
+
+    def states(self, *, changed: bool = True) -> dict[str, Any]:
+        """All that is remembered at the newest checkpoint; `changed`: with the ids of the checkpoints that did it."""
+        newest = self.tidemark.runtime.checkpoint(self.name)
+        found: dict[str, Any] = {uid: self.rows(uid) for uid in newest.plan.schemas}
+        if not changed:
+            found = {
+                uid: [{k: v for k, v in r.items() if k != "_changed"} for r in rows] for uid, rows in found.items()
+            }
+        lists = {uid: {x.name: x.elements for x in of.lists} for uid, of in newest.operator_states.items()}
+        return found | {"lists": lists, "now": newest.now, "ends": newest.plan.ranges.ends}
 
     def grown(self, checkpoints: int, *, compacted: int = 0) -> "Market":
         """Some checkpoints more, with a compaction behind one of them."""

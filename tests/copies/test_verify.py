@@ -1,7 +1,6 @@
 """`tidemark verify`: every damage of a warehouse is found, told by file, and by each restore point that it breaks."""
 
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Command
-from tests.copies.market import Market, market
+from tests.copies.market import SEED, Market, market
 from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.savepoints import Savepoints
 from tidemark.errors import DamagedError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.savepoint import SavepointRequest
 
-SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20130701"))
 CHANCE = random.Random(SEED)
 
 
@@ -82,6 +80,8 @@ def test_a_bad_data_file_is_told_with_exactly_the_restore_points_that_name_it(
     breaks = {name for name, files in named.items() if bad in files}
     assert set(answer.json["damaged"][0]["breaks"]) == set(answer.json["broken"]) == breaks
     assert f"damaged: {bad}: it" in answer.err
+    without = copy("verify", "market", "--json").json["broken"]
+    assert set(without) == (set() if damage is _flip else breaks), "sizes tell all but a flipped byte"
     assert "Safe: nothing was started or changed" in answer.err
 
 

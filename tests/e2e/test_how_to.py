@@ -187,3 +187,22 @@ def test_fork_and_promote(reader: Reader) -> None:
     assert "closed for bugfix" in told
     listed = json.loads(reader.types("tidemark timeline list flights --json").stdout)
     assert [(b["timeline"], b["parent"]) for b in listed if b["is_live"]] == [("bugfix", "t1")]
+
+
+def test_export_and_import(reader: Reader) -> None:
+    reader.goes_on_until(2)
+    reader.follows("export-and-import.md")
+    state = reader.types("tidemark state show flights routes --limit 100000 --checkpoint chk-1 --json").stdout
+    exported = duckdb.read_parquet(str(reader.folder / "january" / "state" / "routes.parquet")).fetchall()
+    assert len(exported) == len(json.loads(state))
+    listed = reader.types("tidemark verify flights --json").stdout
+    assert "timeline from-january" in json.loads(listed)["restore_points"]
+
+
+def test_bootstrap(reader: Reader) -> None:
+    reader.goes_on_until(2)
+    reader.follows("bootstrap.md")
+    shown = "tidemark state show flights aircraft --limit 100000 --json"
+    given = json.loads(reader.types(f"TIDEMARK_WAREHOUSE=begun {shown}").stdout)
+    first = json.loads(reader.types(f"{shown} --checkpoint chk-1").stdout)
+    assert [row | {"_changed": 1} for row in first] == given

@@ -22,6 +22,7 @@ from tidemark.model.records import (
     DeliveryRecord,
     Failure,
     Genesis,
+    JobEnd,
     JobRecord,
     OffsetReport,
     StopRecord,
@@ -85,6 +86,7 @@ def written() -> dict[str, tuple[str, bytes]]:
         keys.job_key("j"),
         JobRecord(job="j", kind="compaction", uid="u", checkpoint=2, opened_at_ms=1, write_id="w"),
     )
+    put(keys.job_end_key("j"), JobEnd(job="j", done=True, at_ms=2, write_id="w"))
     put(keys.delivery_key("s", 2), DeliveryRecord(sink="s", checkpoint=2, records=3, at_ms=1, write_id="w"))
     report = OffsetReport(input="in", group="g", checkpoint=2, failure=None, at_ms=1, write_id="w")
     put(keys.report_key("in", 2), report)

@@ -7,10 +7,9 @@ import deltalake
 import pyarrow as pa
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.arrow_types import arrow_schema, fits
 from tidemark.errors import DataLostError, NotFoundError, StoreError
 from tidemark.model.copies import TableVersion
-from tidemark.model.types import FieldType
 from tidemark.processing.broadcasts import checked_rows, misfit
 from tidemark.sources import Broadcast, DeltaTable
 
@@ -72,44 +71,12 @@ def _columns(broadcast: Broadcast, table: deltalake.DeltaTable) -> list[str]:
 def _typed(broadcast: Broadcast, found: pa.Table) -> pa.Table:
     fields = broadcast.source.schema.fields
     for name, of in fields:
-        if not _fits(found.schema.field(name).type, of):
+        if not fits(found.schema.field(name).type, of):
             raise misfit(broadcast, f"{name} is {found.schema.field(name).type}, declared {of.sql}")
     try:
         return found.cast(arrow_schema([(name, of.sql) for name, of in fields]))
     except pa.ArrowException as error:
         raise misfit(broadcast, f"a value does not fit its declared type: {error}") from error
-
-
-def _fits(there: pa.DataType, of: FieldType) -> bool:
-    """Whether a column holds values of the declared kind; that each of them fits is a matter of the cast."""
-    if of.kind == "struct":
-        held = {there.field(n).name: there.field(n).type for n in range(there.num_fields)} if _is_struct(there) else {}
-        return all(name in held and _fits(held[name], inner) for name, inner in of.fields)
-    if of.element is not None:
-        return _is_list(there) and _fits(there.value_type, of.element)
-    return any(test(there) for test in _TESTS[of.kind])
-
-
-def _is_struct(there: pa.DataType) -> bool:
-    return bool(pa.types.is_struct(there))
-
-
-def _is_list(there: pa.DataType) -> bool:
-    return bool(pa.types.is_list(there) or pa.types.is_large_list(there))
-
-
-_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-_TESTS = {
-    "bool": (pa.types.is_boolean,),
-    "int": (pa.types.is_integer,),
-    "float": (pa.types.is_floating,),
-    "decimal": (pa.types.is_decimal, pa.types.is_integer),
-    "str": _TEXT,
-    "bytes": _BYTES,
-    "date": (pa.types.is_date,),
-    "timestamp": (pa.types.is_timestamp,),
-}
 
 
 def _gone(uid: str, at: TableVersion, why: str) -> DataLostError:

@@ -9,7 +9,9 @@ import structlog
 import typer
 
 from tidemark.cli import (
+    bootstrap,
     checkpoint,
+    exports,
     restore,
     run,
     savepoint,
@@ -32,7 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (run, stop, restore, checkpoint, savepoint, timeline, verify, state, sink, topic, stack_commands):
+for module in (
+    run, stop, restore, checkpoint, savepoint, timeline, verify, exports, bootstrap, state, sink, topic, stack_commands,
+):  # fmt: skip
     module.register(app)
 keep_examples(app)
 

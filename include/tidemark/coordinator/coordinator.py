@@ -118,7 +118,18 @@ class CheckpointCoordinator:
 
     def open_plan(self, timeline: str | None = None) -> NothingOpen | PlanState:
         """What stands at the next slot of a timeline (of the live one by default)."""
-        return self._next(self.head(timeline))
+        return self.standing(self.head(timeline))
+
+    def standing(self, head: Head) -> NothingOpen | PlanState:
+        """What stands at the slot behind a head."""
+        slot, aborted = head.next_slot, list[AbortRecord]()
+        while (plan := self.objects.plan(slot)) is not None:
+            state = self.attempts.state(plan)
+            if not isinstance(state, Aborted):
+                return state
+            aborted.append(state.record)
+            slot = replace(slot, k=slot.k + 1)
+        return NothingOpen(slot=slot, aborted=tuple(aborted))
 
     def trigger(
         self, pipeline: Pipeline, request: PlanRequest, timeline: str | None = None
@@ -135,7 +146,7 @@ class CheckpointCoordinator:
         """
         while True:
             head = self.head(timeline)
-            found = self._next(head)
+            found = self.standing(head)
             if isinstance(found, SealedPlan):
                 done = self.publish(found.plan, found.sealed)
                 if isinstance(done, Completed):
@@ -213,16 +224,6 @@ class CheckpointCoordinator:
             return replace(found, adopted=True)
         self.abort(found.plan, _code_changed(found.plan))
         return None
-
-    def _next(self, head: Head) -> NothingOpen | PlanState:
-        slot, aborted = head.next_slot, list[AbortRecord]()
-        while (plan := self.objects.plan(slot)) is not None:
-            state = self.attempts.state(plan)
-            if not isinstance(state, Aborted):
-                return state
-            aborted.append(state.record)
-            slot = replace(slot, k=slot.k + 1)
-        return NothingOpen(slot=slot, aborted=tuple(aborted))
 
     def _aborts(self, plan: CheckpointPlan) -> list[AbortRecord]:
         found = [self.objects.abort(replace(plan.slot, k=k)) for k in range(1, plan.slot.k + 1)]

@@ -9,7 +9,7 @@ from tidemark.coordinator.objects import Objects
 from tidemark.coordinator.parents import Parent
 from tidemark.coordinator.ranges import PlannedRanges, plan_ranges
 from tidemark.coordinator.recorded import RecordedStep, recorded_ranges, remaining, steps
-from tidemark.coordinator.sinks import FittingSink, fitting_sinks, planned_sinks, sendable
+from tidemark.coordinator.sinks import planned_sinks, timeline_sinks
 from tidemark.coordinator.starts import to_ms
 from tidemark.coordinator.states import Covered, NothingOpen, OpenPlan, Refused
 from tidemark.coordinator.stops import Stops
@@ -127,7 +127,7 @@ class Planner:
         self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
     ) -> CheckpointPlan:
         inputs = self._inputs(pipeline, request, parent, slot)
-        fitting = self._sinks(pipeline, slot.timeline, parent)
+        fitting = timeline_sinks(pipeline, slot.timeline, parent, self.log, Timelines(self.objects).live)
         number = self._take_id(slot, parent)
         return CheckpointPlan(
             pipeline=pipeline.name,
@@ -175,12 +175,6 @@ class Planner:
             for text in stored_texts(schema).values():
                 self.objects.put_query(text)
         self.crash("queries", "after")
-
-    def _sinks(self, pipeline: Pipeline, timeline: str, parent: Parent) -> Mapping[str, FittingSink]:
-        fitting = fitting_sinks(pipeline, timeline, parent)
-        if all(sink.declared.keeps_rows for sink in fitting.values()):
-            return fitting
-        return sendable(fitting, self.log, is_live=timeline == Timelines(self.objects).live())
 
     def _take_id(self, slot: Slot, parent: Parent) -> int:
         listed = _newest(self.objects.list("ids/"))

@@ -1,6 +1,6 @@
 """The sinks of the next plan: each goes on where the parent's sink of the same name ended."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.parents import Parent
@@ -82,6 +82,20 @@ def sendable(fitting: Mapping[str, FittingSink], log: Log, *, is_live: bool) -> 
             next="create it, or correct the topic of the KafkaSink.",
         )
     return fitting
+
+
+def timeline_sinks(
+    pipeline: Pipeline, timeline: str, parent: Parent, log: Log, live: Callable[[], str]
+) -> Mapping[str, FittingSink]:
+    """The sinks of a plan of a timeline; `live` names the live one, and is asked only where an attempt sends.
+
+    Raises:
+        IncompatibleStateError, NotFoundError, BrokerError: see `fitting_sinks` and `sendable`.
+    """
+    fitting = fitting_sinks(pipeline, timeline, parent)
+    if all(sink.declared.keeps_rows for sink in fitting.values()):
+        return fitting
+    return sendable(fitting, log, is_live=timeline == live())
 
 
 def planned_sinks(fitting: Mapping[str, FittingSink], number: int, ranges: OffsetRanges) -> Mapping[str, SinkTable]:

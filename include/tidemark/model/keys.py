@@ -44,6 +44,11 @@ def job_key(job: str) -> str:
     return f"jobs/{job}.json"
 
 
+def job_end_key(job: str) -> str:
+    """The end of a job."""
+    return f"jobs/{job}.end.json"
+
+
 def delivery_key(sink: str, checkpoint: int) -> str:
     """What a checkpoint emitted to a Kafka sink was sent."""
     return f"deliveries/{sink}/{checkpoint:012d}.json"

@@ -176,13 +176,32 @@ class CompactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """`jobs/<id>.json`: an open compaction, export or erasure, so that retention leaves its inputs alone."""
+    """`jobs/<id>.json`: an open compaction, export, import or erasure: retention leaves what it reads alone.
+
+    Attributes:
+        job: its id.
+        kind: `compaction`, `export`, `import` or `erasure`.
+        uid: the operator; empty where it is all of them.
+        checkpoint: id of the checkpoint that it reads, or makes.
+        opened_at_ms: clock of the writer.
+        write_id: of the writer.
+    """
 
     job: str
     kind: str
     uid: str
     checkpoint: int
     opened_at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """`jobs/<id>.end.json`: the job is over, whatever came of it. That of a compaction is its record."""
+
+    job: str
+    done: bool
+    at_ms: int
     write_id: str
 
 

@@ -1,7 +1,9 @@
 """The one composition root: it joins settings, coordinator, engine and adapters, and decides nothing."""
 
 from tidemark.settings import Settings, load_settings
+from tidemark.wiring.bootstraps import Bootstraps
 from tidemark.wiring.compactions import Compactions
+from tidemark.wiring.exports import Exports
 from tidemark.wiring.outputs import Outputs
 from tidemark.wiring.recoveries import Recoveries
 from tidemark.wiring.replays import Replays
@@ -11,7 +13,7 @@ from tidemark.wiring.stoppages import Stoppages
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Stoppages, Replays, Compactions, Outputs, Recoveries):
+class Runtime(Stoppages, Replays, Compactions, Outputs, Exports, Bootstraps, Recoveries):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

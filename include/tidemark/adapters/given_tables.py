@@ -1,0 +1,142 @@
+"""Somebody's Parquet files or Delta table as stored rows of an operator: typed, keyed, sorted, every row checked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidemark.adapters.arrow_types import arrow_schema, fits
+from tidemark.adapters.duckdb_session import opened, told
+from tidemark.adapters.exporting import ordered, stored_order
+from tidemark.adapters.parquet_folder import ParquetFolder
+from tidemark.errors import NotFoundError, StoreError, UsageError
+from tidemark.model.exports import ExportedFile
+from tidemark.model.expressions import key_columns
+from tidemark.model.given import given_columns, stored_sql
+from tidemark.model.key_groups import key_group
+from tidemark.model.resolving import run_columns
+from tidemark.model.schema import OperatorSchema
+
+_BATCH = 100_000
+_GROUP = pa.field("_key_group", pa.int32())
+_UNREADABLE = (DeltaError, OSError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTable:
+    """A table that is to be the state of an operator; it is only read.
+
+    Attributes:
+        path: a Parquet file, a folder of them, or a Delta table, at its newest version.
+        schema: the operator's stored schema.
+    """
+
+    path: str
+    schema: OperatorSchema
+
+    def check(self) -> int:
+        """Reads every row; returns how many there are.
+
+        Raises:
+            NotFoundError: there is nothing at this place.
+            UsageError: a column is missing or of another type, a value does not fit, a key is null or there twice.
+            StoreError: it cannot be read.
+        """
+        with opened() as connection, told(f"{self.path} is not usable"):
+            return self._load(connection)
+
+    def write(self, folder: ParquetFolder, at_ms: int, changed: int) -> list[ExportedFile]:
+        """Writes the stored rows, as an export has them; see `model.given`.
+
+        Raises:
+            TidemarkError: as `check`.
+        """
+        columns = run_columns(self.schema)
+        with opened() as connection, told(f"{self.path} is not usable"):
+            self._load(connection)
+            rows = stored_sql(self.schema, "given", at_ms, changed)
+            made = connection.sql(ordered(rows, columns, stored_order(self.schema)))
+            name = f"stored/{self.schema.uid}"
+            return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
+
+    def _load(self, connection: Any) -> int:
+        """Makes the rows known as `given`; batch by batch, so that what is wrong with one is raised as it is."""
+        keys, count = ", ".join(key_columns(self.schema)), 0
+        make = "CREATE TEMP TABLE given AS"
+        for batch in self._rows():
+            connection.register("batch", batch)
+            connection.execute(f"{make} FROM batch")
+            connection.unregister("batch")
+            make, count = "INSERT INTO given", count + batch.num_rows
+        twice = f"SELECT {keys} FROM given GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 3"
+        found = connection.sql(twice).fetchall()
+        if found:
+            raise self._refused(f"keys are there twice: {', '.join('/'.join(map(str, key)) for key in found)}")
+        return count
+
+    def _rows(self) -> Iterator[pa.Table]:
+        """The wanted columns in their types, and `_key_group`; an empty table first."""
+        wanted = given_columns(self.schema)
+        schema = arrow_schema([(name, of.sql) for name, of in wanted])
+        there, batches = self._source()
+        held = {f.name: f.type for f in there}
+        wrong = [f"{n} {of.sql} is missing" for n, of in wanted if n not in held]
+        wrong += [f"{n} is {held[n]}, not {of.sql}" for n, of in wanted if n in held and not fits(held[n], of)]
+        if wrong:
+            raise self._refused("; ".join(wrong))
+        yield schema.append(_GROUP).empty_table()
+        for batch in batches:
+            yield self._grouped(batch, schema)
+
+    def _grouped(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+        try:
+            rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+        except (pa.ArrowException, KeyError) as error:
+            raise self._refused(f"a value does not fit: {str(error).splitlines()[0]}") from error
+        keys = [k.name for k in self.schema.keys]
+        nulls = [name for name in keys if rows[name].null_count]
+        if nulls:
+            raise self._refused(f"a key is null: {', '.join(nulls)}")
+        values = zip(*(rows[name].to_pylist() for name in keys), strict=True)
+        groups = [key_group(key, self.schema.key_groups) for key in values]
+        return rows.append_column(_GROUP, pa.array(groups, _GROUP.type))
+
+    def _source(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        path = Path(self.path)
+        with self._readable():
+            if path.is_dir() and DeltaTable.is_deltatable(str(path)):
+                reader = pa.RecordBatchReader.from_stream(DeltaTable(str(path)).scan())
+                return reader.schema, self._read(iter(reader))
+            files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+            if not files:
+                raise NotFoundError(f"no table at {self.path}", next="name a Parquet file, a folder, or a Delta table.")
+            return pq.read_schema(files[0]), self._read(_batches(files))
+
+    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self._readable():
+            yield from batches
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise StoreError(f"{self.path} cannot be read: {error}", next="look at the table.") from error
+
+    def _refused(self, why: str) -> UsageError:
+        return UsageError(
+            f"{self.path} cannot be the state of {self.schema.uid}: {why}",
+            next="give one row per key; mean, reduce and aggregate want the columns of their accumulators.",
+        )
+
+
+def _batches(files: list[Path]) -> Iterator[pa.RecordBatch]:
+    for path in files:
+        with pq.ParquetFile(path) as source:
+            yield from source.iter_batches(_BATCH)

@@ -1,0 +1,100 @@
+"""`tidemark bootstrap`: a pipeline begins with state that somebody has as tables."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.exports import Execute, brought
+from tidemark.cli.output import JsonFlag, note, show_fields
+from tidemark.cli.run import PipelineName, parse_time
+from tidemark.coordinator.given_starts import Starts
+from tidemark.errors import UsageError
+from tidemark.model.offsets import TopicPartition
+from tidemark.wiring import open_runtime
+from tidemark.wiring.bootstraps import BootstrapRequest
+
+_STARTS = "`earliest`, `latest`, TOPIC:PARTITION=OFFSET (once per partition), or a JSON file: topic, partition, offset."
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("bootstrap")(bootstrap)
+
+
+def bootstrap(
+    pipeline: PipelineName,
+    tables: Annotated[list[str], typer.Argument(metavar="UID=TABLE...", help="Parquet or Delta, a row per key.")],
+    starts: Annotated[list[str], typer.Option("--starts", metavar="WHERE", help=_STARTS)],
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When keys were accessed last; wanted where state expires.")
+    ] = None,
+    execute: Execute = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Begin a pipeline that has no checkpoint with state that you have as tables, and read on from given offsets.
+
+    A table has the operator's key columns and a column per field of its state. Every row is checked before anything is
+    written; operators without a table start empty.
+
+    Examples:
+      tidemark bootstrap flights aircraft=/data/aircraft.parquet --starts latest
+      tidemark bootstrap flights routes=/data/routes --starts flights:0=100 --starts flights:1=80 --execute
+    """
+    request = BootstrapRequest(
+        pipeline=pipeline,
+        tables=dict(_assigned(text, "UID=TABLE") for text in tables),
+        starts=parse_starts(starts),
+        at=None if at is None else parse_time(at),
+    )
+    runtime = open_runtime()
+    done = runtime.bootstrap(request) if execute else runtime.bootstrap_plan(request)
+    show_fields({k: v for k, v in brought(done).items() if k not in ("from", "left_behind")}, as_json=as_json)
+    note(f"Next: tidemark run {pipeline}" if done.checkpoint else "Next: repeat it with --execute")
+
+
+def parse_starts(texts: list[str]) -> Starts:
+    """What `--starts` says.
+
+    Raises:
+        UsageError: none of its forms, or several.
+    """
+    if texts == ["earliest"]:
+        return "earliest"
+    if texts == ["latest"]:
+        return "latest"
+    if len(texts) == 1 and "=" not in texts[0]:
+        return _from_file(Path(texts[0]))
+    pairs = dict(_assigned(text, "TOPIC:PARTITION=OFFSET") for text in texts)
+    return {_partition(place): _number(offset) for place, offset in pairs.items()}
+
+
+def _from_file(path: Path) -> dict[TopicPartition, int]:
+    try:
+        told = json.loads(path.read_text())
+        return {TopicPartition(t, int(p)): _number(str(n)) for t, parts in told.items() for p, n in parts.items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f"no starts in {path}: {error}", next='write {"topic": {"0": 12, "1": 7}}, or give earliest or latest.'
+        ) from error
+
+
+def _assigned(text: str, form: str) -> tuple[str, str]:
+    left, equals, right = text.partition("=")
+    if not (left and equals and right):
+        raise UsageError(f"not of the form {form}: {text!r}", next=f"write {form}.")
+    return left, right
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition(":")
+    if not topic:
+        raise UsageError(f"not of the form TOPIC:PARTITION: {text!r}", next="write it as in flights:0=12.")
+    return TopicPartition(topic, _number(number))
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"not a number: {text!r}", next="give partitions and offsets as numbers from 0.")
+    return int(text)

@@ -1,0 +1,112 @@
+"""`tidemark export` and `tidemark import`: a checkpoint as a folder of plain files, and back into a pipeline."""
+
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.checkpoint_id import At, AtSavepoint, parse_id
+from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
+from tidemark.cli.run import AllowNonRestoredState, PipelineName
+from tidemark.errors import UsageError
+from tidemark.model.exports import Export
+from tidemark.wiring import open_runtime
+from tidemark.wiring.imports import Imported, ImportRequest
+
+Execute = Annotated[bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("export")(export)
+    app.command("import")(import_)
+
+
+def export(
+    pipeline: PipelineName,
+    to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="A folder that does not exist yet.")],
+    savepoint: AtSavepoint = None,
+    checkpoint: At = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Copy a checkpoint to a folder that needs nothing else: Parquet, queries, and a manifest with every file's sha256.
+
+    The folder can be moved, read by any engine, and imported under another name or into another warehouse.
+
+    Examples:
+      tidemark export flights --to /backup/flights
+      tidemark export flights --checkpoint chk-3 --to ./flights-3 --json
+    """
+    if savepoint is not None and checkpoint is not None:
+        raise UsageError("both a savepoint and a checkpoint", next="name one of them.")
+    at = savepoint if checkpoint is None else parse_id(checkpoint)
+    made = open_runtime().export(pipeline, at, to)
+    if as_json:
+        print_json({"pipeline": pipeline, "checkpoint": f"chk-{made.checkpoint}", "folder": to, **_sizes(made)})
+        return
+    show_rows([_state(uid, made) for uid in made.states], as_json=False)
+    note(f"wrote chk-{made.checkpoint} of {pipeline} to {to}: {human_bytes(sum(f.bytes for f in made.files))}")
+    note(f"Next: tidemark import {to} --as NAME")
+
+
+def import_(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="What `tidemark export` has written.")],
+    name: Annotated[str, typer.Option("--as", metavar="PIPELINE", help="The pipeline that goes on from it.")],
+    timeline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A new timeline beside the live one; without it the first one.")
+    ] = None,
+    allow_non_restored_state: AllowNonRestoredState = False,
+    execute: Execute = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make an export the first checkpoint of a pipeline that has none, or of a new timeline.
+
+    Every file is compared with its sha256 and the declaration with the state, before anything is written.
+
+    Examples:
+      tidemark import /backup/flights --as flights
+      tidemark import /backup/flights --as flights_test --execute
+    """
+    request = ImportRequest(
+        folder=folder, pipeline=name, timeline=timeline, allow_non_restored_state=allow_non_restored_state
+    )
+    runtime = open_runtime()
+    done = runtime.import_folder(request) if execute else runtime.import_plan(request)
+    show_fields(brought(done), as_json=as_json)
+    where = f" --timeline {timeline}" if timeline else ""
+    if done.checkpoint is None:
+        note(f"Next: tidemark import {folder} --as {name}{where} --execute")
+    else:
+        note(f"Next: tidemark run {name}{where}")
+
+
+def _sizes(made: Export) -> dict[str, Any]:
+    return {
+        "states": [_state(uid, made) for uid in made.states],
+        "files": sum(1 for _ in made.files),
+        "bytes": sum(f.bytes for f in made.files),
+    }
+
+
+def _state(uid: str, made: Export) -> dict[str, Any]:
+    state = made.states[uid]
+    return {
+        "uid": uid,
+        "keys": state.resolved.rows if state.resolved else None,
+        "stored_rows": state.rows,
+        "resolved": state.resolved.path if state.resolved else None,
+        "stored": [f.path for f in state.stored],
+    }
+
+
+def brought(done: Imported) -> dict[str, Any]:
+    """What an import came to, or would come to."""
+    return {
+        "pipeline": done.pipeline,
+        "from": f"{done.export.pipeline} chk-{done.export.checkpoint}",
+        "timeline": done.timeline,
+        "checkpoint": done.checkpoint,
+        "rows": dict(done.rows),
+        "starts_empty": list(done.empty),
+        "left_behind": list(done.left_behind),
+        "offsets": {str(tp): end for tp, end in sorted(done.export.ranges.ends.items())},
+    }

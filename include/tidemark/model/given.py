@@ -1,0 +1,102 @@
+"""State that is given as a table: the columns that it must have, and the stored rows that come of them (H2).
+
+A table has a row per key: the key columns, and a column per field, called like it. What a field is worth is enough for
+most kinds; kinds whose value does not say how to go on (`mean`, an author's aggregate) want their accumulators.
+"""
+
+from collections.abc import Iterator
+
+from tidemark.model.dialects import DUCKDB
+from tidemark.model.expressions import quoted
+from tidemark.model.resolving import run_columns
+from tidemark.model.schema import OperatorSchema, StoredField
+from tidemark.model.types import FieldType
+
+_LISTS = ("list", "list_of_values")
+_ORDERED = ("first", "latest")
+
+
+def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:
+    """(column, type) that a table must have; null means that nothing is known, but in keys, where there is none."""
+    keys = tuple((k.name, k.type) for k in schema.keys)
+    return (*keys, *(column for f in schema.fields for column in _given(f)))
+
+
+def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int) -> str:
+    """The rows of a table of state, in the columns of `run_columns`, of a relation with `given_columns`, `_key_group`.
+
+    Args:
+        schema: the stored schema.
+        relation: the given rows; read once, or once per map.
+        at_ms: when keys were accessed, on the operator's clock, in milliseconds.
+        changed: id for `_changed`.
+    """
+    held = {name: sql for f in schema.fields for name, sql in _held(f, at_ms)}
+    held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": "'value'", "_changed": f"CAST({changed} AS BIGINT)"}
+    parts = [f"SELECT {_selected(schema, held)} FROM {relation}"]
+    for f in schema.maps:
+        own = {k: v for k, v in held.items() if k.startswith("_")} | _entry(f, at_ms)
+        entries = f'SELECT *, unnest(map_entries({quoted(f.name)})) AS "_entry" FROM {relation}'
+        parts.append(f'SELECT {_selected(schema, own)} FROM ({entries}) AS "_entries"')
+    return " UNION ALL ".join(parts)
+
+
+def _given(f: StoredField) -> Iterator[tuple[str, FieldType]]:
+    if f.aggregate is not None or f.kind == "mean":
+        yield from f.accumulators
+    elif f.kind in (*_ORDERED, "value"):
+        yield f.name, f.over.with_null(True)
+    elif f.kind in _LISTS:
+        yield f.name, FieldType("list", nullable=True, element=f.over)
+    elif f.kind == "map":
+        yield f.name, f.type.with_null(True)
+    else:
+        yield f.accumulators[0][0], f.accumulators[0][1]
+
+
+def _held(f: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    """Columns of a field in the row of its key; those that stay null are left out."""
+    column, present = quoted(f.name), f"{quoted(f.name)} IS NOT NULL"
+    if f.aggregate is not None:
+        yield from ((name, quoted(name)) for name, _ in f.accumulators)
+    elif f.kind == "mean":
+        (total, _), (count, _) = f.accumulators
+        yield total, quoted(total)
+        yield count, f"coalesce({quoted(count)}, 0)"
+    elif f.kind == "count":
+        yield f.name, f"coalesce({column}, 0)"
+    elif f.kind in _ORDERED:
+        # Before every record that may come: any later one is newer, and none is earlier.
+        epoch = "make_timestamptz(0)"
+        place = [("at", epoch), ("topic", "''"), ("partition", "0"), ("offset", "0"), ("value", column)]
+        yield f.name, f"CASE WHEN {present} THEN {DUCKDB.struct(place)} END"
+    elif f.kind == "distinct":
+        yield f.name, f"list_sort(list_distinct({DUCKDB.or_empty(column)}))"
+    elif f.kind in _LISTS:
+        element = DUCKDB.struct([("at", str(at_ms)), ("value", "e")])
+        yield f.name, DUCKDB.transform(DUCKDB.or_empty(column), "e", element)
+    elif f.kind == "value":
+        yield f.name, column
+        yield f"{f.name}__at", f"CASE WHEN {present} THEN {at_ms} END"
+    elif f.kind != "map":
+        yield f.name, column
+
+
+def _entry(f: StoredField, at_ms: int) -> dict[str, str]:
+    return {
+        "_field": f"'{f.name}'",
+        f"{f.name}__key": '"_entry".key',
+        f.name: '"_entry".value',
+        f"{f.name}__at": str(at_ms),
+    }
+
+
+def _selected(schema: OperatorSchema, held: dict[str, str]) -> str:
+    own = {*(k.name for k in schema.keys), "_key_group"}
+    types = {name: of for f in schema.fields for name, of in f.columns}
+    made = []
+    for name, sql in run_columns(schema):
+        value = quoted(name) if name in own else held.get(name, "NULL")
+        cast = DUCKDB.type(types[name]) if name in types else sql
+        made.append(f"CAST({value} AS {cast}) AS {quoted(name)}")
+    return ", ".join(made)

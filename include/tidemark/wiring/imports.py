@@ -1,0 +1,215 @@
+"""The verb that makes an export the first checkpoint of a pipeline, or of a timeline beside its live one (G8, H2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.coordinator.imports import Importer, Importing
+from tidemark.coordinator.inputs import PlannedInputs
+from tidemark.coordinator.jobs import open_job
+from tidemark.errors import StoreError, UsageError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.compaction import DEEPEST
+from tidemark.model.exports import Export
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import CompactionRecord
+from tidemark.model.resolving import run_columns
+from tidemark.model.segments import StateHandle
+from tidemark.model.writes import CommitRequest, WrittenRun
+from tidemark.wiring.core import Core, random_id
+
+if TYPE_CHECKING:
+    from tidemark.adapters.importing import ExportFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """What to import.
+
+    Attributes:
+        folder: of the export.
+        pipeline: the one that goes on from it, by any name.
+        timeline: a new one beside the live one; None = the first one, of a pipeline without checkpoints.
+        allow_non_restored_state: leave the state of operators out that the pipeline does not declare.
+    """
+
+    folder: str
+    pipeline: str
+    timeline: str | None = None
+    allow_non_restored_state: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What an import came to, or would come to: `checkpoint` is None where it was not done.
+
+    Attributes:
+        export: what was brought in.
+        pipeline: into which pipeline.
+        timeline: and timeline.
+        checkpoint: its name there.
+        rows: stored rows per declared uid.
+        empty: declared operators that start empty.
+        left_behind: uids of the export whose state was left out.
+    """
+
+    export: Export
+    pipeline: str
+    timeline: str
+    checkpoint: str | None
+    rows: Mapping[str, int]
+    empty: tuple[str, ...]
+    left_behind: tuple[str, ...]
+
+
+class Imports(Core):
+    """Imports."""
+
+    def import_plan(self, request: ImportRequest) -> Imported:
+        """What an import would do; writes nothing.
+
+        Raises:
+            NotFoundError: no such export or pipeline.
+            DamagedError, CorruptObjectError: the export is not whole.
+            IncompatibleStateError: the declaration does not fit; the message names every uid and field.
+            ConflictError: the timeline has begun.
+        """
+        _, wanted = self._wanted(request)
+        importer = Importer(coordinator=self.coordinator(request.pipeline))
+        slot = importer.refuse_taken(wanted)
+        return told(wanted, importer.inputs(wanted, slot, wanted.least), None)
+
+    def import_folder(self, request: ImportRequest) -> Imported:
+        """Brings an export's rows into tables of the pipeline's, then completes the checkpoint that names them.
+
+        A repetition after a crash finishes what is there, or begins anew beside what nothing names.
+
+        Raises:
+            TidemarkError: as `import_plan`, and as the steps raise.
+        """
+        folder, wanted = self._wanted(request)
+        return self.bring_in(folder, wanted)
+
+    def bring_in(self, folder: "ExportFolder", wanted: Importing) -> Imported:
+        """Brings verified rows in, and completes the checkpoint that names them.
+
+        Raises:
+            TidemarkError: as the steps raise.
+        """
+        name = wanted.pipeline.name
+        importer = Importer(coordinator=self.coordinator(name))
+        with self.holding(name, wanted.timeline):
+            left = importer.left_over(wanted)
+            if left is not None:
+                return told(wanted, left, importer.complete(left))
+            slot = importer.refuse_taken(wanted)
+            importer.inputs(wanted, slot, wanted.least)
+            number = importer.take_id(slot, wanted.least)
+            inputs = importer.inputs(wanted, slot, number)
+            named = {segment.path for handle in inputs.handles.values() for segment in handle}
+            with open_job(importer.coordinator, "import", number) as job:
+                for uid, handle in wanted.handles(number).items():
+                    if named & {segment.path for segment in handle}:
+                        self._bring(importer, folder, wanted, Brought(uid=uid, number=number, job=job))
+                plan = importer.plan(wanted, slot, number)
+                return told(wanted, plan, importer.complete(plan))
+
+    def _wanted(self, request: ImportRequest) -> tuple["ExportFolder", Importing]:
+        from tidemark.adapters.importing import ExportFolder
+
+        if "://" in request.folder:
+            raise UsageError(
+                f"not a folder of this machine: {request.folder}",
+                next="copy the export to a local folder first, as a whole.",
+            )
+        folder = ExportFolder(Path(request.folder))
+        pipeline, export = self.pipeline(request.pipeline), folder.read()
+        return folder, Importing(
+            export=export,
+            pipeline=pipeline,
+            timeline=request.timeline or keys.FIRST_TIMELINE,
+            allow_non_restored_state=request.allow_non_restored_state,
+        )
+
+    def _bring(self, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: "Brought") -> None:
+        """Copies an operator's rows to a table of their own and commits them there, as a compaction would."""
+        from tidemark.engine.files import bounded_columns, written_run
+
+        state, table = wanted.export.states[brought.uid], f"{wanted.folder(brought.uid, brought.number)}/base"
+        there = self.settings.warehouse / table / brought.job
+        folder.copy(state.stored, there)
+        run = written_run(str(there), state.rows, bounded_columns(state.schema))
+        request = _request(wanted, brought, run, random_id())
+        done = self.tables.commit(request, Unfenced())
+        self.tables.make_durable([done.commit], [f"{table}/{brought.job}"])
+        if StateHandle((done.segment,)) != wanted.handles(brought.number)[brought.uid]:
+            raise StoreError(
+                f"{table} is not the table that was to be made", next="import again: it takes another name."
+            )
+        job = f"{brought.uid}.{brought.number}.{request.write_id}"
+        record = CompactionRecord(
+            uid=brought.uid,
+            job=job,
+            checkpoint=brought.number,
+            timeline=wanted.timeline,
+            input=StateHandle(),
+            output=StateHandle((done.segment,)),
+            commits=(done.commit,),
+            write_id=request.write_id,
+        )
+        importer.coordinator.objects.put(keys.compaction_key(brought.uid, job), record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """One operator's rows on their way: the uid that they had, the id that their tables are named by, the job."""
+
+    uid: str
+    number: int
+    job: str
+
+
+class Unfenced:
+    """The fence of a table that is nobody else's: its name was taken with an id."""
+
+    def check(self) -> None:
+        """Never raises."""
+
+
+def _request(wanted: Importing, brought: Brought, run: WrittenRun, write_id: str) -> CommitRequest:
+    name = wanted.pipeline.name
+    return CommitRequest(
+        table=f"{wanted.folder(brought.uid, brought.number)}/base",
+        parent=None,
+        files=run.files,
+        rows=run.rows,
+        level=DEEPEST,
+        checkpoint=brought.number,
+        after=0,
+        schema=run_columns(wanted.export.states[brought.uid].schema),
+        write_id=write_id,
+        metadata={
+            "tidemark_pipeline": name,
+            "tidemark_timeline": wanted.timeline,
+            "tidemark_uid": brought.uid,
+            "tidemark_job": brought.job,
+        },
+        app=(f"{name}/{wanted.timeline}/{brought.uid}/base", brought.number * 2**20),
+    )
+
+
+def told(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, done: Checkpoint | None) -> Imported:
+    """What an import comes to."""
+    named = {segment.path for handle in inputs.handles.values() for segment in handle}
+    brought = {path.split("/")[2] for path in named}
+    return Imported(
+        export=wanted.export,
+        pipeline=wanted.pipeline.name,
+        timeline=wanted.timeline,
+        checkpoint=None if done is None else done.plan.name,
+        rows={uid: handle.rows for uid, handle in inputs.handles.items()},
+        empty=tuple(uid for uid, handle in inputs.handles.items() if not handle),
+        left_behind=tuple(uid for uid, state in wanted.export.states.items() if state.rows and uid not in brought),
+    )
