@@ -1,6 +1,6 @@
 """DAGs that people trigger with a form: the first task checks what was asked for, and answers what to type."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pydantic import BaseModel, ValidationError
 
 from tidemark.airflow.retrying import HOPELESS, as_airflow
-from tidemark.errors import ConflictError, TidemarkError, UsageError
+from tidemark.errors import ConflictError, NotFoundError, TidemarkError, UsageError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,6 +27,17 @@ def parsed(model: type[M], conf: Mapping[str, object]) -> M:
             f"conf of the DAG run does not fit: {complaints}",
             next=f"trigger it again with {', '.join(model.model_fields)} only.",
         ) from error
+
+
+def offered(pipeline: str, pipelines: Sequence[str]) -> str:
+    """`pipeline`, if the DAG's form offers it; an API call may name any.
+
+    Raises:
+        NotFoundError: it does not.
+    """
+    if pipeline not in pipelines:
+        raise NotFoundError(f"this DAG has no pipeline {pipeline!r}", next=f"name one of: {', '.join(pipelines)}.")
+    return pipeline
 
 
 @contextmanager

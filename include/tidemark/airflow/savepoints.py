@@ -8,12 +8,12 @@ from typing import Any
 from airflow.sdk import DAG, Asset, BaseOperator, Context, Param, chain
 from pydantic import BaseModel, ConfigDict
 
-from tidemark.airflow.answering import answering, parsed
+from tidemark.airflow.answering import answering, offered, parsed
 from tidemark.airflow.assets import assets_of
 from tidemark.airflow.operators import PLAN, Ids, announce, runtime
 from tidemark.airflow.retrying import retry_arguments
 from tidemark.coordinator.restart import FixedDelay
-from tidemark.errors import DeclarationError, NotFoundError
+from tidemark.errors import DeclarationError
 from tidemark.model.expiry import NEVER, expiry_ms
 from tidemark.model.names import parse_id
 from tidemark.model.savepoint import SavepointRequest, checked_savepoint
@@ -64,11 +64,7 @@ class SavepointOperator(BaseOperator):
         """
         run = context["dag_run"]
         conf = parsed(SavepointConf, {**context["params"], **(run.conf or {})})
-        if conf.pipeline not in self.pipelines:
-            raise NotFoundError(
-                f"this DAG has no pipeline {conf.pipeline!r}", next=f"name one of: {', '.join(self.pipelines)}."
-            )
-        return conf.pipeline, SavepointRequest(
+        return offered(conf.pipeline, self.pipelines), SavepointRequest(
             name=conf.name or self._dated(context),
             owner=run.triggering_user_name or "airflow",
             origin=f"{run.dag_id} {run.run_id}",
