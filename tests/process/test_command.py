@@ -41,3 +41,7 @@ def test_a_process_runs_on_workers_that_have_no_pipeline_files(
         ("a", 14, "walkers", 0, 2),
         ("b", 7, "walkers", 0, 2),
     }
+    command("savepoint", "create", "walk", "before", "--checkpoint", "1").ok()
+    then = tidemark.read_state(spark, "walk", "walkers", savepoint="before", settings=settings).collect()
+    assert {(r["who"], r["total"]) for r in then} == {("a", 1 + 3), ("b", 2)}
+    assert tidemark.read_sink(spark, "walk", "far", savepoint="before", settings=settings).collect() == []
