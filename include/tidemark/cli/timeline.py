@@ -58,10 +58,9 @@ def show(
 
 
 def drawn(found: Sequence[Branch]) -> Tree:
-    """The tree for a terminal: the live timeline stands out."""
-    roots = [b for b in found if b.parent is None]
-    tree = Tree(_line(roots[0]))
-    _grow(tree, found, roots[0].timeline)
+    """The tree for a terminal: the live timeline stands out. An imported timeline is a root of its own."""
+    tree = Tree("", hide_root=True)
+    _grow(tree, found, None)
     return tree
 
 
@@ -74,7 +73,7 @@ def plain_tree(found: Sequence[Branch], below: str | None = None, depth: int = 0
     return lines
 
 
-def _grow(tree: Tree, found: Sequence[Branch], below: str) -> None:
+def _grow(tree: Tree, found: Sequence[Branch], below: str | None) -> None:
     for b in found:
         if b.parent == below:
             _grow(tree.add(_line(b)), found, b.timeline)
@@ -82,6 +81,9 @@ def _grow(tree: Tree, found: Sequence[Branch], below: str) -> None:
 
 def _line(b: Branch) -> Text:
     newest = "no checkpoint yet" if b.newest is None else f"{b.checkpoints} to {b.newest.plan.name}"
-    began = "" if b.genesis is None else f", {b.genesis.why} of chk-{b.genesis.parent}"
+    fate = b.fate
+    if b.genesis is not None:
+        began = f"{b.genesis.why} of chk-{b.genesis.parent}"
+        fate = began if fate == b.genesis.why else f"{fate}, {began}"
     text = Text(b.timeline, style="bold green" if b.is_live else "bold")
-    return text.append(f"  {b.fate}{began}, {newest}", style="" if b.is_live else "dim")
+    return text.append(f"  {fate}, {newest}", style="" if b.is_live else "dim")

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from rich.console import Console
 
 from tests.in_memory import Payment
 from tests.unit.coordinator.house import ASK, P0, PIPELINE, House, at
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
+from tidemark.cli.timeline import drawn, plain_tree
 from tidemark.coordinator.branches import branches
 from tidemark.coordinator.deliveries import delivered, undelivered
 from tidemark.coordinator.recovery import Recovery
@@ -260,3 +262,8 @@ def test_the_tree_of_timelines_is_read_from_their_ends() -> None:
         "fix": ("t1", "fork", 0, None),
         "t2": ("t1", "live", 1, again),
     }
+    drawing = Console(width=100, color_system=None)
+    with drawing.capture() as told:
+        drawing.print(drawn(list(found.values())))
+    lines = [text.strip("│├└─ ") for text in told.get().splitlines()]
+    assert sorted(lines) == sorted(text.strip() for text in plain_tree(list(found.values())))
