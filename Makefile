@@ -71,6 +71,7 @@ lock: setup ## Write requirements.lock anew after a change of the dependencies, 
 bench: setup ## Measure checkpoints by state size
 	@$(BIN)/python -m tests.perf.bench
 	@$(BIN)/python -m tests.perf.state_costs
+	@$(BIN)/python -m tests.perf.restore_points
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links
