@@ -28,7 +28,7 @@ MUST = _words("""
     I1 I2 I3 I6 I8
     J1 J5 J6 J7 J8 J9 J10 J11 J12 J14 J16 J17
     L1 L2 L4
-    P6 P12 Q1 Q2 Q3 Q5 Q6 Q8 Q10
+    P6 P12 Q1 Q2 Q3 Q5 Q6 Q7 Q8 Q10
 """)
 """Rows that need a test."""
 SHOULD = _words("A9 A10 B7 C8 D20 E13 F11 J2")

@@ -110,6 +110,7 @@ def test_unpausing_today_starts_nothing(flights: Any) -> None:
 
 def test_the_form_is_typed(flights: Any) -> None:
     asked = {"max_records": None, "until": None, "accept_loss": False, "allow_non_restored_state": False}
+    asked |= {"savepoint": None, "restore_id": None}
     assert flights.params.dump() == asked
     assert flights.params.get_param("max_records").schema["minimum"] == 1
     assert flights.params.get_param("until").schema["format"] == "date-time"

@@ -206,3 +206,11 @@ def test_bootstrap(reader: Reader) -> None:
     given = json.loads(reader.types(f"TIDEMARK_WAREHOUSE=begun {shown}").stdout)
     first = json.loads(reader.types(f"{shown} --checkpoint chk-1").stdout)
     assert [row | {"_changed": 1} for row in first] == given
+
+
+def test_backfill_from_a_savepoint(reader: Reader) -> None:
+    reader.goes_on_until(3)
+    reader.follows("backfill-from-a-savepoint.md")
+    told = json.loads(reader.types("tidemark timeline list flights --json").stdout)
+    (live,) = [t for t in told if t["is_live"]]
+    assert live["timeline"].startswith("backfill-before-the-bug-")

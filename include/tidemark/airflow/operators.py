@@ -14,9 +14,10 @@ from pydantic import JsonValue, TypeAdapter
 
 from tidemark.airflow.failing import abort_expired, keep_reason, open_slot, refused_slot
 from tidemark.airflow.jobs import SparkJob
-from tidemark.airflow.params import parse_conf, request_of
+from tidemark.airflow.params import RunConf, parse_conf, request_of
 from tidemark.airflow.retrying import as_airflow
 from tidemark.coordinator.failures import classify
+from tidemark.coordinator.restore_request import RestoreRequest
 from tidemark.errors import GateFailedError, TidemarkError
 from tidemark.model.checkpoint import Checkpoint, Verdict
 from tidemark.ports import PlanRequest
@@ -74,9 +75,12 @@ class PipelineOperator(BaseOperator):
     def request(self, context: Context) -> PlanRequest:
         """What the DAG run asks for: the same in every task of it."""
         run = context["dag_run"]
-        conf = parse_conf({**context["params"], **(run.conf or {})})
         interval = (run.data_interval_start, run.data_interval_end)
-        return request_of(conf, run.run_id, interval, self.until)
+        return request_of(self.asked(context), run.run_id, interval, self.until)
+
+    def asked(self, context: Context) -> RunConf:
+        """The conf of the DAG run, checked."""
+        return parse_conf({**context["params"], **(context["dag_run"].conf or {})})
 
 
 class PlanOperator(PipelineOperator):
@@ -102,6 +106,7 @@ class PlanOperator(PipelineOperator):
         """
         opened = runtime()
         with typed_failures():
+            self._restore(opened, self.asked(context))
             planned = opened.plan(self.pipeline, self.request(context))
         if planned.published:
             left = opened.checkpoint(self.pipeline, planned.published[-1])
@@ -113,6 +118,19 @@ class PlanOperator(PipelineOperator):
             return {"covered_by": f"chk-{planned.covered_by}"}
         self.log.info("%s %s at %s", "adopted" if planned.adopted else "planned", planned.name, planned.slot)
         return {"slot": planned.slot, "checkpoint": planned.name}
+
+    def _restore(self, opened: "Runtime", conf: RunConf) -> None:
+        if not conf.savepoint or not conf.restore_id:
+            return
+        request = RestoreRequest(
+            savepoint=conf.savepoint,
+            request=conf.restore_id,
+            accept_loss=conf.accept_loss,
+            allow_non_restored_state=conf.allow_non_restored_state,
+        )
+        done = opened.restore_once(self.pipeline, request)
+        told = "was restored before" if done is None else f"restored: timeline {done.genesis.timeline} is live"
+        self.log.info("savepoint %s %s (restore id %s)", conf.savepoint, told, conf.restore_id)
 
 
 class FoldOperator(PipelineOperator):

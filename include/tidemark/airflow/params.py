@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from airflow.sdk import Param
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from tidemark.airflow.answering import parsed
 from tidemark.ports import PlanRequest
@@ -21,6 +21,8 @@ class RunConf(BaseModel):
         until: stop before the first record at or after this time, instead of at the data interval's end.
         accept_loss: record offsets that were lost, instead of stopping.
         allow_non_restored_state: leave the state of operators behind that the pipeline does not declare any more.
+        savepoint: restore it before the first of these runs; for Airflow's own backfill.
+        restore_id: names that restore: all runs of a backfill have one conf, and only the first of them restores.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,6 +31,14 @@ class RunConf(BaseModel):
     until: AwareDatetime | None = None
     accept_loss: bool = Field(False, strict=True)
     allow_non_restored_state: bool = Field(False, strict=True)
+    savepoint: str | None = None
+    restore_id: str | None = None
+
+    @model_validator(mode="after")
+    def _go_together(self) -> "RunConf":
+        if bool(self.savepoint) != bool(self.restore_id):
+            raise ValueError("savepoint and restore_id go together: without an id every run would restore again")
+        return self
 
 
 def form() -> dict[str, Param]:
@@ -59,6 +69,24 @@ def form() -> dict[str, Param]:
             type="boolean",
             title="Allow non-restored state",
             description="Operators that are gone from the pipeline: leave their state behind, and go on without it.",
+        ),
+        **_restoring(),
+    }
+
+
+def _restoring() -> dict[str, Param]:
+    return {
+        "savepoint": Param(
+            None,
+            type=["null", "string"],
+            title="Restore savepoint",
+            description="For a backfill: the first run restores it, the following ones go on from there.",
+        ),
+        "restore_id": Param(
+            None,
+            type=["null", "string"],
+            title="Restore id",
+            description="Goes with the savepoint: any name that was not used for a restore before.",
         ),
     }
 

@@ -9,6 +9,7 @@ import structlog
 import typer
 
 from tidemark.cli import (
+    backfill,
     bootstrap,
     checkpoint,
     exports,
@@ -35,7 +36,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for module in (
-    run, stop, restore, checkpoint, savepoint, timeline, verify, exports, bootstrap, state, sink, topic, stack_commands,
+    run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, exports, bootstrap, state, sink, topic,
+    stack_commands,
 ):  # fmt: skip
     module.register(app)
 keep_examples(app)

@@ -1,11 +1,11 @@
 """The one composition root: it joins settings, coordinator, engine and adapters, and decides nothing."""
 
 from tidemark.settings import Settings, load_settings
+from tidemark.wiring.backfills import Backfills
 from tidemark.wiring.bootstraps import Bootstraps
 from tidemark.wiring.compactions import Compactions
 from tidemark.wiring.exports import Exports
 from tidemark.wiring.outputs import Outputs
-from tidemark.wiring.recoveries import Recoveries
 from tidemark.wiring.replays import Replays
 from tidemark.wiring.steps import Folded, Made, Planned
 from tidemark.wiring.stoppages import Stoppages
@@ -13,7 +13,7 @@ from tidemark.wiring.stoppages import Stoppages
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Stoppages, Replays, Compactions, Outputs, Exports, Bootstraps, Recoveries):
+class Runtime(Stoppages, Backfills, Replays, Compactions, Outputs, Exports, Bootstraps):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

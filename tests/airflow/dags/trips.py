@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from tests.airflow.pipelines.trips import trips
 from tidemark import Retention
-from tidemark.airflow import checkpoint_dag, compaction_dag
+from tidemark.airflow import backfill_dag, checkpoint_dag, compaction_dag
 from tidemark.coordinator.restart import FixedDelay
 
 dag = checkpoint_dag(
@@ -16,3 +16,4 @@ dag = checkpoint_dag(
     restart=FixedDelay(attempts=2, delay=timedelta(0)),
 )
 compaction = compaction_dag(trips)
+backfill = backfill_dag([trips])

@@ -1,0 +1,176 @@
+"""`tidemark backfill`: repeat what was recorded since a savepoint with the code of now, compare, promote."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.checkpoint_id import parse_id
+from tidemark.cli.option_groups import with_options
+from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
+from tidemark.cli.plain import plain
+from tidemark.cli.progress import Steps
+from tidemark.cli.run import AllowNonRestoredState, PipelineName
+from tidemark.coordinator.backfill import Backfill, Outlook
+from tidemark.coordinator.restore_request import RestoreRequest
+from tidemark.wiring import Runtime, open_runtime
+from tidemark.wiring.backfills import BackfillTerms, difference_facts, outlook_facts, step_facts
+
+
+class Mode(Enum):
+    """What happens when all is repeated.
+
+    Members:
+        COMPARE: the differences are shown; the fork stays beside the live timeline.
+        PROMOTE: and the fork becomes live.
+        APPROVE: and the fork becomes live if you say yes.
+    """
+
+    COMPARE = "compare"
+    PROMOTE = "promote"
+    APPROVE = "approve"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """Options of what is repeated."""
+
+    from_savepoint: Annotated[str | None, typer.Option(help="Begin at the checkpoint that this savepoint names.")] = (
+        None
+    )
+    from_checkpoint: Annotated[str | None, typer.Option(metavar="ID", help="Begin at this checkpoint.")] = None
+    to: Annotated[
+        str | None, typer.Option(metavar="ID", help="End with this checkpoint; the live head without it.")
+    ] = None
+    max_records: Annotated[
+        int | None,
+        typer.Option(min=1, help="Repeat several checkpoints at once, of at most this many offsets per partition."),
+    ] = None
+    name: Annotated[str, typer.Option(help="Name of the fork; one that names beginning and code without it.")] = ""
+    allow_non_restored_state: AllowNonRestoredState = False
+    force: Annotated[bool, typer.Option("--force", help="Begin at a savepoint that the pipeline was drained with.")] = (
+        False
+    )
+
+    def terms(self) -> BackfillTerms:
+        """What they ask for.
+
+        Raises:
+            UsageError: no beginning, or two.
+        """
+        begins = RestoreRequest(
+            savepoint=self.from_savepoint,
+            checkpoint=None if self.from_checkpoint is None else parse_id(self.from_checkpoint),
+            allow_non_restored_state=self.allow_non_restored_state,
+            force=self.force,
+        )
+        return BackfillTerms(
+            begins=begins,
+            fork=self.name,
+            to=None if self.to is None else parse_id(self.to),
+            max_records=self.max_records,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """Options of what is done."""
+
+    mode: Annotated[Mode, typer.Option(help="Compare only; or then promote; or ask, and promote.")] = Mode.COMPARE
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the fork is promoted.")] = False
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("backfill")(with_options(backfill))
+
+
+def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: JsonFlag = False) -> None:
+    """Repeat what was recorded since a savepoint with the code of now, on a fork; compare; promote.
+
+    Ranges, logical time and watermark are those of the recorded checkpoints, so nothing but the code makes a
+    difference. The live timeline goes on meanwhile. The same command goes on where an interrupted one ended.
+
+    Examples:
+      tidemark backfill flights --from-savepoint end-of-june
+      tidemark backfill flights --from-savepoint end-of-june --execute
+      tidemark backfill flights --from-checkpoint chk-6 --max-records 100000 --mode promote --execute
+    """
+    runtime = open_runtime()
+    terms = what.terms()
+    with Steps() as steps:
+        one = runtime.backfill(pipeline, terms, steps)
+        found = one.begin() if consent.execute else one.outlook()
+        if consent.execute:
+            _repeat(runtime, one, found)
+    if not consent.execute:
+        _outlook(found, as_json)
+        return
+    compared = difference_facts(runtime.differences(one))
+    if not as_json:
+        show_rows([_line(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
+    promoted = found.promoted or (_wanted(consent, terms) and _promote(runtime, one))
+    if as_json:
+        told = outlook_facts(one.outlook())
+        print_json({"executed": True, **told, "promoted": promoted, "differences": plain(compared)})
+    if not promoted:
+        note(f"fork {one.fork} stays beside the live timeline. Next: the same command with --mode promote")
+
+
+def _outlook(found: Outlook, as_json: bool) -> None:
+    show_fields({"executed": False, **outlook_facts(found)}, as_json=as_json)
+    note(
+        "it is done, and was promoted: nothing is left"
+        if found.promoted
+        else "nothing was written. Next: the same command with --execute"
+    )
+
+
+def _repeat(runtime: Runtime, one: Backfill, found: Outlook) -> None:
+    done, whole = len(found.done), len(found.done) + len(found.left)
+    if found.done and found.left:
+        note(f"going on: {done} of {whole} steps were done before")
+    for made in runtime.repeat(one):
+        done += 1
+        told, of = step_facts(made), max(whole, done)
+        note(f"[{done}/{of}] {told['checkpoint']} repeats {cell(told['repeats'])}, {told['records']} records")
+
+
+def _wanted(consent: Consent, terms: BackfillTerms) -> bool:
+    if consent.mode is Mode.COMPARE or (consent.mode is Mode.APPROVE and terms.to is not None):
+        return False
+    if consent.mode is Mode.PROMOTE or consent.yes:
+        return True
+    if not sys.stdin.isatty():
+        note("there is nobody to ask, so it is not promoted")
+        return False
+    return typer.confirm("Promote it?", err=True)
+
+
+def _promote(runtime: Runtime, one: Backfill) -> bool:
+    with Steps():
+        done = runtime.promote_backfill(one)
+    note(
+        f"timeline {one.fork} is live, {done.closing.timeline} ended and stays readable."
+        f" Next: tidemark run {one.pipeline.name}"
+    )
+    return True
+
+
+def _line(row: dict[str, Any]) -> dict[str, object]:
+    fields: Sequence[str] = [_field(name, by) for name, by in row["fields"].items()]
+    fields = [*fields, *(f"+{name}" for name in row["added"]), *(f"-{name}" for name in row["removed"])]
+    counts = {name: row[name] for name in ("inserted", "deleted", "changed", "equal")}
+    return {"uid": row["uid"], "live": row["live"], "fork": row["fork"], **counts, "fields": "; ".join(fields)}
+
+
+def _field(name: str, by: dict[str, Any]) -> str:
+    if "sum" not in by:
+        return f"{name} {by['keys']} keys"
+    return f"{name} {by['keys']} keys, in all {cell(by['sum'])}, at most {cell(by['largest'])}"

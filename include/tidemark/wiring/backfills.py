@@ -1,0 +1,228 @@
+"""The verb that backfills from a savepoint: its parts one by one, for a command in one process or a DAG in several."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemark.coordinator.attempts import OwnedAttempt
+from tidemark.coordinator.backfill import Backfill, BackfillRequest, Outlook, Pair
+from tidemark.coordinator.recorded import RecordedStep
+from tidemark.coordinator.restore_request import RestoreRequest
+from tidemark.coordinator.states import Promoted, Restored, Superseded
+from tidemark.errors import ConflictError
+from tidemark.faults import no_crash
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import Genesis
+from tidemark.ports import CrashPoints
+from tidemark.wiring.core import both
+from tidemark.wiring.queries import Queries
+from tidemark.wiring.recoveries import Recoveries
+from tidemark.wiring.steps import Steps, completed_or_raise, report_failure, report_left_behind
+
+if TYPE_CHECKING:
+    from tidemark.adapters.state_change import FieldChange, StateChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillTerms:
+    """What somebody asks for.
+
+    Attributes:
+        begins: the savepoint or checkpoint that the fork begins at.
+        fork: its name; empty = one is made of the beginning and the code.
+        to: id of the checkpoint to end with; None = the live head.
+        max_records: offsets per partition of one step.
+        origin: who asks: a DAG run id, or "cli".
+    """
+
+    begins: RestoreRequest
+    fork: str = ""
+    to: int | None = None
+    max_records: int | None = None
+    origin: str = "cli"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """How a fork's newest checkpoint differs from the one it repeats, operator by operator."""
+
+    pair: Pair
+    changes: tuple["StateChange", ...]
+
+
+class Backfills(Steps, Queries, Recoveries):
+    """Repeats recorded checkpoints on a fork, compares, promotes."""
+
+    def restore_once(self, name: str, request: RestoreRequest) -> Restored | None:
+        """Restores at the first call of a request; None where an earlier call did, whatever came after it.
+
+        For callers that ask again and again, as the runs of one backfill of Airflow do.
+
+        Raises:
+            TidemarkError: as `Recoveries.restore`.
+        """
+        timelines = self.coordinator(self.known(name)).timelines
+        were_live = {closing.successor for closing in timelines.closings()}
+        begun = [self.coordinator(name).objects.slot(timeline, 1) for timeline in were_live]
+        if any(isinstance(g, Genesis) and g.request == request.request for g in begun):
+            return None
+        return self.restore(name, request)[1]
+
+    def backfill(self, name: str, terms: BackfillTerms, steps: CrashPoints = no_crash) -> Backfill:
+        """The backfill that some terms mean; found again by the same terms and the same code.
+
+        Args:
+            name: the pipeline.
+            terms: what is asked for.
+            steps: told of every step, for progress.
+
+        Raises:
+            NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; the savepoint is drained.
+            DamagedError: the checkpoint is not whole, and the fork was not begun yet.
+        """
+        coordinator = self.coordinator(self.known(name), both(steps, self.crash))
+        request = BackfillRequest(
+            beginning=terms.begins.beginning(coordinator),
+            name=terms.fork,
+            to=terms.to,
+            max_records=terms.max_records,
+            origin=terms.origin,
+        )
+        made = Backfill(
+            coordinator=coordinator, pipeline=self.pipeline(name), request=request, on_failure=report_failure
+        )
+        if coordinator.objects.slot(made.fork, 1) is None:
+            self.verify_checkpoint(request.beginning.checkpoint)
+        return made
+
+    def repeat(self, one: Backfill) -> Iterator[Checkpoint]:
+        """Completes what is left, step by step, in this process; see `Backfill.repeat`.
+
+        Raises:
+            BusyError: another process repeats it.
+            TidemarkError: as `Backfill.repeat`.
+        """
+
+        def execute(owned: OwnedAttempt) -> Sealed:
+            return self.execute(one.pipeline, owned, one.coordinator.crash)
+
+        with self.holding(one.pipeline.name, one.fork):
+            yield from one.repeat(execute)
+
+    def next_step(self, one: Backfill) -> CheckpointPlan | Checkpoint | None:
+        """The plan of the next step, to be folded and completed by other calls; see `Backfill.trigger`."""
+        with self.holding(one.pipeline.name, one.fork):
+            found = one.trigger()
+        if isinstance(found, CheckpointPlan):
+            report_left_behind(found)
+        return found
+
+    def complete_step(self, name: str, plan: CheckpointPlan) -> Checkpoint:
+        """Publishes a step that was folded. A fork reports no offsets of consumer groups and sends nothing.
+
+        Raises:
+            GateFailedError: its gate refused it.
+            TidemarkError: it was aborted, or is not sealed.
+        """
+        with self.holding(name, plan.slot.timeline):
+            return completed_or_raise(name, self.coordinator(name).complete(plan))
+
+    def differences(self, one: Backfill) -> Differences | None:
+        """How the fork differs from what it repeats; None where it has repeated nothing yet.
+
+        Raises:
+            StoreError, StateOverflowError: as readers of state raise them.
+        """
+        from tidemark.adapters.state_change import change_of
+        from tidemark.adapters.state_diff import Comparison
+
+        pair = one.pair()
+        if pair is None:
+            return None
+        there = pair.recorded.plan.schemas
+        found = [
+            Comparison(
+                warehouse=str(self.settings.warehouse),
+                uid=uid,
+                before=pair.recorded,
+                after=pair.repeated,
+                ancestor=pair.ancestor,
+            )
+            for uid, schema in pair.repeated.plan.schemas.items()
+            if uid in there and there[uid].keys == schema.keys
+        ]
+        return Differences(pair=pair, changes=tuple(change_of(compared) for compared in found))
+
+    def promote_backfill(self, one: Backfill, catch_up: Callable[[], object] | None = None) -> Promoted:
+        """Catches up and makes the fork live; see `Backfill.promote`.
+
+        Args:
+            one: the backfill.
+            catch_up: repeats what is left; in this process by default.
+
+        Raises:
+            ConflictError: the fork was live, and something else has become live since; or it lacks sources.
+            TidemarkError: as `Backfill.promote`.
+        """
+        done = one.promote(catch_up or (lambda: list(self.repeat(one))))
+        if isinstance(done, Superseded):
+            raise ConflictError(
+                f"fork {one.fork} was live already, and was closed for {done.closing.successor} since",
+                safe="every checkpoint of every timeline is intact.",
+                next=f"tidemark checkpoint list {one.pipeline.name}",
+            )
+        return done
+
+
+def outlook_facts(found: Outlook) -> dict[str, object]:
+    """What is told of a backfill, JSON values only."""
+    return {
+        "fork": found.fork,
+        "from": f"chk-{found.begins}",
+        "to": f"chk-{found.to}",
+        "begun": found.exists,
+        "done": [step_facts(c) for c in found.done],
+        "left": [_names(step) for step in found.left],
+        "promoted": found.promoted,
+    }
+
+
+def step_facts(made: Checkpoint) -> dict[str, object]:
+    """What is told of a step that is complete."""
+    return {
+        "checkpoint": made.plan.name,
+        "repeats": [f"chk-{n}" for n in made.plan.replays],
+        "records": made.sealed.facts.records,
+        "dead_letters": sum(ack.dead_lettered for ack in made.sealed.acks),
+    }
+
+
+def difference_facts(found: Differences | None) -> list[dict[str, object]]:
+    """What is told of a comparison, operator by operator."""
+    if found is None:
+        return []
+    return [
+        {
+            "uid": change.uid,
+            "live": found.pair.recorded.plan.name,
+            "fork": found.pair.repeated.plan.name,
+            "inserted": change.inserted,
+            "deleted": change.deleted,
+            "changed": change.changed,
+            "equal": change.equal,
+            "fields": {f.name: _field(f) for f in change.fields},
+            "added": list(change.added),
+            "removed": list(change.removed),
+        }
+        for change in found.changes
+    ]
+
+
+def _field(change: "FieldChange") -> dict[str, object]:
+    known: dict[str, object] = {"keys": change.keys}
+    return known if change.sum is None else {**known, "sum": change.sum, "largest": change.largest}
+
+
+def _names(step: RecordedStep) -> list[str]:
+    return [plan.name for plan in step.plans]

@@ -1,0 +1,213 @@
+"""The backfill DAG, by `dag.test()`: form, mapped steps, comparison, question and answer, promote."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.airflow.disk_world import DiskWorld
+from tests.airflow.world import DAY
+from tidemark.coordinator.savepoints import Savepoints
+from tidemark.model.checkpoint import Checkpoint, Expectation, Verdict
+from tidemark.model.savepoint import SavepointRequest
+from tidemark.ports import PlanRequest
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+ASK = PlanRequest(origin="test")
+_serial = count(1)
+
+
+@pytest.fixture
+def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+    """Three checkpoints of a trip each, and a savepoint of the first one."""
+    from tidemark import wiring
+
+    made = DiskWorld()
+    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    for day in range(3):
+        made.drive("a", day + 1, day=day)
+        made.open_runtime().run_once("trips", ASK)
+    request = SavepointRequest(name="sp", owner="me", origin="test", checkpoint=1)
+    Savepoints(made.open_runtime().coordinator("trips")).create(request)
+    return made
+
+
+@pytest.fixture
+def trigger(trips: Any, airflow_home: Any) -> Callable[..., Any]:
+    """Triggers the DAG as its form does."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    from tests.airflow.conftest import HERE
+
+    dag = DagBag(HERE / "dags").dags["backfill"]
+
+    def start(**conf: Any) -> Any:
+        at = DAY + timedelta(days=800, seconds=next(_serial))
+        return dag.test(logical_date=None, run_after=at, run_conf={"pipeline": "trips", **conf})
+
+    return start
+
+
+def states(run: Any) -> dict[str, list[str]]:
+    """States per task, by map index."""
+    found: dict[str, list[str]] = {}
+    for ti in sorted(run.get_task_instances(), key=lambda ti: ti.map_index):
+        found.setdefault(ti.task_id, []).append(str(ti.state))
+    return found
+
+
+def repeats(disk: DiskWorld) -> list[tuple[int, ...]]:
+    """What the live line repeats, oldest first."""
+    return [c.plan.replays for c in disk.checkpoints()]
+
+
+def test_it_repeats_step_by_step_compares_and_promotes(disk: DiskWorld, trigger: Any, caplog: Any, capfd: Any) -> None:
+    run = trigger(savepoint="sp", mode="promote")
+    assert (str(run.state), states(run)) == (
+        "success",
+        {task: ["success"] for task in ("plan", "compare", "approve", "promote")} | {"repeat": ["success"] * 2},
+    )
+    assert repeats(disk) == [(), (2,), (3,)]
+    assert disk.buses() == {"a": (3, 6)}
+    assert {c.plan.origin for c in disk.checkpoints()[1:]} == {run.run_id}
+    logged = caplog.text + "".join(capfd.readouterr())
+    assert "| buses | 0 | 0 | 0 | 1 |" in logged, "the same code makes no difference"
+    disk.drive("a", 1, day=4)
+    assert disk.open_runtime().run_once("trips", ASK).checkpoint.plan.slot.timeline.startswith("backfill-sp-")
+    again = trigger(savepoint="sp", mode="promote")
+    assert (str(again.state), states(again)["repeat"]) == ("success", ["success"]), "a second run finds it done"
+    assert len(disk.checkpoints()) == 4
+
+
+def test_compare_only_leaves_the_live_timeline_alone(disk: DiskWorld, trigger: Any) -> None:
+    run = trigger(checkpoint="chk-1", to="chk-2", max_records=100, name="look")
+    assert (str(run.state), states(run)) == (
+        "success",
+        {
+            "plan": ["success"],
+            "repeat": ["success"],
+            "compare": ["success"],
+            "approve": ["skipped"],
+            "promote": ["skipped"],
+        },
+    )
+    assert repeats(disk) == [(), (), ()]
+    fork = disk.open_runtime().coordinator("trips").head("look").entry
+    assert isinstance(fork, Checkpoint)
+    assert fork.plan.replays == (2,)
+
+
+@pytest.mark.parametrize(("answer", "live"), [("Approve", [(), (2,), (3,), (4,)]), ("Reject", [(), (), (), ()])])
+def test_somebody_is_asked_while_live_checkpoints_go_on(
+    disk: DiskWorld, trigger: Any, answer: str, live: list[tuple[int, ...]]
+) -> None:
+    seen: list[str] = []
+
+    def people() -> None:
+        detail = _question()
+        seen.append(f"{detail.subject}\n{detail.body}")
+        disk.drive("b", 9, day=5)
+        disk.open_runtime().run_once("trips", ASK)
+        _answer(detail.ti_id, answer)
+
+    thread = threading.Thread(target=people)
+    thread.start()
+    run = trigger(savepoint="sp", mode="approve")
+    thread.join()
+    assert str(run.state) == "success"
+    assert "Make the backfilled timeline live?" in seen[0]
+    assert "| buses | 0 | 0 | 0 | 1 |" in seen[0]
+    assert states(run)["promote"] == ["success" if answer == "Approve" else "skipped"]
+    assert [r if len(r) < 1 or r[0] != 6 else (4,) for r in repeats(disk)] == live
+    assert disk.buses() == {"a": (3, 6), "b": (1, 9)}
+
+
+def _question() -> Any:
+    """The open question, once the task asks it."""
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with create_session() as session:
+            wanted = select(HITLDetail).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
+            found = session.scalars(wanted.where(TaskInstance.state == "awaiting_input")).all()
+            if found:
+                session.expunge_all()
+                return found[0]
+        time.sleep(0.1)
+    raise AssertionError("nobody was asked")
+
+
+def _answer(ti_id: Any, option: str) -> None:
+    """What the REST route does, by its own function."""
+    from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+    from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+
+    class User:
+        def get_id(self) -> str:
+            return "1"
+
+        def get_name(self) -> str:
+            return "someone"
+
+    with create_session() as session:
+        ti = session.get(TaskInstance, ti_id)
+        assert ti is not None
+        payload = UpdateHITLDetailPayload(chosen_options=[option], params_input={})
+        update_hitl_detail(ti.dag_id, ti.run_id, ti.task_id, payload, User(), session)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [
+        ({}, "name one restore point"),
+        ({"savepoint": "sp", "checkpoint": "1"}, "name one restore point"),
+        ({"savepoint": "nope"}, "no savepoint 'nope'"),
+        ({"checkpoint": "x7"}, "not a checkpoint id"),
+        ({"savepoint": "sp", "form": "b"}, "trigger it again with pipeline, savepoint"),
+        ({"savepoint": "sp", "to": "77"}, "no completed checkpoint chk-77"),
+    ],
+)
+def test_a_form_that_does_not_fit_is_answered_by_the_first_task(
+    disk: DiskWorld, trigger: Any, conf: dict[str, Any], told: str, caplog: Any, capfd: Any
+) -> None:
+    run = trigger(**conf)
+    assert str(run.state) == "failed"
+    assert states(run)["plan"] == ["failed"]
+    logged = caplog.text + "".join(capfd.readouterr())
+    assert told in logged
+    assert "Next: " in logged
+    assert disk.open_runtime().coordinator("trips").timelines.names() == ["t1"]
+
+
+@pytest.fixture
+def refusing(disk: DiskWorld) -> Iterator[None]:
+    """A gate that refuses everything."""
+    failed = Expectation(frame="records", type="nothing_is_good", success=False, severity="critical", detail="bad")
+    disk.verdict = Verdict(passed=False, expectations=(failed,))
+    yield
+    disk.verdict = Verdict()
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_refused_step_ends_the_run_and_the_next_run_goes_on(disk: DiskWorld, trigger: Any) -> None:
+    run = trigger(savepoint="sp", mode="promote")
+    assert str(run.state) == "failed"
+    assert states(run)["repeat"] == ["failed", "failed"]
+    assert {states(run)[task][0] for task in ("compare", "approve", "promote")} == {"upstream_failed"}
+    plans = disk.open_runtime().coordinator("trips").objects.list("plans/")
+    assert len([key for key in plans if key.endswith(".abort.json")]) == 1, "the later step is not even tried"
+    assert repeats(disk) == [(), (), ()]
+    disk.verdict = Verdict()
+    again = trigger(savepoint="sp", mode="promote")
+    assert str(again.state) == "success"
+    assert repeats(disk) == [(), (2,), (3,)]
