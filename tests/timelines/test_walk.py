@@ -6,8 +6,8 @@ from tests.process.twins import World
 from tests.timelines.walk import PIPELINE, Walk
 from tidemark.model.sinks import SinkTable
 
-SEEDS = range(8)
-STEPS = 250
+SEEDS = range(5)
+STEPS = 200
 
 
 def walked(seed: int, steps: int = STEPS) -> Walk:
