@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NEW_YORK = ZoneInfo("America/New_York")
 HEAVY = ("pyspark", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow", "confluent_kafka")
 PARSE_SECONDS = 0.5
+PARSE_SHARE = 0.37
+"""Of the time that importing Airflow takes: half a second where that takes 1.35."""
 
 
 @pytest.fixture
@@ -203,14 +205,16 @@ def test_conf_names_each_complaint(airflow_home: Path) -> None:
 
 
 PROBE = """
-import airflow.sdk, json, sys, time
+import json, sys, time
+started = time.process_time()
+import airflow.sdk
 from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, ExceptionRetryPolicy, Param, chain
 from airflow.sdk import PartitionedAssetTimetable
 import runpy
 began = time.process_time()
 runpy.run_path(sys.argv[1])
 took = time.process_time() - began
-print(json.dumps({"seconds": took, "heavy": [m for m in sys.argv[2:] if m in sys.modules]}))
+print(json.dumps({"seconds": took, "airflow": began - started, "heavy": [m for m in sys.argv[2:] if m in sys.modules]}))
 """
 
 
@@ -227,5 +231,5 @@ def test_a_parse_is_cheap_and_loads_nothing_heavy(tmp_path: Path, path: Path) ->
         if found[-1]["seconds"] <= PARSE_SECONDS:
             break
     assert found[-1]["heavy"] == []
-    # Processor time: what else runs on the machine is no fault of the file.
-    assert min(f["seconds"] for f in found) <= PARSE_SECONDS
+    # Processor time, and on a busy core beside that of importing Airflow: other work is no fault of the file.
+    assert any(f["seconds"] <= max(PARSE_SECONDS, PARSE_SHARE * f["airflow"]) for f in found), found
