@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SERVICES = "kafka or spark or airflow or slow or e2e or ports"
+SERVICES = "kafka or spark or airflow or e2e or ports"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 
 
