@@ -14,7 +14,7 @@ setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
 	@$(PYTHON) include/tidemark/stack/bootstrap.py
 
 .PHONY: demo
-demo: setup ## Checkpoint the real flights of 2013 through Airflow, and check every row
+demo: setup ## Checkpoint the real flights of 2013 through Airflow, and check every row (DEMO=quick: half of it)
 	@$(BIN)/python -m tidemark.cli.demo
 
 ##@ The stack

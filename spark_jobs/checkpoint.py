@@ -3,15 +3,13 @@
 REQUEST is a `PlanRequest` as JSON. ANSWER is a file that gets, as JSON, what was folded, or the error.
 """
 
-import json
 import sys
-from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from tidemark.errors import TidemarkError
 from tidemark.ports import PlanRequest
 from tidemark.wiring import open_runtime
+from tidemark.wiring.answers import answer
 
 
 def fold(pipeline: str, slot: str, request: str) -> dict[str, object]:
@@ -23,15 +21,8 @@ def fold(pipeline: str, slot: str, request: str) -> dict[str, object]:
 
 def main(argv: list[str]) -> int:
     """Folds as a process of its own; the exit code is the error's."""
-    pipeline, slot, request, answer = argv
-    code, body = 0, {}
-    try:
-        body = fold(pipeline, slot, request)
-    except TidemarkError as error:
-        code, kind = error.code, type(error).__name__
-        body = {"error": kind, "what": error.what, "safe": error.safe, "next": error.next}
-    Path(answer).write_text(json.dumps(body), encoding="utf-8")
-    return code
+    pipeline, slot, request, path = argv
+    return answer(path, lambda: fold(pipeline, slot, request))
 
 
 if __name__ == "__main__":

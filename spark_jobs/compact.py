@@ -1,11 +1,9 @@
 """Compacts what is due of a pipeline: `compact.py PIPELINE ANSWER`, by spark-submit or called in-process."""
 
-import json
 import sys
-from pathlib import Path
 
-from tidemark.errors import TidemarkError
 from tidemark.wiring import open_runtime
+from tidemark.wiring.answers import answer
 
 
 def compact(pipeline: str) -> dict[str, object]:
@@ -15,15 +13,8 @@ def compact(pipeline: str) -> dict[str, object]:
 
 def main(argv: list[str]) -> int:
     """Compacts as a process of its own; the exit code is the error's."""
-    pipeline, answer = argv
-    code, body = 0, {}
-    try:
-        body = compact(pipeline)
-    except TidemarkError as error:
-        code, kind = error.code, type(error).__name__
-        body = {"error": kind, "what": error.what, "safe": error.safe, "next": error.next}
-    Path(answer).write_text(json.dumps(body), encoding="utf-8")
-    return code
+    pipeline, path = argv
+    return answer(path, lambda: compact(pipeline))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Finding pipelines: the `Pipeline` values in the files of the `TIDEMARK_PIPELINES` folders, by their own names."""
 
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tidemark.errors import DeclarationError, NotFoundError, TidemarkError
+from tidemark.fingerprints import BESIDE
 from tidemark.model.names import checked_name
 from tidemark.pipeline import Pipeline
 
@@ -61,13 +63,21 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _imported(path: Path) -> ModuleType:
-    # One module per file, under the name that `from pipelines.x import y` gives it where that is the same file, so
-    # that classes declared in it have one identity in a process.
+    # The file itself, lest a link that is switched to other code shows what it led to before.
+    real = path.resolve()
     name = f"{path.parent.name}.{path.stem}"
-    known = sys.modules.get(name)
-    if known is not None and Path(known.__file__ or "").resolve() == path.resolve():
-        return known
-    name = name if known is None else f"_tidemark_pipelines_{abs(hash(path))}"
+    # One module per file, under the name that `from pipelines.x import y` gives it where that is the same file, so
+    # that classes declared in it have one identity in a process. A second folder of that name gets a mark behind it.
+    for known_as in (name, name + BESIDE + hashlib.sha256(str(real).encode()).hexdigest()[:12]):
+        known = sys.modules.get(known_as)
+        if known is None:
+            return _loaded(known_as, real)
+        if Path(known.__file__ or "").resolve() == real:
+            return known
+    raise DeclarationError(f"cannot import {path}: {known_as} is another module", next="rename the file.")
+
+
+def _loaded(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise DeclarationError(f"cannot import {path}", next="give it a .py name.")

@@ -6,6 +6,7 @@
     │   ├── IncompatibleStateError     a declaration does not fit the state that is stored
     │   └── NameRefusedError           a name that may not reach a path or SQL
     ├── NotFoundError (3)              no such pipeline, checkpoint, operator, topic, key
+    │   └── ReleasedError              retention has let a checkpoint go
     ├── ConflictError (4)              somebody else got there first; nothing was changed
     │   ├── BusyError                  another process holds the timeline
     │   ├── FencedError                this attempt was revoked
@@ -88,6 +89,10 @@ class NotFoundError(TidemarkError):
     """No such pipeline, checkpoint, operator, topic or key."""
 
     code = 3
+
+
+class ReleasedError(NotFoundError):
+    """Retention has let a checkpoint go: its record stays, its state cannot be read, restored or pinned (E11)."""
 
 
 class ConflictError(TidemarkError):

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidemark.errors import DeclarationError, NotFoundError
-from tidemark.fingerprints import of_operator, of_source
+from tidemark.fingerprints import of_gate, of_operator, of_source
 from tidemark.model.binding import joined_record
 from tidemark.model.canonical import checksum
 from tidemark.model.names import checked_name
@@ -213,7 +213,7 @@ class Pipeline:
                 "operators": [of_operator(o) for o in self.operators],
                 "max_dead_letters": repr(self.max_dead_letters),
                 "max_future_us": self.max_future // timedelta(microseconds=1),
-                "gate": None if self.gate is None else f"{self.gate.__module__}.{self.gate.__qualname__}",
+                "gate": of_gate(self.gate),
             }
         )
 

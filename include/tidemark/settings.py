@@ -6,11 +6,13 @@ that is silently ignored is how a test run writes to the wrong warehouse.
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import psutil
 from dotenv import dotenv_values
@@ -28,6 +30,7 @@ TEST_PREFIX = "TIDEMARK_TEST_"
 SAME_START = 1.5
 """Seconds by which two readings of one process's start may differ; no number comes round so quickly."""
 
+_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 Port = Annotated[int, Field(ge=0, le=65535)]
 EmbeddedService = Literal["kafka", "spark", "airflow"]
 
@@ -60,6 +63,10 @@ class Settings(BaseSettings):
     airflow_port: Port | None = None
     airflow_database: SecretStr | None = None
     spark_driver_memory: str = Field("2g", pattern=r"^[1-9][0-9]*[mg]$")
+    spark_java_options: str = ""
+    s3_endpoint: str | None = None
+    s3_region: str | None = None
+    s3_path_style: bool | None = None
     crash_at: str | None = None
 
     @model_validator(mode="before")
@@ -82,6 +89,14 @@ class Settings(BaseSettings):
         if value is not None and not value.startswith(("sc://", "local", "spark://")):
             raise ValueError("must be sc://HOST:PORT, local[N] or spark://HOST:PORT")
         return value
+
+    @field_validator("s3_endpoint")
+    @classmethod
+    def _check_endpoint(cls, value: str | None) -> str | None:
+        # Reading the port refuses one that is too large.
+        if value and (not _ENDPOINT.fullmatch(value) or urlsplit(value).port == 0):
+            raise ValueError("must be http://HOST:PORT or https://HOST, without a user's name")
+        return value or None
 
     @property
     def kafka_address(self) -> str:

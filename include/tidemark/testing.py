@@ -20,9 +20,9 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint, Sealed
@@ -119,6 +119,7 @@ class _World:
             crash=self.crash,
             files_exist=self.tables.files_exist,
             foreign=self.foreign,
+            name=self.pipeline.name,
         )
 
     def crash(self, step: str, moment: str) -> None:

@@ -1,9 +1,9 @@
 """Fsync of what an attempt wrote, so that a sealed attempt survives a power cut (local disk)."""
 
-import os
 from pathlib import Path
 
 from tidemark.adapters.delta_reading import commit_at, commit_file, refused
+from tidemark.adapters.local_disk import fsync
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint import Commit
 
@@ -41,11 +41,7 @@ def _above(root: Path, path: Path) -> list[Path]:
 def _sync(paths: list[Path]) -> None:
     for path in paths:
         try:
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            fsync(path)
         except OSError as error:
             raise StoreError(
                 f"not durable: {path}: {error}",

@@ -78,11 +78,11 @@ def _write_id(raw: bytes) -> str | None:
     for line in raw.splitlines():
         try:
             info = json.loads(line).get("commitInfo")
-        except ValueError:
+            if info is not None:
+                found = info.get("write_id")
+                return None if found is None else str(found)
+        except (ValueError, AttributeError):
             return None
-        if info is not None:
-            found = info.get("write_id")
-            return None if found is None else str(found)
     return None
 
 

@@ -65,7 +65,9 @@ class FolderExport:
         if dialect == "duckdb":
             macros = f"{DUCKDB_MACROS};\n" if "raise_error(" in query else ""
             source = f"SELECT * FROM read_parquet('stored/{uid}/*.parquet')"
-            whole = f"{head}-- to be run in this export's folder\n{macros}WITH segments AS ({source})\n{query}\n"
+            whole = (
+                f"{head}-- to be run in the folder that holds stored/\n{macros}WITH segments AS ({source})\n{query}\n"
+            )
         else:
             whole = f"{head}-- segments: a view of the Parquet files in stored/{uid}\n{query}\n"
         return self.folder.text(f"queries/{uid}.{dialect}.sql", whole)

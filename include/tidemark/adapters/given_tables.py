@@ -1,6 +1,6 @@
 """Somebody's Parquet files or Delta table as stored rows of an operator: typed, keyed, sorted, every row checked."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from tidemark.adapters.exporting import ordered, stored_order
 from tidemark.adapters.parquet_folder import ParquetFolder
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.exports import ExportedFile
-from tidemark.model.expressions import key_columns
+from tidemark.model.expressions import key_columns, quoted
 from tidemark.model.given import given_columns, stored_sql
 from tidemark.model.key_groups import key_group
 from tidemark.model.resolving import run_columns
@@ -35,10 +35,12 @@ class GivenTable:
     Attributes:
         path: a Parquet file, a folder of them, or a Delta table, at its newest version.
         schema: the operator's stored schema.
+        keys_only: whether it only names keys: columns of fields are not read, and stay null.
     """
 
     path: str
     schema: OperatorSchema
+    keys_only: bool = False
 
     def check(self) -> int:
         """Reads every row; returns how many there are.
@@ -49,7 +51,7 @@ class GivenTable:
             StoreError: it cannot be read.
         """
         with opened() as connection, told(f"{self.path} is not usable"):
-            return self._load(connection)
+            return self.load(connection, "given")
 
     def write(self, folder: ParquetFolder, at_ms: int, changed: int) -> list[ExportedFile]:
         """Writes the stored rows, as an export has them; see `model.given`.
@@ -59,30 +61,49 @@ class GivenTable:
         """
         columns = run_columns(self.schema)
         with opened() as connection, told(f"{self.path} is not usable"):
-            self._load(connection)
+            self.load(connection, "given")
             rows = stored_sql(self.schema, "given", at_ms, changed)
             made = connection.sql(ordered(rows, columns, stored_order(self.schema)))
             name = f"stored/{self.schema.uid}"
             return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
 
-    def _load(self, connection: Any) -> int:
-        """Makes the rows known as `given`; batch by batch, so that what is wrong with one is raised as it is."""
+    def load(self, connection: Any, name: str) -> int:
+        """Makes a table of the rows; batch by batch, so that what is wrong with one is raised as it is.
+
+        Args:
+            connection: of DuckDB.
+            name: of the table there, which has `given_columns` and `_key_group`.
+
+        Raises:
+            TidemarkError: as `check`.
+        """
         keys, count = ", ".join(key_columns(self.schema)), 0
-        make = "CREATE TEMP TABLE given AS"
+        make = f"CREATE TEMP TABLE {name} AS"
         for batch in self._rows():
             connection.register("batch", batch)
             connection.execute(f"{make} FROM batch")
             connection.unregister("batch")
-            make, count = "INSERT INTO given", count + batch.num_rows
-        twice = f"SELECT {keys} FROM given GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 3"
+            make, count = f"INSERT INTO {name} BY NAME", count + batch.num_rows
+        twice = f"SELECT {keys} FROM {name} GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 3"
         found = connection.sql(twice).fetchall()
         if found:
             raise self._refused(f"keys are there twice: {', '.join('/'.join(map(str, key)) for key in found)}")
+        for total, number in self._means:
+            torn = f"({quoted(total)} IS NULL) <> (coalesce({quoted(number)}, 0) <= 0)"
+            if connection.sql(f"SELECT 1 FROM {name} WHERE {torn} LIMIT 1").fetchall():
+                raise self._refused(f"{total} and {number} are known both, or neither")
         return count
 
+    @property
+    def _means(self) -> list[list[str]]:
+        """Accumulators of each mean: its sum and its count."""
+        return [[name for name, _ in f.accumulators] for f in self.schema.fields if f.kind == "mean"]
+
     def _rows(self) -> Iterator[pa.Table]:
-        """The wanted columns in their types, and `_key_group`; an empty table first."""
-        wanted = given_columns(self.schema)
+        """The wanted columns in their types, and `_key_group`; an empty table of all columns first."""
+        whole = given_columns(self.schema)
+        yield arrow_schema([(name, of.sql) for name, of in whole]).append(_GROUP).empty_table()
+        wanted = tuple((k.name, k.type) for k in self.schema.keys) if self.keys_only else whole
         schema = arrow_schema([(name, of.sql) for name, of in wanted])
         there, batches = self._source()
         held = {f.name: f.type for f in there}
@@ -90,7 +111,6 @@ class GivenTable:
         wrong += [f"{n} is {held[n]}, not {of.sql}" for n, of in wanted if n in held and not fits(held[n], of)]
         if wrong:
             raise self._refused("; ".join(wrong))
-        yield schema.append(_GROUP).empty_table()
         for batch in batches:
             yield self._grouped(batch, schema)
 
@@ -113,7 +133,7 @@ class GivenTable:
             if path.is_dir() and DeltaTable.is_deltatable(str(path)):
                 reader = pa.RecordBatchReader.from_stream(DeltaTable(str(path)).scan())
                 return reader.schema, self._read(iter(reader))
-            files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+            files = [path] if path.is_file() else sorted(filter(_is_data(path), path.rglob("*.parquet")))
             if not files:
                 raise NotFoundError(f"no table at {self.path}", next="name a Parquet file, a folder, or a Delta table.")
             return pq.read_schema(files[0]), self._read(_batches(files))
@@ -130,10 +150,16 @@ class GivenTable:
             raise StoreError(f"{self.path} cannot be read: {error}", next="look at the table.") from error
 
     def _refused(self, why: str) -> UsageError:
+        as_what = "name keys" if self.keys_only else "be the state"
         return UsageError(
-            f"{self.path} cannot be the state of {self.schema.uid}: {why}",
+            f"{self.path} cannot {as_what} of {self.schema.uid}: {why}",
             next="give one row per key; mean, reduce and aggregate want the columns of their accumulators.",
         )
+
+
+def _is_data(folder: Path) -> Callable[[Path], bool]:
+    """Whether a file is one of the table's: what begins with `_` or `.` is some writer's own, as Spark has it too."""
+    return lambda file: not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
 
 
 def _batches(files: list[Path]) -> Iterator[pa.RecordBatch]:

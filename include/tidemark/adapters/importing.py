@@ -1,7 +1,7 @@
 """Reads an export's folder, trusting nothing in it, and copies its stored rows to where a table is to be."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +14,8 @@ from tidemark.errors import DamagedError, NotFoundError, StoreError
 from tidemark.model.exports import NAME, Export, ExportedFile, ExportedState
 from tidemark.model.names import checked_field, checked_name
 from tidemark.model.resolving import run_columns
+
+_NO_FILE = "no file of an export"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,7 @@ class ExportFolder:
                 f"{self.path} cannot be read: {error.strerror or error}", next="look at the disk and its permissions."
             ) from error
         if bad:
-            raise DamagedError(
-                f"damaged: {' | '.join(bad)}", next="copy the folder again from where it was exported to, as a whole."
-            )
+            raise damaged(bad)
         return export
 
     def copy(self, files: Sequence[ExportedFile], to: Path) -> None:
@@ -75,15 +75,11 @@ class ExportFolder:
             ) from error
 
     def _flaw(self, f: ExportedFile) -> str | None:
-        parts = PurePosixPath(f.path).parts
-        if not parts or f.path.startswith("/") or ".." in parts or (self.path / f.path).is_symlink():
-            return "no file of an export"
         where = self.path / f.path
-        if not where.is_file():
-            return "it is gone"
-        if where.stat().st_size != f.bytes:
-            return f"it has {where.stat().st_size} bytes, {f.bytes} were written"
-        return None if hash_of(where) == f.sha256 else "its content is not what was written"
+        if where.is_symlink():
+            return _NO_FILE
+        flaw = size_flaw(f, lambda path: where.stat().st_size if where.is_file() else None)
+        return flaw or (None if hash_of(where) == f.sha256 else "its content is not what was written")
 
     def _misfits(self, uid: str, state: ExportedState) -> Iterator[str]:
         """What the hashes do not say: that names are names, and rows have the columns that their schema says."""
@@ -102,3 +98,26 @@ class ExportFolder:
                 continue
             if not held.equals(wanted) or rows != f.rows:
                 yield f"{f.path}: its rows are not those of {uid}"
+
+
+def size_flaw(f: ExportedFile, size: Callable[[str], int | None]) -> str | None:
+    """What is wrong with a file of an export by its path and size; None where nothing is.
+
+    Args:
+        f: the file, as `export.json` names it.
+        size: bytes of the file at a path, None where there is none; asked only of paths that stay in the folder.
+    """
+    parts = PurePosixPath(f.path).parts
+    if not parts or f.path.startswith("/") or ".." in parts or "\0" in f.path:
+        return _NO_FILE
+    there = size(f.path)
+    if there is None:
+        return "it is gone"
+    return None if there == f.bytes else f"it has {there} bytes, {f.bytes} were written"
+
+
+def damaged(bad: Sequence[str]) -> DamagedError:
+    """The error that names every bad file of an export."""
+    return DamagedError(
+        f"damaged: {' | '.join(bad)}", next="copy the folder again from where it was exported to, as a whole."
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import NamedTemporaryFile
 
+from tidemark.adapters.local_disk import fsync
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.ports import PutOutcome
 
@@ -46,14 +47,13 @@ class LocalStore:
 
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`."""
-        base = self._path(prefix)
+        base, found = self._path(prefix), list[str]()
+        root = self.root.resolve()
         with _mapped("list", prefix):
-            found = [
-                (Path(folder) / name).relative_to(self.root).as_posix()
-                for folder, _, names in os.walk(base, onerror=_raise_unless_missing)
-                for name in names
-                if not name.startswith(_ASIDE)
-            ]
+            for folder, _, names in os.walk(base, onerror=_raise_unless_missing):
+                # Once per folder: a Path for each of thousands of names takes longer than to find them.
+                below = Path(folder).relative_to(root).as_posix()
+                found += [f"{below}/{name}" for name in names if not name.startswith(_ASIDE)]
         return sorted(found)
 
     def _linked(self, target: Path, body: bytes) -> PutOutcome:
@@ -71,14 +71,14 @@ class LocalStore:
                 # Gone already where somebody cleaned up; a crash here leaves a file that no listing shows.
                 with suppress(FileNotFoundError):
                     os.unlink(aside.name)
-        _fsync_folder(target.parent)
+        fsync(target.parent)
         return PutOutcome.WON
 
     def _make(self, folder: Path) -> None:
         missing = [p for p in (folder, *folder.parents) if not p.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         for made in reversed(missing):
-            _fsync_folder(made.parent)
+            fsync(made.parent)
 
     def _path(self, key: str) -> Path:
         parts = PurePosixPath(key.removesuffix("/")).parts
@@ -92,14 +92,6 @@ class LocalStore:
                 f"object key leaves the warehouse: {key!r}", next="remove the symbolic link below the warehouse."
             )
         return target
-
-
-def _fsync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _raise_unless_missing(error: OSError) -> None:

@@ -25,10 +25,15 @@ class TableVersion:
 
 @dataclass
 class MemoryTables:
-    """The twin of the Delta tables; `files` is the disk: rows by path relative to the warehouse."""
+    """The twin of the Delta tables; `files` is the disk: rows by path relative to the warehouse.
+
+    `oldest` is per table the first version that its log still has, `log_checkpoints` where Delta log checkpoints are.
+    """
 
     files: dict[str, Sequence[Row]] = field(default_factory=dict)
     tables: dict[str, list[TableVersion]] = field(default_factory=dict)
+    oldest: dict[str, int] = field(default_factory=dict)
+    log_checkpoints: dict[str, set[int]] = field(default_factory=dict)
 
     def write(self, folder: str, rows: Sequence[Row]) -> WrittenRun:
         """Writes rows as one file of an attempt's own folder; no version names it yet."""
@@ -61,7 +66,7 @@ class MemoryTables:
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Whether every file of a handle is on the disk."""
-        if any(s.version >= len(self.tables.get(s.path, ())) for s in handle):
+        if any(not self.oldest.get(s.path, 0) <= s.version < len(self.tables.get(s.path, ())) for s in handle):
             return False
         return all(f"{s.path}/{f.path}" in self.files for s in handle for f in self.live_files(s))
 
@@ -127,7 +132,7 @@ class MemoryTables:
     def files_of(self, segment: Segment) -> list[LiveFile]:
         """See `ports.StateTables`."""
         history = self.tables.get(segment.path, [])
-        if segment.version >= len(history):
+        if not self.oldest.get(segment.path, 0) <= segment.version < len(history):
             raise _gone(f"version {segment.version} of {segment.path}")
         live = history[segment.version].live
         return [f for _, f in sorted(live.items()) if segment.after < f.checkpoint <= segment.through]

@@ -1,6 +1,5 @@
 """Parquet and texts below a folder of one's own, all durable and hashed; and a folder that appears as a whole."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.adapters.file_hashes import hash_of
+from tidemark.adapters.local_disk import fsync
 from tidemark.model.exports import ExportedFile
 
 ROWS_PER_FILE = 2_000_000
@@ -67,8 +67,7 @@ class ParquetFolder:
 
     def _written(self, name: str, rows: int | None = None) -> ExportedFile:
         where = self.path / name
-        with where.open("rb") as file:
-            os.fsync(file.fileno())
+        fsync(where)
         return ExportedFile(path=name, bytes=where.stat().st_size, sha256=hash_of(where), rows=rows)
 
 
@@ -88,20 +87,12 @@ def appearing(target: Path, aside: str) -> Iterator[Path]:
     try:
         yield filled
         for folder in [p for p in filled.rglob("*") if p.is_dir()] + [filled]:
-            _sync(folder)
+            fsync(folder)
         filled.rename(target)
     except BaseException:
         shutil.rmtree(filled, ignore_errors=True)
         raise
-    _sync(target.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    fsync(target.parent)
 
 
 def _sized(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -4,6 +4,7 @@ Keys that both sides have touched since their common ancestor may hold the same 
 where a diff of one line would call them updated.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,6 +15,7 @@ import pyarrow as pa
 from tidemark.adapters.duckdb_session import Ask, asking
 from tidemark.adapters.state_diff import Comparison, Detail
 from tidemark.model.expressions import quoted
+from tidemark.model.schema import OperatorSchema
 
 _CLOSE = 1e-9
 """Relative difference up to which two floating-point sums or means are equal: regrouping moves their last bits."""
@@ -26,7 +28,8 @@ class FieldChange:
     Attributes:
         name: the field.
         keys: keys in which it differs.
-        sum: of a number, the sum of all differences, after − before; None of other types, and of nulls.
+        sum: of a number, the sum of all differences, after − before; None of other types, of nulls, and where it may
+            not fit into 38 digits.
         largest: of a number, the largest absolute difference of one key; None likewise.
     """
 
@@ -77,13 +80,13 @@ def change_of(compared: Comparison, examples: int = 3) -> StateChange:
     rows = compared.diff(Detail.VALUES).rows
     before, after = (_names(at.plan.schemas[compared.uid]) for at in (compared.before, compared.after))
     both = [name for name in after if name in before]
-    inexact = {f.name for f in compared.schema.fields if not f.exact}
+    inexact = [f.name for f in compared.schema.fields if not f.exact]
+    counts = Counter(rows.column("change").to_pylist())
     with asking() as ask:
         updated = ask("FROM rows WHERE change = 'updated'", rows=rows)
         fields = tuple(f for name in both if (f := _field(ask, updated, name, name in inexact)).keys)
-        differs = " OR ".join(_differs(name, name in inexact) for name in both) or "false"
+        differs = " OR ".join(_differs(updated, name, name in inexact) for name in both) or "false"
         changed = ask(f"FROM updated WHERE {differs} ORDER BY key", updated=updated)
-        counts = {kind: rows.filter(_is(rows, kind)).num_rows for kind in ("inserted", "deleted")}
         shown = changed.slice(0, examples).to_pylist(maps_as_pydicts="strict")
     return StateChange(
         uid=compared.uid,
@@ -98,34 +101,36 @@ def change_of(compared: Comparison, examples: int = 3) -> StateChange:
     )
 
 
-def _names(schema: Any) -> Sequence[str]:
+def _names(schema: OperatorSchema) -> Sequence[str]:
     return [f.name for f in schema.fields]
 
 
-def _is(rows: pa.Table, kind: str) -> Any:
-    return pa.array([value == kind for value in rows.column("change").to_pylist()], pa.bool_())
+def _type(updated: pa.Table, name: str) -> pa.DataType:
+    side = updated.schema.field("after").type
+    return side.field(name).type if pa.types.is_struct(side) else pa.null()
 
 
-def _differs(name: str, inexact: bool) -> str:
+def _differs(updated: pa.Table, name: str, inexact: bool) -> str:
     before, after = f"before.{quoted(name)}", f"after.{quoted(name)}"
-    if not inexact:
+    if not (inexact and pa.types.is_floating(_type(updated, name))):
         return f"({before} IS DISTINCT FROM {after})"
-    size = f"greatest(abs({before}), abs({after}))"
-    far = f"coalesce(abs({after} - {before}) > {_CLOSE} * {size}, false)"
-    return f"(({before} IS NULL) != ({after} IS NULL) OR {far})"
+    # What is infinite or no number is close to nothing but itself.
+    odd = " OR ".join(f"NOT isfinite({side})" for side in (before, after))
+    far = f"abs({after} - {before}) > {_CLOSE} * greatest(abs({before}), abs({after}))"
+    return f"({before} IS DISTINCT FROM {after} AND coalesce({odd} OR {far}, true))"
 
 
 def _field(ask: Ask, updated: pa.Table, name: str, inexact: bool) -> FieldChange:
-    side = updated.schema.field("after").type
-    number = _number(side.field(name).type) if pa.types.is_struct(side) else None
-    where = _differs(name, inexact)
+    number, where = _number(_type(updated, name)), _differs(updated, name, inexact)
     if number is None:
         (found,) = ask(f"SELECT count(*) AS n FROM u WHERE {where}", u=updated).to_pylist()
         return FieldChange(name=name, keys=found["n"])
-    of, read = number
+    of, read, most = number
     by = f"TRY(CAST(after.{quoted(name)} AS {of}) - CAST(before.{quoted(name)} AS {of}))"
+    # An aggregate of decimals fails where it overflows, and TRY holds no aggregates.
+    fits = f"FILTER ((SELECT sum(abs(CAST({by} AS DOUBLE))) FROM u WHERE {where}) < {most})" if most else ""
     (found,) = ask(
-        f"SELECT count(*) AS n, CAST(sum({by}) AS VARCHAR) AS s, CAST(max(abs({by})) AS VARCHAR) AS m"
+        f"SELECT count(*) AS n, CAST(sum({by}) {fits} AS VARCHAR) AS s, CAST(max(abs({by})) AS VARCHAR) AS m"
         f" FROM u WHERE {where}",
         u=updated,
     ).to_pylist()
@@ -133,10 +138,12 @@ def _field(ask: Ask, updated: pa.Table, name: str, inexact: bool) -> FieldChange
     return FieldChange(name=name, keys=found["n"], sum=numbers[0], largest=numbers[1])
 
 
-def _number(of: pa.DataType) -> tuple[str, Callable[[str], int | float | Decimal]] | None:
-    """How a number is subtracted, and read back; None where it is no number."""
+def _number(of: pa.DataType) -> tuple[str, Callable[[str], int | float | Decimal], str] | None:
+    """How a number is subtracted, how it is read back, the bound of a sum or ""; None where it is no number."""
     if pa.types.is_integer(of):
-        return "HUGEINT", lambda text: int(float(text)) if "e" in text else int(text.partition(".")[0])
+        return "HUGEINT", lambda text: int(float(text)) if "e" in text else int(text.partition(".")[0]), ""
     if pa.types.is_floating(of):
-        return "DOUBLE", float
-    return (f"DECIMAL(38, {of.scale})", Decimal) if pa.types.is_decimal(of) else None
+        return "DOUBLE", float, ""
+    if pa.types.is_decimal(of):
+        return f"DECIMAL(38, {of.scale})", Decimal, f"9.9e{37 - of.scale}"
+    return None

@@ -7,7 +7,7 @@ same. That does not hold where values expire, nor where the stored schema has ch
 there both states are resolved in full and compared.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import pyarrow as pa
@@ -79,7 +79,7 @@ class Comparison:
     def has_evolved(self) -> bool:
         """Whether a row may have to be mapped before it is resolved, or the two sides have other fields."""
         before = self.before.plan.schemas[self.uid]
-        return before != self.schema or bool(self.schema.older)
+        return replace(before, patched=self.schema.patched) != self.schema or bool(self.schema.older)
 
     def diff(self, detail: Detail, limit: int | None = None) -> Diff:
         """Compares.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.adapters.delta_reading import commit_at, commit_file, files_in, open_table
+from tidemark.adapters.delta_reading import FoundCommit, commit_at, commit_file, files_in, open_table
 from tidemark.adapters.file_hashes import from_commit, hash_of
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint import Commit
@@ -23,7 +23,7 @@ from tidemark.ports import LiveFile
 
 @dataclass
 class TableChecks:
-    """Checks one segment after the other; what several of them share is looked at once.
+    """Checks one segment after the other; a commit or a data file that several of them share is read once.
 
     Attributes:
         warehouse: root of all tables.
@@ -34,7 +34,8 @@ class TableChecks:
     content: bool = False
     _segments: dict[Segment, Flaws] = field(default_factory=dict)
     _files: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    _hashes: dict[tuple[str, int], Mapping[str, str]] = field(default_factory=dict)
+    _commits: dict[tuple[Path, int], FoundCommit | StoreError | None] = field(default_factory=dict)
+    _hashes: dict[Path, tuple[int, dict[str, str]]] = field(default_factory=dict)
 
     def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
         """What is wrong with a segment, by file relative to the warehouse.
@@ -44,7 +45,7 @@ class TableChecks:
             commits: of its table, by version, as far as manifests record them.
         """
         if segment not in self._segments:
-            self._segments[segment] = self._log(segment, commits) or self._data(segment)
+            self._segments[segment] = self._log(segment, commits) or self._opened(segment)
         return self._segments[segment]
 
     @property
@@ -57,17 +58,25 @@ class TableChecks:
         table = Path(self.warehouse, segment.path)
         flaws = {}
         for version in sorted({*_needed(table, segment.version), segment.version}):
-            try:
-                found = commit_at(table, version)
-            except StoreError as error:
-                flaws[self._name(commit_file(table, version))] = error.what
-                continue
-            known = commits.get(version)
-            if found is not None and known is not None and found.sha256 != known.sha256:
+            found, known = self._commit(table, version), commits.get(version)
+            if isinstance(found, StoreError):
+                flaws[self._name(commit_file(table, version))] = found.what
+            elif found is not None and known is not None and found.sha256 != known.sha256:
                 flaws[self._name(commit_file(table, version))] = "its content is not what was committed"
-        return flaws or self._opened(table, segment)
+        return flaws
 
-    def _opened(self, table: Path, segment: Segment) -> dict[str, str]:
+    def _commit(self, table: Path, version: int) -> FoundCommit | StoreError | None:
+        at = (table, version)
+        if at not in self._commits:
+            try:
+                self._commits[at] = commit_at(table, version)
+            except StoreError as error:
+                self._commits[at] = error
+        return self._commits[at]
+
+    def _opened(self, segment: Segment) -> dict[str, str]:
+        """What is wrong with the version that the log leads to, and with its files."""
+        table = Path(self.warehouse, segment.path)
         try:
             files = files_in(open_table(table, segment.version), segment.after, segment.through)
         except StoreError as error:
@@ -75,16 +84,11 @@ class TableChecks:
             where = commit_file(table, gone[0]) if gone else table / "_delta_log"
             return {self._name(where): "it is gone" if gone else error.what}
         found = (sum(f.file.rows for f in files), sum(f.file.size for f in files), len(files))
-        if found == (segment.rows, segment.bytes, segment.files):
-            return {}
-        return {
-            self._name(table / "_delta_log"): f"version {segment.version} names {found[2]} files of {found[0]} rows"
-            f" and {found[1]} bytes; the manifest {segment.files}, {segment.rows} and {segment.bytes}"
-        }
-
-    def _data(self, segment: Segment) -> dict[str, str]:
-        table = Path(self.warehouse, segment.path)
-        files = files_in(open_table(table, segment.version), segment.after, segment.through)
+        if found != (segment.rows, segment.bytes, segment.files):
+            return {
+                self._name(table / "_delta_log"): f"version {segment.version} names {found[2]} files of {found[0]} rows"
+                f" and {found[1]} bytes; the manifest {segment.files}, {segment.rows} and {segment.bytes}"
+            }
         whys = {self._name(table / f.path): self._file(segment, f) for f in files}
         return {where: why for where, why in whys.items() if why is not None}
 
@@ -112,15 +116,13 @@ class TableChecks:
             return f"it cannot be read ({error.strerror or error})"
 
     def _recorded(self, segment: Segment) -> dict[str, str]:
-        """Hashes of the files of a table, from all commits up to a version."""
+        """Hashes of the files of a table, from all commits up to a version at least; no path is used twice."""
         table = Path(self.warehouse, segment.path)
-        made: dict[str, str] = {}
-        for version in range(segment.version + 1):
-            at = (segment.path, version)
-            if at not in self._hashes:
-                log = commit_file(table, version)
-                self._hashes[at] = from_commit(log.read_bytes()) if log.is_file() else {}
-            made.update(self._hashes[at])
+        following, made = self._hashes.get(table, (0, {}))
+        for version in range(following, segment.version + 1):
+            log = commit_file(table, version)
+            made |= from_commit(log.read_bytes()) if log.is_file() else {}
+        self._hashes[table] = (max(following, segment.version + 1), made)
         return made
 
     def _name(self, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The assets of a pipeline: its topics, the state and dead letters of every operator, and its checkpoints.
+"""The assets of a pipeline: its topics, the state and dead letters of every operator, checkpoints and savepoints.
 
 Declared from the pipeline alone, so that every DAG that names one names the same one, and no parse makes a new version
 of a DAG: an address that varies (the embedded broker's port) never reaches a URI.
@@ -11,7 +11,6 @@ from airflow.sdk import Asset
 
 from tidemark.operators import DeltaSink, KafkaSink, Process
 from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
-from tidemark.settings import load_settings
 
 GROUP = "tidemark"
 EMBEDDED_BROKER = "localhost:9092"
@@ -24,13 +23,12 @@ class PipelineAssets:
 
     Attributes:
         topics: what is read from Kafka, broadcast topics included.
-        states: state per uid, in declaration order, broadcast states first.
+        states: see `state_assets`.
         dead_letters: in the same order.
         sinks: tables that operators emit to, committed with the checkpoint.
         sent: topics that are sent to after the manifest.
         sent_ahead: topics that attempts send to, before the seal.
-        checkpoint: gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint.
-        savepoint: gets one, with the name as partition key, for every savepoint that a DAG makes.
+        checkpoint: see `checkpoint_asset`.
     """
 
     topics: tuple[Asset, ...]
@@ -40,7 +38,6 @@ class PipelineAssets:
     sent: tuple[Asset, ...]
     sent_ahead: tuple[Asset, ...]
     checkpoint: Asset
-    savepoint: Asset
 
     @property
     def changed(self) -> list[Asset]:
@@ -49,27 +46,45 @@ class PipelineAssets:
 
 
 def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
-    """The assets of a pipeline.
+    """All that a run of checkpoints touches. Airflow loads every provider's URI handlers for a topic.
 
     Args:
         pipeline: the declaration.
         broker: `host:port`; None = the first server that is set, else `EMBEDDED_BROKER`.
     """
     address = broker or _set_broker() or EMBEDDED_BROKER
-    uids = list(pipeline.schemas())
     topics = [name for source in pipeline.inputs.values() for name in topic_names(source)]
     sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
     kafka = [sink for sink in sinks if isinstance(sink, KafkaSink)]
     return PipelineAssets(
         topics=tuple(_topic(address, name) for name in topics),
-        states=tuple(_own(pipeline.name, "state", uid) for uid in uids),
-        dead_letters=tuple(_own(pipeline.name, "dead_letters", uid) for uid in uids),
+        states=state_assets(pipeline),
+        dead_letters=_of_each(pipeline, "dead_letters"),
         sinks=tuple(_own(pipeline.name, "sinks", s.name) for s in sinks if isinstance(s, DeltaSink)),
         sent=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "exactly_once_by_id"),
         sent_ahead=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "at_least_once"),
-        checkpoint=_own(pipeline.name, "checkpoint"),
-        savepoint=_own(pipeline.name, "savepoint"),
+        checkpoint=checkpoint_asset(pipeline),
     )
+
+
+def checkpoint_asset(pipeline: Pipeline) -> Asset:
+    """Gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint."""
+    return _own(pipeline.name, "checkpoint")
+
+
+def savepoint_asset(pipeline: Pipeline) -> Asset:
+    """Gets an event, with the name as partition key, for every savepoint that a DAG makes."""
+    return _own(pipeline.name, "savepoint")
+
+
+def retention_asset(pipeline: Pipeline) -> Asset:
+    """Gets an event, with counts and bytes, for every sweep."""
+    return _own(pipeline.name, "retention")
+
+
+def state_assets(pipeline: Pipeline) -> tuple[Asset, ...]:
+    """State per uid, in declaration order, broadcast states first."""
+    return _of_each(pipeline, "state")
 
 
 def topic_names(source: KafkaSource) -> list[str]:
@@ -78,6 +93,8 @@ def topic_names(source: KafkaSource) -> list[str]:
 
 
 def _set_broker() -> str | None:
+    from tidemark.settings import load_settings
+
     servers = load_settings().kafka_bootstrap
     return servers.split(",")[0].strip() if servers else None
 
@@ -85,6 +102,10 @@ def _set_broker() -> str | None:
 def _topic(address: str, name: str) -> Asset:
     uri = f"kafka://{address}/{quote(name, safe='')}"
     return Asset(name=f"topic {name}", uri=uri, group=GROUP)
+
+
+def _of_each(pipeline: Pipeline, kind: str) -> tuple[Asset, ...]:
+    return tuple(_own(pipeline.name, kind, uid) for uid in pipeline.schemas())
 
 
 def _own(*parts: str) -> Asset:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from airflow.sdk import DAG, Asset, chain
 
-from tidemark.airflow.assets import assets_of
+from tidemark.airflow.answering import names_of
+from tidemark.airflow.assets import checkpoint_asset
 from tidemark.airflow.backfill_conf import form
 from tidemark.airflow.backfill_tasks import (
     ApproveOperator,
@@ -15,8 +16,7 @@ from tidemark.airflow.backfill_tasks import (
 )
 from tidemark.airflow.operators import PLAN
 from tidemark.airflow.retrying import retry_arguments
-from tidemark.coordinator.restart import FixedDelay
-from tidemark.errors import DeclarationError
+from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.pipeline import Pipeline
 
 REPEAT, COMPARE, APPROVE, PROMOTE = "repeat", "compare", "approve", "promote"
@@ -34,16 +34,15 @@ def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill") -> 
     Raises:
         DeclarationError: no pipelines.
     """
-    if not pipelines:
-        raise DeclarationError("backfill_dag() without pipelines", next="name those that the form shall offer.")
-    checkpoints = {pipeline.name: assets_of(pipeline).checkpoint for pipeline in pipelines}
+    names = names_of(pipelines, "backfill_dag")
+    checkpoints = {pipeline.name: checkpoint_asset(pipeline) for pipeline in pipelines}
     with DAG(
         dag_id,
         description="Backfill from a savepoint: repeat, compare, promote",
         schedule=None,
         catchup=False,
-        params=form(list(checkpoints)),
-        tags=["tidemark"],
+        params=form(names),
+        tags=["tidemark", *names],
         doc_md=_PAGE,
     ) as dag:
         _tasks(checkpoints)

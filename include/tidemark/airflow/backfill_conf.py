@@ -4,29 +4,36 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from airflow.sdk import Context, Param
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from tidemark.airflow.answering import parsed
+from tidemark.airflow.answering import (
+    SELDOM,
+    PipelineConf,
+    asked_for,
+    number_field,
+    pipeline_field,
+    savepoint_field,
+    switch,
+    text_field,
+)
 from tidemark.airflow.operators import PLAN
-from tidemark.errors import NotFoundError
 from tidemark.model.names import parse_id
 
 if TYPE_CHECKING:
     from tidemark.adapters.state_change import FieldChange
-    from tidemark.coordinator.backfill import Backfill
+    from tidemark.coordinator.recovery.backfill import Backfill
     from tidemark.wiring import Runtime
     from tidemark.wiring.backfills import BackfillTerms
 
 FORK = "fork"
 """Key of the XCom that names the fork; what `plan` returns are the steps, because Airflow maps over that alone."""
-_TEXT = ["null", "string"]
+_MODES = {"compare": "Compare only", "approve": "Promote after approval", "promote": "Promote"}
 
 
-class BackfillConf(BaseModel):
+class BackfillConf(PipelineConf):
     """The `conf` of a DAG run; `savepoint` or `checkpoint` says where to begin.
 
     Attributes:
-        pipeline: one of those that the DAG names.
         savepoint: its name.
         checkpoint: `chk-17` or `17`.
         to: the checkpoint to end with; None = the live head.
@@ -36,9 +43,6 @@ class BackfillConf(BaseModel):
         allow_non_restored_state, force: as `tidemark backfill` takes them.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    pipeline: str
     savepoint: str | None = None
     checkpoint: str | None = None
     to: str | None = None
@@ -56,9 +60,9 @@ class BackfillConf(BaseModel):
             fork: as `plan` named it, so that code which changes meanwhile is noticed.
 
         Raises:
-            UsageError: no beginning, or two.
+            UsageError: no beginning, or two; or an end, where the fork may become live.
         """
-        from tidemark.coordinator.restore_request import RestoreRequest
+        from tidemark.coordinator.recovery.restore_request import RestoreRequest
         from tidemark.wiring.backfills import BackfillTerms
 
         begins = RestoreRequest(
@@ -69,7 +73,12 @@ class BackfillConf(BaseModel):
         )
         to = parse_id(self.to) if self.to else None
         return BackfillTerms(
-            begins=begins, fork=fork or self.name or "", to=to, max_records=self.max_records, origin=run_id
+            begins=begins,
+            fork=fork or self.name or "",
+            to=to,
+            max_records=self.max_records,
+            origin=run_id,
+            promotes=self.mode != "compare",
         )
 
 
@@ -79,11 +88,7 @@ def asked(context: Context, pipelines: Sequence[str]) -> BackfillConf:
     Raises:
         UsageError, NotFoundError: it does not fit.
     """
-    run = context["dag_run"]
-    conf = parsed(BackfillConf, {**context["params"], **(run.conf or {})})
-    if conf.pipeline not in pipelines:
-        raise NotFoundError(f"this DAG has no pipeline {conf.pipeline!r}", next=f"name one of: {', '.join(pipelines)}.")
-    return conf
+    return asked_for(BackfillConf, context, pipelines)
 
 
 def found(opened: "Runtime", context: Context, pipelines: Sequence[str]) -> "Backfill":
@@ -106,7 +111,10 @@ def summary(opened: "Runtime", one: "Backfill") -> str:
     ]
     for change in differences.changes:
         counts = (change.inserted, change.deleted, change.changed, change.equal)
-        lines.append(f"| {change.uid} | {' | '.join(map(str, counts))} | {'; '.join(map(_told, change.fields))} |")
+        fields = [*map(_told, change.fields), *(f"+{n}" for n in change.added), *(f"-{n}" for n in change.removed)]
+        lines.append(f"| {change.uid} | {' | '.join(map(str, counts))} | {'; '.join(fields)} |")
+    if differences.not_compared:
+        lines += ["", f"Not compared, for one side lacks them or keys differ: {', '.join(differences.not_compared)}."]
     return "\n".join(lines)
 
 
@@ -120,37 +128,26 @@ def form(pipelines: Sequence[str]) -> dict[str, Param]:
     where = "One of savepoint and checkpoint."
     gone = "Operators that are gone from the pipeline: leave their state behind."
     return {
-        "pipeline": Param(pipelines[0], type="string", enum=list(pipelines), title="Pipeline"),
-        "savepoint": Param(None, type=_TEXT, title="From savepoint", description=where),
-        "checkpoint": Param(None, type=_TEXT, title="From checkpoint", description=f"As in chk-17. {where}"),
-        "to": Param(
-            None, type=_TEXT, title="To checkpoint", description="Empty: the live head, wherever it is by then."
-        ),
+        "pipeline": pipeline_field(pipelines),
+        "savepoint": savepoint_field(pipelines[0], "From savepoint", where),
+        "checkpoint": text_field("From checkpoint", f"As in chk-17, of any timeline. {where}"),
         "mode": Param(
             "compare",
             type="string",
-            enum=["compare", "promote", "approve"],
-            values_display={
-                "compare": "compare only",
-                "promote": "promote",
-                "approve": "promote after approval",
-            },
+            enum=list(_MODES),
+            values_display=_MODES,
             title="Mode",
-            description="What happens when all is repeated and compared.",
+            description="What happens when all is repeated and compared: the fork stays beside the live timeline, or "
+            "becomes it.",
         ),
-        "max_records": Param(
-            None,
-            type=["null", "integer"],
-            minimum=1,
-            title="Records at most",
-            description="Repeats several checkpoints at once, of at most this many offsets per partition.",
+        "to": text_field(
+            "To checkpoint", "As in chk-17; such a fork cannot be promoted. Empty: the live head, wherever it is."
         ),
-        "name": Param(None, type=_TEXT, title="Fork", description="Empty: a name that says beginning and code."),
-        "allow_non_restored_state": Param(False, type="boolean", title="Allow non-restored state", description=gone),
-        "force": Param(
-            False,
-            type="boolean",
-            title="Force",
-            description="Begin at a savepoint that the pipeline was drained with.",
+        "max_records": number_field(
+            "Records at most",
+            "Repeats several checkpoints in one step, of at most this many offsets per partition. Empty: one in each.",
         ),
+        "name": text_field("Fork", "Its name. Empty: one that says beginning and code.", section=SELDOM),
+        "allow_non_restored_state": switch("Allow non-restored state", gone, section=SELDOM),
+        "force": switch("Force", "Begin at a savepoint that the pipeline was drained with.", section=SELDOM),
     }

@@ -8,39 +8,24 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from pydantic import TypeAdapter
 
-from tidemark.airflow.answering import answering
+from tidemark.airflow.answering import PipelinesOperator, answering
 from tidemark.airflow.backfill_conf import FORK, asked, found, summary
-from tidemark.airflow.jobs import SparkJob
+from tidemark.airflow.jobs import SparkJob, fold, spark_job
 from tidemark.airflow.operators import Ids, announce, runtime
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.ports import PlanRequest
-from tidemark.settings import load_settings
 
 if TYPE_CHECKING:
-    from tidemark.coordinator.backfill import Backfill
+    from tidemark.coordinator.recovery.backfill import Backfill
+    from tidemark.model.checkpoint import Checkpoint
     from tidemark.wiring import Runtime
 
 _NOTHING = "nothing is left"
+_ANSWERS = "Approve: the fork catches up and becomes live. Reject: it stays beside the live timeline."
 
 
-class BackfillOperator(BaseOperator):
-    """A task of the backfill DAG.
-
-    Args:
-        pipelines: names that may be asked for.
-        **kwargs: as BaseOperator takes them.
-    """
-
-    def __init__(self, *, pipelines: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
-        self.pipelines = list(pipelines)
-
-
-class PlanBackfillOperator(BackfillOperator):
+class PlanBackfillOperator(PipelinesOperator):
     """Checks the form and tells what would be done: the fork, its steps, what Kafka still has. Writes nothing."""
 
     ui_color = "#e8f0fe"
@@ -64,12 +49,12 @@ class PlanBackfillOperator(BackfillOperator):
         return steps or [_NOTHING]
 
 
-class RepeatOperator(BackfillOperator):
+class RepeatOperator(PipelinesOperator):
     """Makes the next step of the fork: plan, fold in a Spark application of its own, gate, manifest.
 
     Args:
         step: what `plan` expected; which step it becomes is found in the store.
-        **kwargs: as BackfillOperator takes them.
+        **kwargs: as PipelinesOperator takes them.
     """
 
     ui_color = "#e6f4ea"
@@ -118,14 +103,16 @@ class StepJobs:
         self._say = say
         self._job: SparkJob | None = None
 
-    def step(self, opened: "Runtime", one: "Backfill") -> Checkpoint | None:
+    def step(self, opened: "Runtime", one: "Backfill") -> "Checkpoint | None":
         """One step; None where nothing is left."""
+        from tidemark.model.checkpoint import Checkpoint
+        from tidemark.ports import PlanRequest
+
         plan = opened.next_step(one)
         if plan is None or isinstance(plan, Checkpoint):
             return plan
-        self._job = SparkJob(load_settings(), "checkpoint", "fold", self._say)
-        body = TypeAdapter(PlanRequest).dump_json(PlanRequest(origin=plan.origin)).decode()
-        self._job.execute(one.pipeline.name, str(plan.slot), body)
+        self._job = spark_job("checkpoint", "fold", self._say)
+        fold(self._job, one.pipeline.name, str(plan.slot), PlanRequest(origin=plan.origin))
         return opened.complete_step(one.pipeline.name, plan)
 
     def all(self, opened: "Runtime", one: "Backfill") -> None:
@@ -139,7 +126,7 @@ class StepJobs:
             self._job.kill()
 
 
-class CompareOperator(BackfillOperator):
+class CompareOperator(PipelinesOperator):
     """Tells how the fork's newest state differs from that of the checkpoint it repeats, field by field."""
 
     ui_color = "#fef7e0"
@@ -185,16 +172,16 @@ class ApproveOperator(ApprovalOperator):
             return None
         opened = runtime()
         with answering():
-            self.body = summary(opened, found(opened, context, self.pipelines))
+            self.body = f"{summary(opened, found(opened, context, self.pipelines))}\n\n{_ANSWERS}"
         return super().execute(context)
 
 
-class PromoteOperator(BackfillOperator):
+class PromoteOperator(PipelinesOperator):
     """Repeats what has completed meanwhile, and makes the fork the live timeline: one fenced step.
 
     Args:
         checkpoints: the asset of completed checkpoints of each pipeline, by its name.
-        **kwargs: as BackfillOperator takes them.
+        **kwargs: as PipelinesOperator takes them.
     """
 
     ui_color = "#fce8e6"

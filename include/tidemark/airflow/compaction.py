@@ -4,13 +4,12 @@ from typing import Any
 
 from airflow.sdk import DAG, Context, PartitionedAssetTimetable
 
-from tidemark.airflow.assets import assets_of
-from tidemark.airflow.jobs import SparkJob
+from tidemark.airflow.assets import checkpoint_asset, state_assets
+from tidemark.airflow.jobs import SparkJob, spark_job
 from tidemark.airflow.operators import Ids, PipelineOperator, typed_failures
 from tidemark.airflow.retrying import StrategyName, restart_strategy, retry_arguments
-from tidemark.coordinator.restart import RestartStrategy
+from tidemark.coordinator.checkpoints.restart import RestartStrategy
 from tidemark.pipeline import Pipeline
-from tidemark.settings import load_settings
 
 
 class CompactOperator(PipelineOperator):
@@ -29,7 +28,7 @@ class CompactOperator(PipelineOperator):
             AirflowFailException: no retry can help.
             TidemarkError: anything else; the task is retried, and the next checkpoint brings another run anyway.
         """
-        self._job = SparkJob(load_settings(), "compact", "compact", self.log.info)
+        self._job = spark_job("compact", "compact", self.log.info)
         with typed_failures():
             done: Ids = self._job.execute(self.pipeline)
         self.log.info("compacted: %s", ", ".join(done["compacted"]) or "nothing was due")
@@ -50,11 +49,10 @@ def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrateg
         pipeline: the declaration.
         restart: as in `checkpoint_dag`.
     """
-    assets = assets_of(pipeline)
     with DAG(
         f"{pipeline.name}_compact",
         description=f"Compaction of {pipeline.name}, after each of its checkpoints",
-        schedule=PartitionedAssetTimetable(assets=assets.checkpoint),
+        schedule=PartitionedAssetTimetable(assets=checkpoint_asset(pipeline)),
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=pipeline.checkpoint_timeout,
@@ -65,7 +63,7 @@ def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrateg
             task_id="compact",
             doc_md=CompactOperator.__doc__,
             pipeline=pipeline.name,
-            inlets=[*assets.states],
+            inlets=[*state_assets(pipeline)],
             **retry_arguments(restart_strategy(restart)),
         )
     return dag

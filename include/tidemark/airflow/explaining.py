@@ -42,7 +42,7 @@ def _kept(retention: Retention | None) -> str:
     if retention is None:
         return "all"
     members = " or ".join(f"`{member}`" for member in retention.members)
-    return f"the newest, and those of {members}; others are named when a run completes, nothing is deleted yet"
+    return f"the newest, and those of {members}; the retention DAG, or `tidemark retention apply`, releases the others"
 
 
 def _event_times(pipeline: Pipeline) -> str:

@@ -23,7 +23,7 @@ from tidemark.airflow.operators import (
 )
 from tidemark.airflow.params import form
 from tidemark.airflow.retrying import StrategyName, restart_strategy, retry_arguments
-from tidemark.coordinator.restart import RestartStrategy
+from tidemark.coordinator.checkpoints.restart import RestartStrategy
 from tidemark.errors import DeclarationError
 from tidemark.pipeline import Pipeline
 from tidemark.retention import Retention, as_retention
@@ -41,7 +41,7 @@ class DagOptions(TypedDict, total=False):
         start: no interval begins before it.
         end: no interval begins at or after it.
         until: `interval_end` = ranges stop before the first record whose timestamp reaches the interval's end.
-        retention: which completed checkpoints are kept; None = all. Evaluated by `complete`; nothing is deleted yet.
+        retention: which completed checkpoints are kept; None = all. Written down by `complete`, for `retention_dag`.
         restart: one of Flink's strategies, by name or as a value; `exponential-delay` by default.
         dag_id: the pipeline's name by default.
     """
@@ -112,7 +112,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
         max_consecutive_failed_dag_runs=pipeline.tolerable_failed_checkpoints + 1,
         dagrun_timeout=pipeline.checkpoint_timeout * RUN_BUDGET,
         on_failure_callback=partial(abort_after_timeout, pipeline.name),
-        params=form(),
+        params=form(pipeline.name),
         tags=["tidemark", pipeline.name],
         doc_md=explain(pipeline, chosen.schedule, chosen.timezone, chosen.until, chosen.retention),
     ) as dag:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidemark.coordinator.failures import classify
-from tidemark.coordinator.states import NothingOpen
 from tidemark.errors import CheckpointExpiredError, TidemarkError
-from tidemark.model.failure import FailureReason
 
 if TYPE_CHECKING:
+    from tidemark.model.failure import FailureReason
     from tidemark.wiring import Runtime
 
 _log = logging.getLogger(__name__)
@@ -19,6 +17,8 @@ _log = logging.getLogger(__name__)
 
 def abort_after_last_try(pipeline: str, context: Context) -> None:
     """Callback of the fold task, when its last try failed: the next DAG run plans the same offsets anew."""
+    from tidemark.coordinator.checkpoints.failures import classify
+
     error = context.get("exception")
     cause = error.__cause__ if isinstance(error, AirflowFailException) and error.__cause__ else error
     if not isinstance(cause, BaseException):
@@ -32,7 +32,7 @@ def abort_after_last_try(pipeline: str, context: Context) -> None:
     keep_reason(context, reason)
 
 
-def keep_reason(context: Context, reason: FailureReason) -> None:
+def keep_reason(context: Context, reason: "FailureReason") -> None:
     """Puts the reason on the task: Airflow shows it under "Storage"."""
     store = context.get("task_state_store")
     if store is not None:
@@ -79,6 +79,8 @@ def open_slot(opened: "Runtime", pipeline: str, context: Context) -> str | None:
 
 def refused_slot(opened: "Runtime", pipeline: str) -> str | None:
     """The slot of the plan that was aborted last, where nothing was planned since: the one that the gate refused."""
+    from tidemark.coordinator.records.states import NothingOpen
+
     found = opened.coordinator(pipeline).open_plan()
     return str(found.aborted[-1].slot) if isinstance(found, NothingOpen) and found.aborted else None
 

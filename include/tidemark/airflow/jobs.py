@@ -15,16 +15,39 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark import errors
 from tidemark.errors import EngineError, TidemarkError
-from tidemark.settings import Settings
+
+if TYPE_CHECKING:
+    from tidemark.ports import PlanRequest
+    from tidemark.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL of the child's group."""
+
+
+def spark_job(entry: str, verb: str, say: Callable[[str], object]) -> "SparkJob":
+    """A job on the Spark that this project's settings name; arguments as of `SparkJob`."""
+    from tidemark.settings import load_settings
+
+    return SparkJob(load_settings(), entry, verb, say)
+
+
+def fold(job: "SparkJob", pipeline: str, slot: str, request: "PlanRequest") -> dict[str, Any]:
+    """Executes the plan at a slot up to its seal; `job` is one of `spark_job("checkpoint", "fold", …)`.
+
+    Raises:
+        TidemarkError: as `SparkJob.execute`.
+    """
+    from pydantic import TypeAdapter
+
+    from tidemark.ports import PlanRequest
+
+    return job.execute(pipeline, slot, TypeAdapter(PlanRequest).dump_json(request).decode())
 
 
 class SparkJob:
@@ -37,7 +60,7 @@ class SparkJob:
         say: gets every line that a child writes.
     """
 
-    def __init__(self, settings: Settings, entry: str, verb: str, say: Callable[[str], object]) -> None:
+    def __init__(self, settings: "Settings", entry: str, verb: str, say: Callable[[str], object]) -> None:
         self._settings = settings
         self._path = settings.root / "spark_jobs" / f"{entry}.py"
         self._verb = verb
@@ -104,7 +127,7 @@ def spark_home() -> Path:
     return Path(next(iter(found.submodule_search_locations)))
 
 
-def submit_command(settings: Settings, home: Path) -> list[str]:
+def submit_command(settings: "Settings", home: Path) -> list[str]:
     """The command line up to the application; no secret is in it, because `ps` shows it to everybody."""
     jars = sorted(str(jar) for jar in (settings.root / ".jars" / "spark").glob("*.jar"))
     return [
@@ -113,13 +136,14 @@ def submit_command(settings: Settings, home: Path) -> list[str]:
         settings.spark_address,
         "--driver-memory",
         settings.spark_driver_memory,
+        *(["--driver-java-options", settings.spark_java_options] if settings.spark_java_options else []),
         "--conf",
         "spark.log.level=WARN",
         *(["--jars", ",".join(jars)] if jars else []),
     ]
 
 
-def submit_environment(settings: Settings, home: Path) -> dict[str, str]:
+def submit_environment(settings: "Settings", home: Path) -> dict[str, str]:
     """The environment of the child: this interpreter for driver and executors, this project's package on its path."""
     env = dict(os.environ)
     include = str(settings.root / "include")

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from tidemark.airflow.failing import abort_expired, keep_reason, open_slot, refused_slot
-from tidemark.airflow.jobs import SparkJob
+from tidemark.airflow.jobs import SparkJob, fold, spark_job
 from tidemark.airflow.params import RunConf, parse_conf, request_of
 from tidemark.airflow.retrying import as_airflow
-from tidemark.coordinator.failures import classify
-from tidemark.coordinator.restore_request import RestoreRequest
 from tidemark.errors import GateFailedError, TidemarkError
-from tidemark.model.checkpoint import Checkpoint, Verdict
-from tidemark.ports import PlanRequest
 from tidemark.retention import Retention
-from tidemark.settings import load_settings
 
 if TYPE_CHECKING:
+    from tidemark.model.checkpoint import Checkpoint
+    from tidemark.ports import PlanRequest
     from tidemark.wiring import Runtime
 
 PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
@@ -72,7 +69,7 @@ class PipelineOperator(BaseOperator):
         self.pipeline = pipeline
         self.until = until
 
-    def request(self, context: Context) -> PlanRequest:
+    def request(self, context: Context) -> "PlanRequest":
         """What the DAG run asks for: the same in every task of it."""
         run = context["dag_run"]
         interval = (run.data_interval_start, run.data_interval_end)
@@ -122,6 +119,8 @@ class PlanOperator(PipelineOperator):
     def _restore(self, opened: "Runtime", conf: RunConf) -> None:
         if not conf.savepoint or not conf.restore_id:
             return
+        from tidemark.coordinator.recovery.restore_request import RestoreRequest
+
         request = RestoreRequest(
             savepoint=conf.savepoint,
             request=conf.restore_id,
@@ -171,10 +170,9 @@ class FoldOperator(PipelineOperator):
         if self._job is not None:
             self._job.kill()
 
-    def _fold(self, slot: str, request: PlanRequest) -> Ids:
-        self._job = SparkJob(load_settings(), "checkpoint", "fold", self.log.info)
-        body = TypeAdapter(PlanRequest).dump_json(request).decode()
-        folded = self._job.execute(self.pipeline, slot, body)
+    def _fold(self, slot: str, request: "PlanRequest") -> Ids:
+        self._job = spark_job("checkpoint", "fold", self.log.info)
+        folded = fold(self._job, self.pipeline, slot, request)
         self.log.info("sealed chk-%d at %s", folded["id"], folded["slot"])
         completed = [f"chk-{number}" for number in folded["completed"]]
         return {"slot": folded["slot"], "checkpoint": f"chk-{folded['id']}", "completed": completed}
@@ -191,6 +189,8 @@ class ValidateOperator(PipelineOperator):
         Raises:
             AirflowFailException: the gate refused the candidate; its plan is aborted.
         """
+        from tidemark.coordinator.checkpoints.failures import classify
+
         folded: Ids = context["ti"].xcom_pull(task_ids=FOLD)
         with typed_failures():
             try:
@@ -204,6 +204,8 @@ class ValidateOperator(PipelineOperator):
         return folded
 
     def _tell(self, verdict: object) -> None:
+        from tidemark.model.checkpoint import Verdict
+
         for found in verdict.expectations if isinstance(verdict, Verdict) else ():
             level = logging.INFO if found.success else logging.ERROR
             word = "held" if found.success else "failed"
@@ -211,7 +213,7 @@ class ValidateOperator(PipelineOperator):
 
 
 class CompleteOperator(PipelineOperator):
-    """Publishes what is sealed, tells the assets, and says which checkpoints the retention keeps.
+    """Publishes what is sealed, tells the assets, writes the retention down and says which checkpoints it keeps.
 
     Args:
         checkpoint: the asset of completed checkpoints.
@@ -253,8 +255,13 @@ class CompleteOperator(PipelineOperator):
         self.log.info("completed %s\n%s", ", ".join(names), told)
         return {"checkpoint": checkpoint.plan.name, "completed": names}
 
-    def _kept(self, opened: "Runtime", checkpoint: Checkpoint) -> dict[str, object]:
+    def _kept(self, opened: "Runtime", checkpoint: "Checkpoint") -> dict[str, object]:
         """What the retention comes to, for the event: its text, and how many checkpoints it keeps."""
+        try:
+            opened.declare_retention(self.pipeline, self.retention)
+        except TidemarkError as error:
+            # The checkpoint is complete, and the next one writes the rule down.
+            self.log.warning("retention %s: not written down. %s", self.retention, error)
         if self.retention is None:
             return {}
         told: dict[str, object] = {"retention": str(self.retention)}
@@ -265,5 +272,5 @@ class CompleteOperator(PipelineOperator):
             self.log.warning("retention %s: not evaluated. %s", self.retention, error)
             return told
         names = ", ".join(f"chk-{number}" for number in kept)
-        self.log.info("retention %s: keeps %d (%s); nothing is deleted yet", self.retention, len(kept), names)
+        self.log.info("retention %s: keeps %d (%s); a sweep releases the others", self.retention, len(kept), names)
         return {**told, "kept": len(kept)}

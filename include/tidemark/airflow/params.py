@@ -5,12 +5,15 @@ Airflow checks the form's fields and lets unknown keys pass, so a misspelt `max_
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow.sdk import Param
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from tidemark.airflow.answering import parsed
-from tidemark.ports import PlanRequest
+from tidemark.airflow.answering import SELDOM, number_field, parsed, savepoint_field, switch, text_field
+
+if TYPE_CHECKING:
+    from tidemark.ports import PlanRequest
 
 
 class RunConf(BaseModel):
@@ -41,52 +44,46 @@ class RunConf(BaseModel):
         return self
 
 
-def form() -> dict[str, Param]:
-    """The fields of the trigger form; nothing in them varies from parse to parse."""
+def form(pipeline: str) -> dict[str, Param]:
+    """The fields of the trigger form and of the backfill form; nothing in them varies from parse to parse."""
     return {
-        "max_records": Param(
-            None,
-            type=["null", "integer"],
-            minimum=1,
-            title="Records at most",
-            description="Offsets of each partition that one checkpoint reads; a backlog becomes several checkpoints.",
+        "max_records": number_field(
+            "Records at most",
+            "Offsets of each partition that one checkpoint reads; a backlog becomes several checkpoints.",
         ),
-        "until": Param(
-            None,
-            type=["null", "string"],
+        "until": text_field(
+            "Until",
+            "Stop before the first record at or after this time. Empty: as the DAG declares.",
             format="date-time",
-            title="Until",
-            description="Stop before the first record at or after this time. Empty: as the DAG declares.",
         ),
-        "accept_loss": Param(
-            False,
-            type="boolean",
-            title="Accept loss",
-            description="Offsets that Kafka has deleted before they were read: record the gap and go on.",
+        **_restoring(pipeline),
+        "accept_loss": switch(
+            "Accept loss",
+            "Offsets that Kafka has deleted before they were read: record the gap and go on.",
+            section=SELDOM,
         ),
-        "allow_non_restored_state": Param(
-            False,
-            type="boolean",
-            title="Allow non-restored state",
-            description="Operators that are gone from the pipeline: leave their state behind, and go on without it.",
+        "allow_non_restored_state": switch(
+            "Allow non-restored state",
+            "Operators that are gone from the pipeline: leave their state behind, and go on without it.",
+            section=SELDOM,
         ),
-        **_restoring(),
     }
 
 
-def _restoring() -> dict[str, Param]:
+def _restoring(pipeline: str) -> dict[str, Param]:
+    where = "Restore a savepoint first"
     return {
-        "savepoint": Param(
-            None,
-            type=["null", "string"],
-            title="Restore savepoint",
-            description="For a backfill: the first run restores it, the following ones go on from there.",
+        "savepoint": savepoint_field(
+            pipeline,
+            "Savepoint",
+            "The first run of a backfill restores it, the others go on from there.",
+            section=where,
         ),
-        "restore_id": Param(
-            None,
-            type=["null", "string"],
-            title="Restore id",
-            description="Goes with the savepoint: any name that was not used for a restore before.",
+        "restore_id": text_field(
+            "Restore id",
+            "Goes with the savepoint and names this restore: one that was not used before, as in r1. The form of "
+            "Airflow's backfill sends both only where Override parameters is ticked.",
+            section=where,
         ),
     }
 
@@ -102,7 +99,7 @@ def parse_conf(conf: Mapping[str, object]) -> RunConf:
 
 def request_of(
     conf: RunConf, run_id: str, interval: tuple[datetime | None, datetime | None], until: bool
-) -> PlanRequest:
+) -> "PlanRequest":
     """What the DAG run asks of the coordinator.
 
     Args:
@@ -111,6 +108,8 @@ def request_of(
         interval: the data interval; Airflow gives none to a run without a logical date.
         until: whether the DAG caps ranges at the interval's end.
     """
+    from tidemark.ports import PlanRequest
+
     start, end = interval
     if conf.until is not None:
         start, end, until = None, conf.until, True

@@ -2,46 +2,56 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, BaseOperator, Context, Param, chain
+from airflow.sdk import DAG, Context, Param, chain
 from airflow.sdk.exceptions import AirflowSkipException
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from tidemark.airflow.answering import answering, offered, parsed
+from tidemark.airflow.answering import (
+    SELDOM,
+    PipelineConf,
+    PipelinesOperator,
+    answering,
+    asked_for,
+    names_of,
+    number_field,
+    pipeline_field,
+    savepoint_field,
+    switch,
+    text_field,
+)
 from tidemark.airflow.operators import PLAN, Ids, runtime
 from tidemark.airflow.retrying import retry_arguments
-from tidemark.coordinator.restart import FixedDelay
-from tidemark.errors import DeclarationError
+from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.model.names import parse_id
 from tidemark.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from tidemark.coordinator.restore_request import RestoreRequest
+    from tidemark.coordinator.recovery.restore_request import RestoreRequest
 
 RESTORE = "restore"
-_TEXT = ["null", "string"]
 
 
-class RestoreConf(BaseModel):
-    """The `conf` of a DAG run; one of `savepoint`, `checkpoint` and `as_of` says where to begin.
+class RestoreConf(PipelineConf):
+    """The `conf` of a DAG run; one of `savepoint`, `checkpoint`, `as_of` and `newest_whole` says where to begin.
 
     Attributes:
-        pipeline: one of those that the DAG names.
         savepoint: its name.
         checkpoint: `chk-17` or `17`, of any timeline.
         as_of: the newest checkpoint whose logical time is not after this.
+        newest_whole: the newest one of which nothing is damaged (I4).
+        max_fallback: how many damaged ones that may pass over; empty: as many as `tidemark restore` does.
         claim, restore_sinks, allow_non_restored_state, accept_loss, force: as `tidemark restore` takes them.
         rename: uids that the state had, with those that it shall have.
         execute: do it; else only the plan is made and told.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    pipeline: str
     savepoint: str | None = None
     checkpoint: str | None = None
     as_of: AwareDatetime | None = None
+    newest_whole: bool = Field(False, strict=True)
+    max_fallback: int | None = Field(None, strict=True, ge=1)
     claim: bool = Field(False, strict=True)
     restore_sinks: bool = Field(False, strict=True)
     allow_non_restored_state: bool = Field(False, strict=True)
@@ -56,13 +66,16 @@ class RestoreConf(BaseModel):
         Raises:
             UsageError: no restore point, or several.
         """
-        from tidemark.coordinator.restore_request import RestoreRequest
-        from tidemark.coordinator.starts import to_ms
+        from tidemark.coordinator.plans.starts import to_ms
+        from tidemark.coordinator.recovery.restore_request import RestoreRequest
+        from tidemark.coordinator.recovery.stepping_back import MAX_FALLBACK
 
         return RestoreRequest(
             savepoint=self.savepoint or None,
             checkpoint=parse_id(self.checkpoint) if self.checkpoint else None,
             as_of_ms=None if self.as_of is None else to_ms(self.as_of),
+            newest_whole=self.newest_whole,
+            max_fallback=MAX_FALLBACK if self.max_fallback is None else self.max_fallback,
             claim=self.claim,
             restore_sinks=self.restore_sinks,
             allow_non_restored_state=self.allow_non_restored_state,
@@ -73,17 +86,8 @@ class RestoreConf(BaseModel):
         )
 
 
-class RestoreOperator(BaseOperator):
-    """A task of the restore DAG.
-
-    Args:
-        pipelines: names that may be asked for.
-        **kwargs: as BaseOperator takes them.
-    """
-
-    def __init__(self, *, pipelines: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
-        self.pipelines = list(pipelines)
+class RestoreOperator(PipelinesOperator):
+    """A task of the restore DAG."""
 
     def asked(self, context: Context) -> RestoreConf:
         """The form, checked: the same in every task of the DAG run.
@@ -91,10 +95,7 @@ class RestoreOperator(BaseOperator):
         Raises:
             UsageError, NotFoundError: it does not fit.
         """
-        run = context["dag_run"]
-        conf = parsed(RestoreConf, {**context["params"], **(run.conf or {})})
-        offered(conf.pipeline, self.pipelines)
-        return conf
+        return asked_for(RestoreConf, context, self.pipelines)
 
 
 class PlanRestoreOperator(RestoreOperator):
@@ -142,7 +143,8 @@ class ExecuteRestoreOperator(RestoreOperator):
                 raise AirflowSkipException("a dry run: trigger it again with execute on")
             request = conf.request(context["dag_run"].run_id)
             if request.savepoint is None:
-                request = replace(request, checkpoint=parse_id(planned["checkpoint"]), as_of_ms=None)
+                at = parse_id(planned["checkpoint"])
+                request = replace(request, checkpoint=at, as_of_ms=None, newest_whole=False)
             _, done = runtime().restore(conf.pipeline, request)
         left = ", ".join(c.plan.name for c in done.left) or "nothing"
         self.log.info("timeline %s is live, it begins at %s", done.genesis.timeline, planned["checkpoint"])
@@ -160,9 +162,7 @@ def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DA
     Raises:
         DeclarationError: no pipelines.
     """
-    if not pipelines:
-        raise DeclarationError("restore_dag() without pipelines", next="name those that the form shall offer.")
-    names = [pipeline.name for pipeline in pipelines]
+    names = names_of(pipelines, "restore_dag")
     with DAG(
         dag_id,
         description="Restore: make an older checkpoint live again",
@@ -170,7 +170,7 @@ def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DA
         catchup=False,
         max_active_runs=1,
         params=_form(names),
-        tags=["tidemark"],
+        tags=["tidemark", *names],
         doc_md=_PAGE,
     ) as dag:
         shared = {"pipelines": names, **retry_arguments(FixedDelay(attempts=3))}
@@ -193,27 +193,37 @@ REST: `POST /api/v2/dags/restore/dagRuns` with
 """
 
 
-def _flag(title: str, description: str) -> Param:
-    return Param(False, type="boolean", title=title, description=description)
-
-
 def _form(pipelines: list[str]) -> dict[str, Param]:
-    where = "One of savepoint, checkpoint and time."
-    gone = "Operators that are gone from the pipeline: leave their state behind."
+    where = "One of savepoint, checkpoint, time and newest whole."
     return {
-        "pipeline": Param(pipelines[0], type="string", enum=pipelines, title="Pipeline"),
-        "savepoint": Param(None, type=_TEXT, title="Savepoint", description=where),
-        "checkpoint": Param(None, type=_TEXT, title="Checkpoint", description=f"As in chk-17. {where}"),
-        "as_of": Param(
-            None, type=_TEXT, format="date-time", title="As of", description=f"The newest one until then. {where}"
+        "pipeline": pipeline_field(pipelines),
+        "savepoint": savepoint_field(pipelines[0], "Savepoint", where),
+        "checkpoint": text_field("Checkpoint", f"As in chk-17, of any timeline. {where}"),
+        "as_of": text_field(
+            "As of", f"The newest checkpoint of the live timeline at this time. {where}", format="date-time"
         ),
-        "execute": _flag("Execute", "Off: only the plan is made and told."),
-        "restore_sinks": _flag("Restore sinks", "Delta sinks go back with the state, instead of keeping their rows."),
-        "claim": _flag("Claim", "The savepoint ends; the timeline keeps its checkpoint."),
-        "allow_non_restored_state": _flag("Allow non-restored state", gone),
+        "newest_whole": switch("Newest whole", f"The newest checkpoint of which nothing is damaged. {where}"),
+        "execute": switch("Execute", "Off: a dry run. Task plan tells what would happen, and nothing does."),
+        "restore_sinks": switch("Restore sinks", "Delta sinks go back with the state. Off: they keep their rows."),
+        **_seldom(),
+    }
+
+
+def _seldom() -> dict[str, Param]:
+    gone = "Operators that are gone from the pipeline: leave their state behind."
+    lost = "Restore although Kafka has deleted records that come after."
+    over = "How many damaged checkpoints newest whole may pass over. Empty: three."
+    return {
+        "max_fallback": number_field("Max fallback", over, section=SELDOM),
+        "claim": switch("Claim", "The savepoint ends; the new timeline keeps its checkpoint.", section=SELDOM),
+        "allow_non_restored_state": switch("Allow non-restored state", gone, section=SELDOM),
+        "accept_loss": switch("Accept loss", lost, section=SELDOM),
+        "force": switch("Force", "Go on from a savepoint that the pipeline was drained with.", section=SELDOM),
         "rename": Param(
-            None, type=["null", "object"], title="Rename", description='Uids: {"old": "new"}. Empty: as declared.'
+            None,
+            type=["null", "object"],
+            title="Rename",
+            description='Uids of operators, as in {"old": "new"}. Empty: as declared.',
+            section=SELDOM,
         ),
-        "accept_loss": _flag("Accept loss", "Restore although Kafka has deleted records that come after."),
-        "force": _flag("Force", "Go on from a savepoint that the pipeline was drained with."),
     }

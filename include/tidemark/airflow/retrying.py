@@ -10,8 +10,13 @@ from typing import Any, Literal
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidemark.coordinator.failures import classify
-from tidemark.coordinator.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from tidemark.coordinator.checkpoints.restart import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartStrategy,
+)
 from tidemark.errors import (
     ConflictError,
     DataLostError,
@@ -72,11 +77,15 @@ def retry_arguments(strategy: RestartStrategy) -> dict[str, Any]:
 
 def is_final(error: TidemarkError) -> bool:
     """Whether a retry of the task cannot help."""
+    from tidemark.coordinator.checkpoints.failures import classify
+
     return isinstance(error, HOPELESS) or classify(error).aborts
 
 
 def as_airflow(error: TidemarkError) -> Exception:
     """What to raise for an error: itself, to be retried, or Airflow's own failure with our three lines."""
+    from tidemark.coordinator.checkpoints.failures import classify
+
     if not is_final(error):
         return error
     # An error of an aborted plan has its reason in front already.

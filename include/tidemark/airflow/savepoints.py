@@ -5,14 +5,21 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from airflow.sdk import DAG, Asset, BaseOperator, Context, Param, chain
-from pydantic import BaseModel, ConfigDict
+from airflow.sdk import DAG, Asset, Context, Param, chain
 
-from tidemark.airflow.answering import answering, offered, parsed
-from tidemark.airflow.assets import assets_of
+from tidemark.airflow.answering import (
+    PipelineConf,
+    PipelinesOperator,
+    answering,
+    asked_for,
+    names_of,
+    pipeline_field,
+    text_field,
+)
+from tidemark.airflow.assets import savepoint_asset
 from tidemark.airflow.operators import PLAN, Ids, announce, runtime
 from tidemark.airflow.retrying import retry_arguments
-from tidemark.coordinator.restart import FixedDelay
+from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.errors import DeclarationError
 from tidemark.model.expiry import NEVER, expiry_ms
 from tidemark.model.names import parse_id
@@ -21,40 +28,26 @@ from tidemark.pipeline import Pipeline
 
 CREATE = "create"
 _DATE = "2013-07-01T0000"
-_TEXT = ["null", "string"]
 
 
-class SavepointConf(BaseModel):
+class SavepointConf(PipelineConf):
     """The `conf` of a DAG run.
 
     Attributes:
-        pipeline: one of those that the DAG names.
         name: of the savepoint; a scheduled run may leave it empty.
         checkpoint: `chk-17` or `17`, of any timeline; None = the newest one of the live timeline.
         note: what it is for.
         expires: `30d`, `12h`, an ISO 8601 time; None or `never` = it does not.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    pipeline: str
     name: str
     checkpoint: str | None = None
     note: str | None = None
     expires: str | None = None
 
 
-class SavepointOperator(BaseOperator):
-    """A task of the savepoint DAG.
-
-    Args:
-        pipelines: names that may be asked for.
-        **kwargs: as BaseOperator takes them.
-    """
-
-    def __init__(self, *, pipelines: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
-        self.pipelines = list(pipelines)
+class SavepointOperator(PipelinesOperator):
+    """A task of the savepoint DAG."""
 
     def asked(self, context: Context) -> tuple[str, SavepointRequest]:
         """The pipeline, and what is asked for it: the same in every try of the DAG run.
@@ -63,8 +56,8 @@ class SavepointOperator(BaseOperator):
             UsageError, NameRefusedError, NotFoundError: the form does not fit.
         """
         run = context["dag_run"]
-        conf = parsed(SavepointConf, {**context["params"], **(run.conf or {})})
-        return offered(conf.pipeline, self.pipelines), SavepointRequest(
+        conf = asked_for(SavepointConf, context, self.pipelines)
+        return conf.pipeline, SavepointRequest(
             name=conf.name or self._dated(context),
             owner=run.triggering_user_name or "airflow",
             origin=f"{run.dag_id} {run.run_id}",
@@ -150,18 +143,21 @@ def savepoint_dag(
         DeclarationError: no pipelines, or a schedule for several.
         UsageError, NameRefusedError: an expiry or a name that does not fit.
     """
-    _refuse(pipelines, schedule)
+    names = names_of(pipelines, "savepoint_dag")
+    if schedule and len(pipelines) > 1:
+        what = f"savepoint_dag() with schedule {schedule!r} and {len(pipelines)} pipelines"
+        raise DeclarationError(what, next="name one: a schedule has no form.")
     checked_savepoint(f"{dag_id}-{_DATE}")
     expiry_ms(expires or NEVER, 0)
-    assets = {pipeline.name: assets_of(pipeline).savepoint for pipeline in pipelines}
+    assets = {pipeline.name: savepoint_asset(pipeline) for pipeline in pipelines}
     with DAG(
         dag_id,
         description=f"Savepoints of {', '.join(assets)}: pin a checkpoint under a name",
         schedule=schedule,
         start_date=start,
         catchup=False,
-        params=_form(list(assets), expires),
-        tags=["tidemark"],
+        params=_form(names, expires),
+        tags=["tidemark", *names],
         doc_md=_PAGE,
     ) as dag:
         _tasks(assets)
@@ -174,12 +170,6 @@ def _tasks(assets: dict[str, Asset]) -> None:
         PlanSavepointOperator(task_id=PLAN, doc_md=PlanSavepointOperator.__doc__, pipelines=list(assets), **shared),
         CreateSavepointOperator(task_id=CREATE, doc_md=CreateSavepointOperator.__doc__, assets=assets, **shared),
     )
-
-
-def _refuse(pipelines: Sequence[Pipeline], schedule: str | None) -> None:
-    if not pipelines or (schedule and len(pipelines) > 1):
-        what = f"with schedule {schedule!r} and {len(pipelines)} pipelines" if pipelines else "without pipelines"
-        raise DeclarationError(f"savepoint_dag() {what}", next="name pipelines; where there is a schedule, one.")
 
 
 _PAGE = """### A savepoint on demand
@@ -195,21 +185,16 @@ REST: `POST /api/v2/dags/savepoint/dagRuns` with
 
 def _form(pipelines: list[str], expires: str | None) -> dict[str, Param]:
     return {
-        "pipeline": Param(pipelines[0], type="string", enum=pipelines, title="Pipeline"),
+        "pipeline": pipeline_field(pipelines),
         "name": Param(
             "",
             type="string",
             title="Name",
             description="Letters, digits, '_', '.' and '-', as in before-upgrade. A name is used once.",
         ),
-        "checkpoint": Param(
-            None, type=_TEXT, title="Checkpoint", description="As in chk-17, of any timeline. Empty: the newest one."
+        "checkpoint": text_field(
+            "Checkpoint", "As in chk-17, of any timeline. Empty: the newest one of the live timeline."
         ),
-        "note": Param(None, type=_TEXT, title="Note", description="What it is for."),
-        "expires": Param(
-            expires,
-            type=_TEXT,
-            title="Expires",
-            description="30d, 12h, or a time as in 2030-01-31T00:00Z. Empty: never.",
-        ),
+        "note": text_field("Note", "What it is for."),
+        "expires": text_field("Expires", "30d, 12h, or a time as in 2030-01-31T00:00Z. Empty: never.", expires),
     }

@@ -63,10 +63,10 @@ class AirflowApi:
         """Tells something to do what its path says."""
         return self._patiently("PUT", f"/api/v2/{path}", None)
 
-    def log_tail(self, dag: str, run: str, task: str, attempt: int) -> list[str]:
-        """The last lines of a task's log, as text."""
+    def log_tail(self, dag: str, run: str, task: str, attempt: int, map_index: int = -1) -> list[str]:
+        """The last lines of a task's log, as text; of a mapped task with its index."""
         where = f"dags/{dag}/dagRuns/{urllib.parse.quote(run, safe='')}/taskInstances/{task}/logs/{attempt}"
-        content = self.get(where, full_content=True).get("content", [])
+        content = self.get(where, full_content=True, map_index=map_index).get("content", [])
         return [line for entry in content for line in _text(entry).splitlines()][-25:]
 
     def _patiently(self, method: str, path: str, body: Mapping[str, object] | None) -> Json:

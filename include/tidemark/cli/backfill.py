@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.checkpoint_id import parse_id
-from tidemark.cli.option_groups import with_options
+from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
 from tidemark.cli.plain import plain
 from tidemark.cli.progress import Steps
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
-from tidemark.coordinator.backfill import Backfill, Outlook
-from tidemark.coordinator.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.backfill import Backfill, Outlook
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.wiring import Runtime, open_runtime
 from tidemark.wiring.backfills import BackfillTerms, difference_facts, outlook_facts, step_facts
 
@@ -55,11 +55,11 @@ class Range:
         False
     )
 
-    def terms(self) -> BackfillTerms:
+    def terms(self, mode: Mode) -> BackfillTerms:
         """What they ask for.
 
         Raises:
-            UsageError: no beginning, or two.
+            UsageError: no beginning, or two; or an end, where the fork may become live.
         """
         begins = RestoreRequest(
             savepoint=self.from_savepoint,
@@ -72,6 +72,7 @@ class Range:
             fork=self.name,
             to=None if self.to is None else parse_id(self.to),
             max_records=self.max_records,
+            promotes=mode is not Mode.COMPARE,
         )
 
 
@@ -80,9 +81,7 @@ class Consent:
     """Options of what is done."""
 
     mode: Annotated[Mode, typer.Option(help="Compare only; or then promote; or ask, and promote.")] = Mode.COMPARE
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")
-    ] = False
+    execute: Execute = False
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the fork is promoted.")] = False
 
 
@@ -103,7 +102,7 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
       tidemark backfill flights --from-checkpoint chk-6 --max-records 100000 --mode promote --execute
     """
     runtime = open_runtime()
-    terms = what.terms()
+    terms = what.terms(consent.mode)
     with Steps() as steps:
         one = runtime.backfill(pipeline, terms, steps)
         found = one.begin() if consent.execute else one.outlook()
@@ -112,13 +111,16 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
     if not consent.execute:
         _outlook(found, as_json)
         return
-    compared = difference_facts(runtime.differences(one))
+    differences = runtime.differences(one)
+    compared, skipped = difference_facts(differences), list(differences.not_compared) if differences else []
     if not as_json:
-        show_rows([_line(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
-    promoted = found.promoted or (_wanted(consent, terms) and _promote(runtime, one))
+        show_rows([difference_row(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
+    if skipped:
+        note(f"not compared, because one side lacks them or their keys differ: {', '.join(skipped)}")
+    promoted = found.promoted or (_wanted(consent) and _promote(runtime, one))
     if as_json:
-        told = outlook_facts(one.outlook())
-        print_json({"executed": True, **told, "promoted": promoted, "differences": plain(compared)})
+        told = {**outlook_facts(one.outlook()), "promoted": promoted}
+        print_json({"executed": True, **told, "differences": plain(compared), "not_compared": skipped})
     if not promoted:
         note(f"fork {one.fork} stays beside the live timeline. Next: the same command with --mode promote")
 
@@ -142,8 +144,8 @@ def _repeat(runtime: Runtime, one: Backfill, found: Outlook) -> None:
         note(f"[{done}/{of}] {told['checkpoint']} repeats {cell(told['repeats'])}, {told['records']} records")
 
 
-def _wanted(consent: Consent, terms: BackfillTerms) -> bool:
-    if consent.mode is Mode.COMPARE or (consent.mode is Mode.APPROVE and terms.to is not None):
+def _wanted(consent: Consent) -> bool:
+    if consent.mode is Mode.COMPARE:
         return False
     if consent.mode is Mode.PROMOTE or consent.yes:
         return True
@@ -163,7 +165,8 @@ def _promote(runtime: Runtime, one: Backfill) -> bool:
     return True
 
 
-def _line(row: dict[str, Any]) -> dict[str, object]:
+def difference_row(row: dict[str, Any]) -> dict[str, object]:
+    """What a comparison tells of one operator, as a row of a table."""
     fields: Sequence[str] = [_field(name, by) for name, by in row["fields"].items()]
     fields = [*fields, *(f"+{name}" for name in row["added"]), *(f"-{name}" for name in row["removed"])]
     counts = {name: row[name] for name in ("inserted", "deleted", "changed", "equal")}

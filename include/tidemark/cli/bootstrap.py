@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.exports import Execute, brought
+from tidemark.cli.exports import brought
+from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import PipelineName, parse_time
-from tidemark.coordinator.given_starts import Starts
+from tidemark.coordinator.plans.given_starts import Starts
 from tidemark.errors import UsageError
 from tidemark.model.offsets import TopicPartition
 from tidemark.wiring import open_runtime

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
+from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
 from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
@@ -12,6 +13,7 @@ from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.segments import Segment
 from tidemark.wiring import open_runtime
+from tidemark.wiring.facts import iso
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +33,7 @@ def list_checkpoints(
 ) -> None:
     """List completed checkpoints of the live timeline, newest first, with the savepoints that pin them.
 
-    The one that is in progress is told on stderr.
+    Released ones are listed too: retention has let their state go. The one that is in progress is told on stderr.
 
     Examples:
       tidemark checkpoint list flights
@@ -40,7 +42,15 @@ def list_checkpoints(
     runtime = open_runtime()
     found = runtime.checkpoints(pipeline, limit=limit)
     pins = runtime.savepoints(pipeline).pins()
-    rows = [{**(runtime.facts(c) if as_json else _line(c)), "savepoints": list(pins.get(c.id, ()))} for c in found]
+    gone = runtime.released(pipeline)
+    rows = [
+        {
+            **(runtime.facts(c) if as_json else _line(c)),
+            "savepoints": list(pins.get(c.id, ())),
+            "released": c.plan.name in gone if as_json else "released" if c.plan.name in gone else None,
+        }
+        for c in found
+    ]
     show_rows(rows, as_json=as_json, empty=f"{pipeline} has no checkpoints yet: tidemark run {pipeline}")
     pending = runtime.pending(pipeline)
     if pending is not None:
@@ -55,8 +65,9 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
       tidemark checkpoint show flights 3 --json
     """
     runtime = open_runtime()
-    found = runtime.checkpoint(pipeline, parse_id(checkpoint))
-    pins = {"savepoints": list(runtime.savepoints(pipeline).pins().get(found.id, ()))}
+    found, gone = runtime.recorded(pipeline, parse_id(checkpoint))
+    pins: dict[str, object] = {"savepoints": list(runtime.savepoints(pipeline).pins().get(found.id, ()))}
+    pins["released"] = None if gone is None else f"{iso(gone.at_ms)} {gone.why}"
     if as_json:
         print_json({**runtime.details(found), **pins})
         return
@@ -80,9 +91,7 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
 def abort(
     pipeline: PipelineName,
     checkpoint: Annotated[str | None, typer.Argument(metavar="[ID]", help="Must be the one in progress.")] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")
-    ] = False,
+    execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Give up the checkpoint in progress: its attempt is revoked, the next plan starts at the same offsets.

@@ -1,18 +1,17 @@
-"""`tidemark export` and `tidemark import`: a checkpoint as a folder of plain files, and back into a pipeline."""
+"""`tidemark export` and `tidemark import`: a checkpoint as plain files, on a disk or in a bucket, and back."""
 
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, parse_id
+from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.errors import UsageError
 from tidemark.model.exports import Export
 from tidemark.wiring import open_runtime
 from tidemark.wiring.imports import Imported, ImportRequest
-
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +22,9 @@ def register(app: typer.Typer) -> None:
 
 def export(
     pipeline: PipelineName,
-    to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="A folder that does not exist yet.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="FOLDER", help="A folder without an export, here or s3://BUCKET/FOLDER.")
+    ],
     savepoint: AtSavepoint = None,
     checkpoint: At = None,
     as_json: JsonFlag = False,
@@ -35,6 +36,7 @@ def export(
     Examples:
       tidemark export flights --to /backup/flights
       tidemark export flights --checkpoint chk-3 --to ./flights-3 --json
+      tidemark export flights --savepoint june --to s3://backups/flights-june
     """
     if savepoint is not None and checkpoint is not None:
         raise UsageError("both a savepoint and a checkpoint", next="name one of them.")
@@ -49,7 +51,9 @@ def export(
 
 
 def import_(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="What `tidemark export` has written.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="What `tidemark export` has written, here or s3://BUCKET/FOLDER.")
+    ],
     name: Annotated[str, typer.Option("--as", metavar="PIPELINE", help="The pipeline that goes on from it.")],
     timeline: Annotated[
         str | None, typer.Option(metavar="NAME", help="A new timeline beside the live one; without it the first one.")
@@ -65,6 +69,7 @@ def import_(
     Examples:
       tidemark import /backup/flights --as flights
       tidemark import /backup/flights --as flights_test --execute
+      tidemark import s3://backups/flights-june --as flights_test --timeline june --execute
     """
     request = ImportRequest(
         folder=folder, pipeline=name, timeline=timeline, allow_non_restored_state=allow_non_restored_state

@@ -14,6 +14,7 @@ from tidemark.cli import (
     checkpoint,
     exports,
     restore,
+    retention,
     run,
     savepoint,
     sink,
@@ -36,8 +37,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for module in (
-    run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, exports, bootstrap, state, sink, topic,
-    stack_commands,
+    run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, retention, exports, bootstrap, state, sink,
+    topic, stack_commands,
 ):  # fmt: skip
     module.register(app)
 keep_examples(app)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -43,13 +43,20 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing to sh
     if not rows:
         note(empty)
         return
+    stdout().print(as_table(rows))
+
+
+def as_table(rows: Sequence[Row]) -> Table:
+    """Rows, at least one, as a table; where the terminal is narrow the last column is folded, and loses nothing."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in rows[0]:
-        right = isinstance(rows[0][name], int | float) and not isinstance(rows[0][name], bool)
-        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    *_, last = rows[0]
+    for name, value in rows[0].items():
+        right = isinstance(value, int | float) and not isinstance(value, bool)
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(name, justify=justify, no_wrap=name != last, overflow="fold" if name == last else "ellipsis")
     for row in rows:
         table.add_row(*(cell(value) for value in row.values()))
-    stdout().print(table)
+    return table
 
 
 def show_fields(fields: Row, *, as_json: bool) -> None:

@@ -7,17 +7,17 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import parse_id
-from tidemark.cli.option_groups import with_options
+from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time
-from tidemark.coordinator.restore_request import RestoreRequest
-from tidemark.coordinator.starts import to_ms
-from tidemark.coordinator.states import Promoted
+from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.records.states import Promoted
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.stepping_back import MAX_FALLBACK
 from tidemark.errors import UsageError
 from tidemark.wiring import open_runtime
 from tidemark.wiring.recoveries import restore_facts
 
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")]
 ForkName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fork.")]
 
 
@@ -30,6 +30,15 @@ class Where:
     as_of: Annotated[
         str | None, typer.Option(help="Begin at the newest checkpoint whose logical time is not after this (ISO 8601).")
     ] = None
+    newest_whole: Annotated[
+        bool,
+        typer.Option(
+            "--newest-whole", help="Begin at the newest checkpoint of the live timeline of which nothing is damaged."
+        ),
+    ] = False
+    max_fallback: Annotated[
+        int, typer.Option(min=0, help="How many damaged checkpoints --newest-whole may pass over.")
+    ] = MAX_FALLBACK
     rename: Annotated[
         list[str], typer.Option(metavar="OLD=NEW", help="State of operator OLD goes to NEW; may be repeated.")
     ] = field(default_factory=list)
@@ -48,6 +57,8 @@ class Where:
             savepoint=self.savepoint,
             checkpoint=None if self.checkpoint is None else parse_id(self.checkpoint),
             as_of_ms=None if self.as_of is None else to_ms(parse_time(self.as_of)),
+            newest_whole=self.newest_whole,
+            max_fallback=self.max_fallback,
             renamed=_renames(self.rename),
             allow_non_restored_state=self.allow_non_restored_state,
             force=self.force,
@@ -92,6 +103,7 @@ def restore(
       tidemark restore flights --savepoint june
       tidemark restore flights --checkpoint chk-6 --execute
       tidemark restore flights --as-of 2013-07-01T00:00:00Z --restore-sinks --execute
+      tidemark restore flights --newest-whole
     """
     request = where.request(terms)
     runtime = open_runtime()

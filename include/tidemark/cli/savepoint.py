@@ -1,12 +1,13 @@
-"""`tidemark savepoint create | list | show | note | dispose`: names that pin checkpoints; no copy, no Spark."""
+"""`tidemark savepoint create | list | show | note | patch | dispose | hold | release`: names that pin checkpoints."""
 
-import getpass
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.cli.checkpoint_id import parse_id
+from tidemark.cli.option_groups import Execute, Expires, Note, user_name, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_rows
+from tidemark.cli.patch import patch
 from tidemark.cli.run import PipelineName
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.expiry import expiry_ms
@@ -17,11 +18,6 @@ from tidemark.wiring.core import random_id
 Named = Annotated[
     tuple[str, str], typer.Argument(metavar="PIPELINE NAME", help="A pipeline, and the name of a savepoint.")
 ]
-Note = Annotated[str | None, typer.Option("--note", help="What it is for.")]
-Expires = Annotated[
-    str | None,
-    typer.Option("--expires", metavar="WHEN", help="30d, 12h, an ISO 8601 time (UTC if bare), or never."),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +27,10 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_savepoints)
     group.command("show")(show)
     group.command("note")(change)
+    group.command("patch")(with_options(patch))
     group.command("dispose")(dispose)
+    group.command("hold")(hold)
+    group.command("release")(release)
     app.add_typer(group, name="savepoint")
 
 
@@ -121,9 +120,7 @@ def change(savepoint: Named, text: Note = None, expires: Expires = None, as_json
 
 def dispose(
     savepoint: Named,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")
-    ] = False,
+    execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
     """End a savepoint: it pins nothing any more, and its name is never used again. Deletes no file itself.
@@ -145,12 +142,31 @@ def dispose(
     note(f"Next: tidemark savepoint dispose {pipeline} {name} --execute")
 
 
-def user_name() -> str:
-    """Who types; `unknown` where the system does not know either."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+def hold(
+    savepoint: Named,
+    why: Annotated[str, typer.Option("--why", help="The case, or who asked for it.")],
+    owner: Annotated[str | None, typer.Option(help="Who answers for it; you without it.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put a legal hold on a savepoint: it cannot be disposed of, and does not expire, until the hold is released.
+
+    Examples:
+      tidemark savepoint hold flights end-of-june --why "case 4711"
+    """
+    runtime, (pipeline, name) = open_runtime(), savepoint
+    runtime.holds(pipeline).hold(name, why=why, owner=owner or user_name())
+    _show_hold(runtime, pipeline, name, as_json=as_json)
+
+
+def release(savepoint: Named, as_json: JsonFlag = False) -> None:
+    """End the legal hold on a savepoint; the savepoint stays.
+
+    Examples:
+      tidemark savepoint release flights end-of-june
+    """
+    runtime, (pipeline, name) = open_runtime(), savepoint
+    runtime.holds(pipeline).release(name)
+    _show_hold(runtime, pipeline, name, as_json=as_json)
 
 
 def _disposal(runtime: Runtime, pipeline: str, name: str) -> dict[str, object]:
@@ -161,6 +177,12 @@ def _disposal(runtime: Runtime, pipeline: str, name: str) -> dict[str, object]:
         raise NotFoundError(f"{pipeline} has no savepoint {name!r}", next=f"tidemark savepoint list {pipeline}")
     others = [other for other in savepoints.pins().get(found.checkpoint, ()) if other != name]
     return {"name": name, "checkpoint": found.checkpoint_name, "also_pinned_by": others}
+
+
+def _show_hold(runtime: Runtime, pipeline: str, name: str, *, as_json: bool) -> None:
+    savepoints = runtime.savepoints(pipeline)
+    facts = {"name": name, "checkpoint": savepoints.get(name).checkpoint_name}
+    show_fields({**facts, "needed_by": list(savepoints.needed_by(name))}, as_json=as_json)
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.airflow_dags import dags_of
+from tidemark.cli.option_groups import Note, user_name
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.progress import Steps
 from tidemark.cli.run import PipelineName
-from tidemark.cli.savepoint import Note, user_name
-from tidemark.coordinator.stopping import STOP, Stopped
+from tidemark.coordinator.recovery.stopping import STOP, Stopped
 from tidemark.errors import UsageError
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.wiring import open_runtime

@@ -10,7 +10,7 @@ from rich.tree import Tree
 
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
 from tidemark.cli.run import PipelineName
-from tidemark.coordinator.branches import Branch
+from tidemark.coordinator.records.branches import Branch
 from tidemark.wiring import open_runtime
 from tidemark.wiring.recoveries import branch_facts
 

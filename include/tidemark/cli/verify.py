@@ -8,7 +8,7 @@ from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
-from tidemark.coordinator.verification import refuse_damaged
+from tidemark.coordinator.recovery.verification import refuse_damaged
 from tidemark.errors import UsageError
 from tidemark.model.verification import Verified
 from tidemark.wiring import open_runtime

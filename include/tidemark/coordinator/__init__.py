@@ -1,1 +1,1 @@
-"""The verbs of a checkpoint's life over ports alone: plan, begin, seal or revoke, publish or abort."""
+"""The protocol over ports alone, in rooms that import downwards: recovery, checkpoints, plans, records."""

@@ -110,6 +110,7 @@ class Compactor:
             output=wanted.output(done.segment),
             commits=(done.commit,),
             write_id=write_id,
+            deepest=wanted.is_deepest,
         )
         self._step("record", lambda: self.put_record(compaction_key(task.schema.uid, job), record))
         return record

@@ -136,7 +136,7 @@ class SparkBatch:
                     plan=self._plan,
                     operator=operator,
                     record=compute.pipeline.record_class(operator),
-                    records=self._records(uid),
+                    records=self._numbered(uid),
                     applied=self.counts[uid].applied,
                     broadcast=self._broadcast.values() if operator.takes_broadcast else {},
                 )
@@ -166,7 +166,7 @@ class SparkBatch:
         schema = self._plan.schemas[uid]
         letters = dead_letters(self._records(uid), schema)
         if uid in self._processed:
-            letters = letters.unionByName(self._processed[uid].letters(self._records(uid)))
+            letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid)))
         with translated():
             order = ["topic", "partition", "offset"]
             return self._written(letters, order, folder, self.counts[uid].dead_lettered, order)
@@ -229,7 +229,7 @@ class SparkBatch:
 
     def _fold(self, uid: str, folder: str) -> WrittenRun:
         schema, records = self._plan.schemas[uid], self._records(uid)
-        if "_n" in records.columns:
+        if self._is_fed(uid):
             records = told_apart(records)
         try:
             with translated():
@@ -262,6 +262,15 @@ class SparkBatch:
         emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
         read = [frame for name, frame in self._inputs.items() if uid in pipeline.readers(name)]
         return joined((emitted + read)[0], self._plan.schemas[uid].joins, self._broadcast)
+
+    def _is_fed(self, uid: str) -> bool:
+        """Whether an operator gets what another one emitted; its records have the column `_n`."""
+        return any(uid in self._compute.pipeline.readers(upstream) for upstream in self._processed)
+
+    def _numbered(self, uid: str) -> DataFrame:
+        """The same records with the column `_n`: zero where they come from a source."""
+        records = self._records(uid)
+        return records if self._is_fed(uid) else records.withColumn("_n", F.lit(0).cast("bigint"))
 
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]

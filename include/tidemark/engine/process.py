@@ -56,7 +56,7 @@ class ProcessTask:
         plan: what is executed.
         operator: the declaration.
         record: dataclass of its records.
-        records: decoded records of its input, those that it cannot apply included.
+        records: decoded records of its input with the column `_n`, those that it cannot apply included.
         applied: how many of them it applies.
         broadcast: records of broadcast states by uid and key.
     """
@@ -138,7 +138,7 @@ class ProcessFrame:
         why = self.rows.where(f"_tag = {LETTER}").select(*place, "why")
         here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
         own = (f"'{self.operator.uid}' AS uid", "why AS reason", "key", "value")
-        return numbered(records).join(why, place).selectExpr(*here, *own)
+        return records.join(why, place).selectExpr(*here, *own)
 
     def release(self) -> None:
         """Lets go of what is kept."""
@@ -172,11 +172,6 @@ def processed(task: ProcessTask) -> ProcessFrame:
     except TidemarkError:
         made.release()
         raise
-
-
-def numbered(records: DataFrame) -> DataFrame:
-    """Records with the column `_n`: zero where they come from a source."""
-    return records if "_n" in records.columns else records.withColumn("_n", F.lit(0).cast("bigint"))
 
 
 def told_apart(records: DataFrame) -> DataFrame:
@@ -215,7 +210,7 @@ def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
     place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time")
     at = f"{access_sql(task.schema, task.plan)} AS _at"
     nothing = f"CAST(NULL AS {stored_type(task.schema).sql}) AS stored"
-    rows = keyed(numbered(task.records), task.schema)
+    rows = keyed(task.records, task.schema)
     return rows.selectExpr(*keys, f"{RECORD} AS _tag", *place, at, "record", nothing)
 
 

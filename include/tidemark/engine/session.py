@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
@@ -21,6 +20,9 @@ _USER = "tidemark"
 _TRIES, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 100, 5_000
 """How a Connect client tries again: for about half a minute in all."""
 _DELTA = "spark.databricks.delta"
+_OPENED: list[Any] = []
+"""Every client session of this process, for good: the collector must never find one. Its finalizer closes channel and
+thread pool wherever it happens to run, and in the middle of a call that waits for ever (SPARK-55020, SPARK-55406)."""
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     # Our plans are one shuffle deep, and re-planning costs more than a small batch; a method beyond 8,000 bytes of
@@ -38,6 +40,7 @@ SESSION_CONF: Mapping[str, str] = {
 }
 """Mandatory in every session (facts.md 2 and the short list); set per session, so they hold over Connect too."""
 STATIC_CONF: Mapping[str, str] = {
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.ui.enabled": "false",
@@ -102,19 +105,15 @@ def end_session(settings: SparkSettings, owner: str, attempt: int) -> None:
     if not settings.is_connect or attempt < 1:
         return
     with translated():
-        try:
-            old = _remote(settings, owner, attempt)
-            old.interruptAll()
-            old.stop()
-        except PySparkException as error:
-            if "SESSION_CLOSED" not in str(error):
-                raise
+        # A release interrupts too; to a session that is closed already every other call is an error.
+        _remote(settings, owner, attempt).stop()
 
 
 def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
     base = settings.master if "/;" in settings.master else f"{settings.master.rstrip('/')}/"
     url = f"{base};session_id={session_id(owner, attempt)};user_id={_USER}"
     session: Any = SparkSession.builder.remote(url).create()
+    _OPENED.append(session)
     # The default waits for ten minutes for a server that is gone; a checkpoint is repaired by its next attempt (I9).
     patience = DefaultPolicy(
         max_retries=_TRIES,

@@ -91,11 +91,11 @@ class LevelPolicy:
     def is_exceeded(self, schema: OperatorSchema, groups: Sequence[Group]) -> bool:
         """Whether the newer groups, left where they are, take more space than allowed.
 
-        Without deletes the state has at least the rows of the oldest group. A tombstone takes at most one of them away,
-        so that o rows below n newer ones leave at least o - n: then n may be (space - 1) / (space + 1) of o.
+        Where no row hides others the state has at least the rows of the oldest group. A tombstone takes at most one of
+        them away, so that o rows below n newer ones leave at least o - n: then n may be (space - 1) / (space + 1) of o.
         """
         newer, share = groups[1:], self.space - 1
-        if (schema.deletes or schema.kind == "process") and math.isfinite(share):
+        if (schema.shadows or schema.kind == "process") and math.isfinite(share):
             share /= self.space + 1
         rows, size = sum(g.rows for g in newer), sum(g.bytes for g in newer)
         large = size >= self.small_bytes and size > share * groups[0].bytes if newer else False

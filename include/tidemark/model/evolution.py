@@ -16,7 +16,9 @@ from tidemark.model.types import FieldType
 
 _FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
 """What of a field may change, or is judged by a rule of its own; the rest says what the field aggregates."""
-_FREE_OF_OPERATORS = ("uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "was")
+_FREE_OF_OPERATORS = (
+    "uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "patched", "was",
+)  # fmt: skip
 _NEW_NAME = "declare it under a new name"
 _NEW_UID = "give the operator a new uid"
 _NULL_IN_ELEMENTS = ("list_of_values", "map")
@@ -91,7 +93,8 @@ def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) ->
             there = known[folder].fields
             fields = {name: there[was] for name, was in carried.items() if was in there}
             older.append(replace(known[folder], fields=fields))
-    return replace(plain(new), older=tuple(older), clock=new.clock if _expires(new) else old.clock)
+    clock = new.clock if _expires(new) else old.clock
+    return replace(plain(new), older=tuple(older), clock=clock, patched=old.patched)
 
 
 def carried_lists(uid: str, old: OperatorState, new: OperatorState) -> tuple[OperatorState, list[Misfit]]:

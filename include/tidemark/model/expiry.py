@@ -33,6 +33,17 @@ def expiry_ms(text: str, now_ms: int) -> int | None:
     return at
 
 
+def span_ms(text: str) -> int:
+    """Milliseconds of a span: `90m`, `12h`, `7d`, `2w`, or `0`.
+
+    Raises:
+        UsageError: none of these.
+    """
+    if text != "0" and not _SPAN.fullmatch(text):
+        raise UsageError(f"not a span of time: {text!r}", next="write 90m, 1h, 7d, 2w, or 0.")
+    return 0 if text == "0" else _span_ms(text, 0)
+
+
 def _span_ms(text: str, now_ms: int) -> int:
     return now_ms + timedelta(**{_UNITS[text[-1]]: int(text[:-1])}) // timedelta(milliseconds=1)
 

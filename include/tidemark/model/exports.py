@@ -4,7 +4,7 @@ All paths are relative to the folder, so that it can be moved, copied and mounte
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.model import canonical, codec
 from tidemark.model.offsets import OffsetRanges, TopicPartition
@@ -94,6 +94,23 @@ class Export:
         """Every file but the one that names them."""
         for state in self.states.values():
             yield from (*state.stored, *((state.resolved,) if state.resolved else ()), *state.queries.values())
+
+    def below(self, folder: str) -> "Export":
+        """The same, where all files but the one that names them lie in a folder beside it."""
+
+        def moved(f: ExportedFile) -> ExportedFile:
+            return replace(f, path=f"{folder}/{f.path}")
+
+        states = {
+            uid: replace(
+                state,
+                stored=tuple(moved(f) for f in state.stored),
+                resolved=state.resolved and moved(state.resolved),
+                queries={dialect: moved(f) for dialect, f in state.queries.items()},
+            )
+            for uid, state in self.states.items()
+        }
+        return replace(self, states=states)
 
     def encoded(self) -> bytes:
         """The canonical bytes of `export.json`, with a checksum."""

@@ -4,7 +4,7 @@ A table has a row per key: the key columns, and a column per field, called like 
 most kinds; kinds whose value does not say how to go on (`mean`, an author's aggregate) want their accumulators.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.expressions import quoted
@@ -22,7 +22,7 @@ def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:
     return (*keys, *(column for f in schema.fields for column in _given(f)))
 
 
-def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int) -> str:
+def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, kind: str = "value") -> str:
     """The rows of a table of state, in the columns of `run_columns`, of a relation with `given_columns`, `_key_group`.
 
     Args:
@@ -30,14 +30,15 @@ def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int) 
         relation: the given rows; read once, or once per map.
         at_ms: when keys were accessed, on the operator's clock, in milliseconds.
         changed: id for `_changed`.
+        kind: for `_kind`; of tombstones only the keys are given.
     """
     held = {name: sql for f in schema.fields for name, sql in _held(f, at_ms)}
-    held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": "'value'", "_changed": f"CAST({changed} AS BIGINT)"}
-    parts = [f"SELECT {_selected(schema, held)} FROM {relation}"]
+    held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": f"'{kind}'", "_changed": f"CAST({changed} AS BIGINT)"}
+    parts = [f"SELECT {typed(schema, held)} FROM {relation}"]
     for f in schema.maps:
         own = {k: v for k, v in held.items() if k.startswith("_")} | _entry(f, at_ms)
         entries = f'SELECT *, unnest(map_entries({quoted(f.name)})) AS "_entry" FROM {relation}'
-        parts.append(f'SELECT {_selected(schema, own)} FROM ({entries}) AS "_entries"')
+        parts.append(f'SELECT {typed(schema, own)} FROM ({entries}) AS "_entries"')
     return " UNION ALL ".join(parts)
 
 
@@ -91,7 +92,13 @@ def _entry(f: StoredField, at_ms: int) -> dict[str, str]:
     }
 
 
-def _selected(schema: OperatorSchema, held: dict[str, str]) -> str:
+def typed(schema: OperatorSchema, held: Mapping[str, str]) -> str:
+    """The columns of `run_columns` in their types: keys and `_key_group` as they are, of others what is held, or null.
+
+    Args:
+        schema: the stored schema.
+        held: expressions by column.
+    """
     own = {*(k.name for k in schema.keys), "_key_group"}
     types = {name: of for f in schema.fields for name, of in f.columns}
     made = []

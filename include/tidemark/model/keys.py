@@ -3,10 +3,22 @@
 Numbers are padded, so that a listing in order of names is in order of numbers.
 """
 
+from collections.abc import Iterable
+
 from tidemark.model.plan import Slot
 
 FIRST_TIMELINE = "t1"
 """The timeline that a pipeline begins with; it has no genesis."""
+
+
+def number_of(key: str) -> int:
+    """The number that a key ends with: of an id, a place, a delivery, a stop, a revision, a tombstone."""
+    return int(key.rpartition("/")[2].removesuffix(".json"))
+
+
+def greatest(listed: Iterable[str]) -> int:
+    """The greatest of their numbers; 0 where nothing is listed."""
+    return max(map(number_of, listed), default=0)
 
 
 def id_key(number: int) -> str:
@@ -32,6 +44,11 @@ def outcome_key(slot: Slot, attempt: int) -> str:
 def slot_key(timeline: str, sequence: int) -> str:
     """The place in a timeline that manifest, genesis and closing compete for."""
     return f"timelines/{timeline}/{sequence:012d}.json"
+
+
+def place_of(key: str) -> tuple[str, int]:
+    """Timeline and sequence of a `slot_key`."""
+    return key.split("/")[1], number_of(key)
 
 
 def compaction_key(uid: str, job: str) -> str:
@@ -77,3 +94,23 @@ def savepoint_key(name: str, revision: int) -> str:
 def tombstone_key(kind: str, name: str, number: int) -> str:
     """A tombstone of a checkpoint (`chk-17`) or of a savepoint, or its withdrawal."""
     return f"tombstones/{kind}s/{name}/{number:06d}.json"
+
+
+def retention_key(number: int) -> str:
+    """A retention rule of the pipeline; the newest one counts."""
+    return f"retention/{number:06d}.json"
+
+
+def hold_key(savepoint: str, revision: int) -> str:
+    """A legal hold on a savepoint, or its end."""
+    return f"holds/{savepoint}/{revision:06d}.json"
+
+
+def sweep_key(number: int) -> str:
+    """What a sweep has decided."""
+    return f"sweeps/{number:08d}.json"
+
+
+def swept_key(number: int) -> str:
+    """What became of it."""
+    return f"swept/{number:08d}.json"

@@ -5,6 +5,7 @@ import re
 from tidemark.errors import NameRefusedError, UsageError
 
 _ALLOWED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
+_NUMBERED = re.compile(r"t\d+", re.ASCII)
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
@@ -24,6 +25,17 @@ def checked_name(kind: str, name: str) -> str:
             f"{kind} name refused: {name!r}",
             next="use letters, digits, '_', '.' and '-', at most 63, starting with a letter or digit, no '..'.",
         )
+    return name
+
+
+def checked_timeline(name: str) -> str:
+    """Returns `name` if people may give it to a timeline.
+
+    Raises:
+        NameRefusedError: as `checked_name`; or `t<n>`, as Tidemark calls the first timeline and those of restores.
+    """
+    if _NUMBERED.fullmatch(checked_name("timeline", name)):
+        raise NameRefusedError(f"timeline name refused: {name!r}", next="t<n> are names of restores: take another.")
     return name
 
 

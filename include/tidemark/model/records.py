@@ -162,6 +162,7 @@ class CompactionRecord:
         input: the handle that was read.
         output: the handle that answers the same.
         commits: commits to `base`.
+        deepest: whether it has merged all that lay below: no row is left that hides others.
     """
 
     uid: str
@@ -172,15 +173,16 @@ class CompactionRecord:
     output: StateHandle
     commits: tuple[Commit, ...]
     write_id: str
+    deepest: bool = field(default=False, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """`jobs/<id>.json`: an open compaction, export, import or erasure: retention leaves what it reads alone.
+    """`jobs/<id>.json`: an open compaction, export, import, patch or erasure: retention leaves what it reads alone.
 
     Attributes:
         job: its id.
-        kind: `compaction`, `export`, `import` or `erasure`.
+        kind: `compaction`, `export`, `import`, `patch` or `erasure`.
         uid: the operator; empty where it is all of them.
         checkpoint: id of the checkpoint that it reads, or makes.
         opened_at_ms: clock of the writer.

@@ -128,7 +128,7 @@ def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: 
 def _accesses(schema: OperatorSchema) -> list[str]:
     """First and last access of what is remembered: that of a delete counts only where nothing follows it."""
     first, last = f"min({_BEGAN})", 'max("_last_at")'
-    if schema.deletes:
+    if schema.shadows:
         kept = "FILTER (WHERE \"_kind\" <> 'tombstone')"
         first, last = f"coalesce({first} {kept}, {first})", f"coalesce({last} {kept}, {last})"
     return [f'{first} AS "_first_at"', f'{last} AS "_last_at"']

@@ -141,9 +141,12 @@ class TombstoneRecord:
         name: `chk-17`, or the name of a savepoint.
         number: ascending from 1.
         withdrawn: it stands for nothing: a pin was found.
+        confirmed: no pin was found: of a checkpoint, it is released, and its files may go. Competes with `withdrawn`
+            for the number behind the tombstone.
         why: for people.
         at_ms: clock of the writer, for people.
         write_id: of the writer.
+        place: of a checkpoint, the key of its manifest, so that it is left out without being read.
     """
 
     kind: TombstoneKind
@@ -153,6 +156,8 @@ class TombstoneRecord:
     why: str
     at_ms: int
     write_id: str
+    confirmed: bool = field(default=False, metadata=ADDED)
+    place: str = field(default="", metadata=ADDED)
 
 
 def checked_savepoint(name: str) -> str:

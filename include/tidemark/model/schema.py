@@ -5,7 +5,7 @@ can be read without the code that made it (H1).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tidemark.model import aggregates
@@ -151,6 +151,7 @@ class OperatorSchema:
         deletes: whether a fold takes records without a value as deletes of the key that the message key names.
         joins: what a fold joins to its records; paths of keys and fields may lead through it.
         older: folders that a handle may name and whose columns are not those of this schema (`model.evolution`).
+        patched: of a fold, id of the checkpoint that patched its state, until a compaction has absorbed that; 0 = none.
         was: the uid that the state had before; of a declaration only, manifests do not carry it.
     """
 
@@ -163,12 +164,13 @@ class OperatorSchema:
     deletes: bool = False
     joins: tuple[Join, ...] = ()
     older: tuple[Layout, ...] = ()
+    patched: int = 0
     was: str = field(default="", compare=False)
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the JSON form without `older`: equal fingerprints share tables."""
-        return checksum(self.to_json() | {"older": []})
+        """sha256 over the JSON form without `older` and `patched`: equal fingerprints share tables."""
+        return checksum(replace(self, older=(), patched=0).to_json())
 
     def layout(self, table: str) -> Layout | None:
         """How a table is read, named by a segment; None where it has the columns of this schema."""
@@ -181,9 +183,14 @@ class OperatorSchema:
         return tuple(f for f in self.fields if f.kind == "map")
 
     @property
+    def shadows(self) -> bool:
+        """Whether a fold's row may hide those below it: the tombstone of a delete, or what a patch has set."""
+        return self.deletes or bool(self.patched)
+
+    @property
     def is_plain(self) -> bool:
-        """Whether rows of a key merge in any order: a fold without deletes and without a cut by ttl."""
-        return self.kind == "fold" and not self.deletes and not any(f.is_cut for f in self.fields)
+        """Whether rows of a key merge in any order: a fold without rows that hide others and without a cut by ttl."""
+        return self.kind == "fold" and not self.shadows and not any(f.is_cut for f in self.fields)
 
     def joined_by(self, paths: Iterable[str]) -> tuple[Join, ...]:
         """The joins that some record paths lead through."""
@@ -195,9 +202,10 @@ class OperatorSchema:
         return bool(self.joined_by(k.source for k in self.keys))
 
     def to_json(self) -> dict[str, Any]:
-        """The form that manifests carry; without joins it is that of releases that had none."""
+        """The form that manifests carry; without joins or a patch it is that of releases that had none."""
         joins = [{"uid": join.uid, "on": list(join.on)} for join in self.joins]
-        return ({"joins": joins} if joins else {}) | {
+        added = ({"joins": joins} if joins else {}) | ({"patched": self.patched} if self.patched else {})
+        return added | {
             "uid": self.uid,
             "kind": self.kind,
             "clock": self.clock,
@@ -221,6 +229,7 @@ class OperatorSchema:
             fields=tuple(_field_from_json(f) for f in body["fields"]),
             joins=tuple(Join(j["uid"], tuple(j["on"])) for j in body.get("joins", ())),
             older=tuple(_layout_from_json(found) for found in body["older"]),
+            patched=body.get("patched", 0),
         )
 
 

@@ -82,10 +82,10 @@ def airflow_environment(settings: Settings, addresses: Addresses, credentials: C
         "API": _api_section(addresses, credentials),
         "API_AUTH": {"JWT_SECRET": credentials.airflow_jwt_secret},
         "CORE": _core_section(settings, addresses, credentials),
-        "DAG_PROCESSOR": {"REFRESH_INTERVAL": "30", "MIN_FILE_PROCESS_INTERVAL": "15", "PARSING_PROCESSES": "1"},
+        "DAG_PROCESSOR": {"REFRESH_INTERVAL": "30", "MIN_FILE_PROCESS_INTERVAL": "30", "PARSING_PROCESSES": "1"},
         "DATABASE": {"SQL_ALCHEMY_CONN": database_url(settings)},
         "LOGGING": {"BASE_LOG_FOLDER": str(folder / "logs")},
-        "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": "0.1"},
+        "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": "0.25"},
         "USAGE_DATA_COLLECTION": {"ENABLED": "False"},
     }
     for section, options in sections.items():

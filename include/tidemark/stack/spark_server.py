@@ -18,6 +18,13 @@ from tidemark.stack.services import Service, require_java, service_environment
 PATIENCE = 180.0
 WARM_UP_TIMEOUT = 240.0
 CORES = 2
+SHARED_CODE = {
+    "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
+    "spark.sql.codegen.cache.maxEntries": "2000",
+}
+"""Generated code is kept across sessions (`engine.connect_driver`), and more of it than Spark's hundred classes: a
+checkpoint of a few operators needs more, and one that finds none of its own compiles them all again."""
 
 
 def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ...]:
@@ -37,7 +44,6 @@ def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ..
     write_whole(properties, _as_properties(server_configuration(settings, addresses)), mode=0o600)
     write_whole(folder / "conf" / "log4j2.properties", LOGGING)
     spark_home = find_spark_home()
-    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     return (
         Service(
             name="spark",
@@ -45,9 +51,7 @@ def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ..
                 str(spark_home / "bin" / "spark-submit"),
                 "--properties-file",
                 str(properties),
-                "--class",
-                server,
-                "spark-internal",
+                str(Path(__file__).parents[1] / "engine" / "connect_driver.py"),
             ),
             env=_environment(settings, spark_home),
             is_healthy=lambda _: accepts(addresses.spark_port),
@@ -71,9 +75,13 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.extraClassPath": str(settings.root / ".jars" / "spark" / "*"),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder / 'tmp'} -Dderby.system.home={folder / 'tmp'}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Djava.io.tmpdir={folder / 'tmp'} -Dderby.system.home={folder / 'tmp'}", settings.spark_java_options]
+        ).strip(),
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **SHARED_CODE,
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(addresses.spark_port),
         "spark.connect.execute.manager.detachedTimeout": "20s",

@@ -6,14 +6,16 @@ from tidemark.wiring.bootstraps import Bootstraps
 from tidemark.wiring.compactions import Compactions
 from tidemark.wiring.exports import Exports
 from tidemark.wiring.outputs import Outputs
+from tidemark.wiring.patches import Patches
 from tidemark.wiring.replays import Replays
+from tidemark.wiring.retentions import Retentions
 from tidemark.wiring.steps import Folded, Made, Planned
 from tidemark.wiring.stoppages import Stoppages
 
 __all__ = ["Folded", "Made", "Planned", "Runtime", "open_runtime"]
 
 
-class Runtime(Stoppages, Backfills, Replays, Compactions, Outputs, Exports, Bootstraps):
+class Runtime(Stoppages, Backfills, Replays, Compactions, Outputs, Exports, Bootstraps, Patches, Retentions):
     """Everything a process needs to make and read checkpoints of the pipelines that the settings name."""
 
 

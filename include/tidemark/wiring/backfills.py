@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.backfill import Backfill, BackfillRequest, Outlook, Pair
-from tidemark.coordinator.recorded import RecordedStep
-from tidemark.coordinator.restore_request import RestoreRequest
-from tidemark.coordinator.states import Promoted, Restored, Superseded
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.plans.recorded import RecordedStep, refuse_end
+from tidemark.coordinator.records.states import Promoted, Restored, Superseded
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
@@ -16,9 +16,10 @@ from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import Genesis
 from tidemark.ports import CrashPoints
 from tidemark.wiring.core import both
+from tidemark.wiring.logged import report_failure, report_left_behind
 from tidemark.wiring.queries import Queries
 from tidemark.wiring.recoveries import Recoveries
-from tidemark.wiring.steps import Steps, completed_or_raise, report_failure, report_left_behind
+from tidemark.wiring.steps import Steps, completed_or_raise
 
 if TYPE_CHECKING:
     from tidemark.adapters.state_change import FieldChange, StateChange
@@ -34,6 +35,7 @@ class BackfillTerms:
         to: id of the checkpoint to end with; None = the live head.
         max_records: offsets per partition of one step.
         origin: who asks: a DAG run id, or "cli".
+        promotes: whether the fork may become live; refused at once where there is a `to`.
     """
 
     begins: RestoreRequest
@@ -41,23 +43,35 @@ class BackfillTerms:
     to: int | None = None
     max_records: int | None = None
     origin: str = "cli"
+    promotes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.promotes:
+            refuse_end(self.to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """How a fork's newest checkpoint differs from the one it repeats, operator by operator."""
+    """How a fork's newest checkpoint differs from the one it repeats, operator by operator.
+
+    Attributes:
+        pair: the two.
+        changes: of every operator that both have, with the same keys.
+        not_compared: uids of the others.
+    """
 
     pair: Pair
     changes: tuple["StateChange", ...]
+    not_compared: tuple[str, ...] = ()
 
 
 class Backfills(Steps, Queries, Recoveries):
     """Repeats recorded checkpoints on a fork, compares, promotes."""
 
     def restore_once(self, name: str, request: RestoreRequest) -> Restored | None:
-        """Restores at the first call of a request; None where an earlier call did, whatever came after it.
+        """Restores at the first call of a request; None where another call did, whatever came after it.
 
-        For callers that ask again and again, as the runs of one backfill of Airflow do.
+        For callers that ask again and again, and several at once, as the runs of one backfill of Airflow do.
 
         Raises:
             TidemarkError: as `Recoveries.restore`.
@@ -67,7 +81,8 @@ class Backfills(Steps, Queries, Recoveries):
         begun = [self.coordinator(name).objects.slot(timeline, 1) for timeline in were_live]
         if any(isinstance(g, Genesis) and g.request == request.request for g in begun):
             return None
-        return self.restore(name, request)[1]
+        done = self.restore(name, request)[1]
+        return done if done.won else None
 
     def backfill(self, name: str, terms: BackfillTerms, steps: CrashPoints = no_crash) -> Backfill:
         """The backfill that some terms mean; found again by the same terms and the same code.
@@ -140,7 +155,8 @@ class Backfills(Steps, Queries, Recoveries):
         pair = one.pair()
         if pair is None:
             return None
-        there = pair.recorded.plan.schemas
+        there, here = pair.recorded.plan.schemas, pair.repeated.plan.schemas
+        both = [uid for uid, schema in here.items() if uid in there and there[uid].keys == schema.keys]
         found = [
             Comparison(
                 warehouse=str(self.settings.warehouse),
@@ -149,10 +165,10 @@ class Backfills(Steps, Queries, Recoveries):
                 after=pair.repeated,
                 ancestor=pair.ancestor,
             )
-            for uid, schema in pair.repeated.plan.schemas.items()
-            if uid in there and there[uid].keys == schema.keys
+            for uid in both
         ]
-        return Differences(pair=pair, changes=tuple(change_of(compared) for compared in found))
+        others = sorted({*there, *here} - {*both})
+        return Differences(pair=pair, changes=tuple(map(change_of, found)), not_compared=tuple(others))
 
     def promote_backfill(self, one: Backfill, catch_up: Callable[[], object] | None = None) -> Promoted:
         """Catches up and makes the fork live; see `Backfill.promote`.

@@ -6,9 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.coordinator.given_starts import GivenStarts, Starts, given_starts
-from tidemark.coordinator.imports import Importer, Importing
-from tidemark.coordinator.starts import to_ms
+from tidemark.coordinator.plans.given_starts import GivenStarts, Starts, given_starts
+from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.recovery.imports import Importer, Importing
 from tidemark.errors import UsageError
 from tidemark.model import keys
 from tidemark.model.exports import Export, ExportedFile, ExportedState

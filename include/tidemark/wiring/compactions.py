@@ -2,13 +2,14 @@
 
 from contextlib import ExitStack
 
+from tidemark.coordinator.checkpoints.jobs import refuse_doomed
 from tidemark.errors import NotFoundError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.compaction import Group, LevelPolicy, groups_of
-from tidemark.model.records import CompactionRecord
+from tidemark.model.records import CompactionRecord, JobRecord
 from tidemark.model.segments import StateHandle
-from tidemark.ports import CrashPoints
+from tidemark.ports import CrashPoints, PutOutcome
 from tidemark.wiring.core import Core, both, random_id
 from tidemark.wiring.reads import schema_of
 
@@ -49,7 +50,14 @@ class Compactions(Core):
     ) -> CompactionRecord | None:
         from tidemark.engine.compaction import CompactionTask, Compactor
 
-        objects = self.coordinator(name).objects
+        coordinator = self.coordinator(name)
+        objects = coordinator.objects
+
+        def put_job(key: str, record: JobRecord) -> PutOutcome:
+            outcome = objects.put(key, record)
+            refuse_doomed(coordinator, record.checkpoint)
+            return outcome
+
         task = CompactionTask(
             pipeline=name,
             timeline=newest.plan.slot.timeline,
@@ -68,7 +76,7 @@ class Compactions(Core):
                 clock=self.clock,
                 write_ids=random_id,
                 crash=both(crash, self.crash),
-                put_job=objects.put,
+                put_job=put_job,
                 put_record=objects.put,
             )
             return compactor.compact(task)

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.reports import reported
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.reports import reported
 from tidemark.discovery import find_pipeline
 from tidemark.errors import BrokerError, CheckpointExpiredError, EngineError, StoreError
 from tidemark.faults import CrashAt, no_crash
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemark.adapters.delta_log import DeltaTables
-    from tidemark.coordinator.attempts import OwnedAttempt
+    from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
     from tidemark.engine.job import CheckpointJob
     from tidemark.engine.session import SparkSettings
     from tidemark.engine.warehouse import Warehouse
@@ -79,6 +79,7 @@ class Core:
             crash=crash or self.crash,
             files_exist=self._files_exist,
             foreign=LazyForeignTables(),
+            name=name,
         )
 
     @cached_property
@@ -100,8 +101,10 @@ class Core:
         from tidemark.engine.session import SparkSettings
 
         jars = self.settings.root / ".jars" / "spark"
-        memory = {"spark.driver.memory": self.settings.spark_driver_memory}
-        return SparkSettings(master=self.settings.spark_address, jars=jars, conf=memory)
+        driver = {"spark.driver.memory": self.settings.spark_driver_memory}
+        if self.settings.spark_java_options:
+            driver["spark.driver.extraJavaOptions"] = self.settings.spark_java_options
+        return SparkSettings(master=self.settings.spark_address, jars=jars, conf=driver)
 
     @contextmanager
     def session(self, owner: str, attempt: int) -> Iterator["SparkSession"]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import structlog
 
-from tidemark.coordinator.deliveries import Undelivered, delivered, undelivered
+from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, undelivered
 from tidemark.errors import TidemarkError
 from tidemark.model.messages import messages_of
 from tidemark.wiring.core import Core

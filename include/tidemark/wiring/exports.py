@@ -1,19 +1,36 @@
-"""The verb that takes a checkpoint out of its warehouse, as a folder of plain files (G7, G8)."""
+"""The verb that takes a checkpoint out of its warehouse, as a folder of plain files, here or in a bucket (G7, G8)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidemark.coordinator.jobs import open_job
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.jobs import open_job
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import StoreError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.exports import NAME, Export
+from tidemark.wiring.core import random_id
 from tidemark.wiring.reads import Reads
+from tidemark.wiring.s3_urls import is_url, opened_export
 from tidemark.wiring.verifications import Verifications
+
+if TYPE_CHECKING:
+    from tidemark.adapters.s3_exports import S3Export
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be exported: a verified checkpoint, its coordinator, the savepoint that named it (or nothing)."""
+
+    coordinator: CheckpointCoordinator
+    found: Checkpoint
+    savepoint: str
 
 
 class Exports(Reads, Verifications):
-    """Exports; writes nothing to the warehouse but a record that the job is open, and one that it is over."""
+    """Exports; writes nothing to the warehouse but scratch, a record that the job is open, and one that it is over."""
 
     def export(self, name: str, at: int | str | None, to: str) -> Export:
         """Writes a self-contained copy of a checkpoint: resolved and stored rows, queries, hashes of all files.
@@ -21,24 +38,36 @@ class Exports(Reads, Verifications):
         Args:
             name: the pipeline.
             at: a checkpoint by its id, a savepoint by its name; the newest checkpoint without it.
-            to: the folder, on this machine's disk; it appears when it is complete.
+            to: the folder, on this machine's disk or as `s3://BUCKET/FOLDER`; there is an export in it when it is
+                complete, and none before.
 
         Raises:
-            NotFoundError: no such pipeline, checkpoint or savepoint.
-            UsageError: the folder exists, its parent does not, it is no local folder; or only Spark can read a state.
+            NotFoundError: no such pipeline, checkpoint, savepoint or bucket.
+            UsageError: the folder exists, its parent does not, it is no folder; or only Spark can read a state.
+            ConflictError: another export to the same URL was complete first.
             DamagedError: the checkpoint is not whole.
-            StateOverflowError, StoreError: as readers of state raise them; no part of the folder is left.
+            StateOverflowError, StoreError: as readers of state raise them; no part of a local folder is left.
         """
-        from tidemark.adapters.parquet_folder import appearing
-
+        if is_url(to):
+            with opened_export(self.settings, to) as place:
+                place.refuse_taken()
+                return self._uploaded(self._asked(name, at), place)
         target = self._target(to)
+        return self._made(self._asked(name, at), target)
+
+    def _asked(self, name: str, at: int | str | None) -> "Asked":
         coordinator = self.coordinator(self.known(name))
         found = Savepoints(coordinator).checkpoint_of(at) if isinstance(at, str) else self.checkpoint(name, at)
         self.verify_checkpoint(found)
-        with open_job(coordinator, "export", found.id) as job:
+        return Asked(coordinator=coordinator, found=found, savepoint=at if isinstance(at, str) else "")
+
+    def _made(self, asked: "Asked", target: Path) -> Export:
+        from tidemark.adapters.parquet_folder import appearing
+
+        with open_job(asked.coordinator, "export", asked.found.id) as job:
             try:
                 with appearing(target, f".{target.name}.{job}") as folder:
-                    return self._written(found, at if isinstance(at, str) else "", folder)
+                    return self._written(asked, folder)
             except OSError as error:
                 raise StoreError(
                     f"could not write {target}: {error.strerror or error}",
@@ -46,18 +75,39 @@ class Exports(Reads, Verifications):
                     next="make room or mend the permissions, or name another folder.",
                 ) from error
 
-    def _written(self, found: Checkpoint, savepoint: str, folder: Path) -> Export:
+    def _uploaded(self, asked: "Asked", place: "S3Export") -> Export:
+        """Writes to a scratch folder first: what is sent has to be named by size and hash before it is."""
+        from tidemark.adapters.scratch import scratch_folder
+
+        pipeline = asked.found.plan.pipeline
+        with (
+            open_job(asked.coordinator, "export", asked.found.id) as job,
+            scratch_folder(self.settings.warehouse, pipeline, random_id) as scratch,
+        ):
+            place.probe(job)
+            try:
+                folder = self.settings.warehouse / scratch / "export"
+                folder.mkdir()
+                return place.publish(self._written(asked, folder), folder, job)
+            except OSError as error:
+                raise StoreError(
+                    f"could not write {pipeline}'s scratch folder: {error.strerror or error}",
+                    safe="no checkpoint was touched; no export was completed.",
+                    next="make room on the warehouse's disk or mend the permissions, then export again.",
+                ) from error
+
+    def _written(self, asked: "Asked", folder: Path) -> Export:
         from tidemark.adapters.exporting import FolderExport
         from tidemark.adapters.parquet_folder import ParquetFolder
 
-        inside = ParquetFolder(folder)
+        inside, found = ParquetFolder(folder), asked.found
         writer = FolderExport(warehouse=str(self.settings.warehouse), folder=inside, checkpoint=found)
         plan, facts = found.plan, found.sealed.facts
         made = Export(
             pipeline=plan.pipeline,
             checkpoint=plan.id,
             timeline=plan.slot.timeline,
-            savepoint=savepoint,
+            savepoint=asked.savepoint,
             states={uid: writer.state(uid, self._queries(found, uid)) for uid in plan.schemas},
             operator_states=found.operator_states,
             ranges=plan.ranges,
@@ -82,11 +132,6 @@ class Exports(Reads, Verifications):
         return {dialect.name: self.query_of(found, uid, dialect) for dialect in (DUCKDB, SPARK)}
 
     def _target(self, to: str) -> Path:
-        if "://" in to:
-            raise UsageError(
-                f"not a folder of this machine: {to}",
-                next="export to a local folder, then copy that as a whole: its paths are relative.",
-            )
         target = Path(to).absolute()
         if target.exists():
             raise UsageError(f"{to} exists", safe="it was left alone.", next="name another folder, or remove that one.")

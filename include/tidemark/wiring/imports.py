@@ -1,14 +1,15 @@
 """The verb that makes an export the first checkpoint of a pipeline, or of a timeline beside its live one (G8, H2)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.coordinator.imports import Importer, Importing
-from tidemark.coordinator.inputs import PlannedInputs
-from tidemark.coordinator.jobs import open_job
-from tidemark.errors import StoreError, UsageError
+from tidemark.coordinator.checkpoints.jobs import open_job
+from tidemark.coordinator.plans.inputs import PlannedInputs
+from tidemark.coordinator.recovery.imports import Importer, Importing
+from tidemark.errors import StoreError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.compaction import DEEPEST
@@ -19,6 +20,7 @@ from tidemark.model.resolving import run_columns
 from tidemark.model.segments import StateHandle
 from tidemark.model.writes import CommitRequest, WrittenRun
 from tidemark.wiring.core import Core, random_id
+from tidemark.wiring.s3_urls import is_url, opened_export
 
 if TYPE_CHECKING:
     from tidemark.adapters.importing import ExportFolder
@@ -29,7 +31,7 @@ class ImportRequest:
     """What to import.
 
     Attributes:
-        folder: of the export.
+        folder: of the export, on this machine's disk or as `s3://BUCKET/FOLDER`.
         pipeline: the one that goes on from it, by any name.
         timeline: a new one beside the live one; None = the first one, of a pipeline without checkpoints.
         allow_non_restored_state: leave the state of operators out that the pipeline does not declare.
@@ -68,18 +70,20 @@ class Imports(Core):
     """Imports."""
 
     def import_plan(self, request: ImportRequest) -> Imported:
-        """What an import would do; writes nothing.
+        """What an import would do; writes nothing but scratch.
 
         Raises:
-            NotFoundError: no such export or pipeline.
+            NotFoundError: no such export, bucket or pipeline.
+            UsageError: no URL of a folder in a bucket; no credentials for it.
+            StoreError: the bucket cannot be read; the disk.
             DamagedError, CorruptObjectError: the export is not whole.
             IncompatibleStateError: the declaration does not fit; the message names every uid and field.
             ConflictError: the timeline has begun.
         """
-        _, wanted = self._wanted(request)
-        importer = Importer(coordinator=self.coordinator(request.pipeline))
-        slot = importer.refuse_taken(wanted)
-        return told(wanted, importer.inputs(wanted, slot, wanted.least), None)
+        with self._wanted(request) as (_, wanted):
+            importer = Importer(coordinator=self.coordinator(request.pipeline))
+            slot = importer.refuse_taken(wanted)
+            return told(wanted, importer.inputs(wanted, slot, wanted.least), None)
 
     def import_folder(self, request: ImportRequest) -> Imported:
         """Brings an export's rows into tables of the pipeline's, then completes the checkpoint that names them.
@@ -89,8 +93,8 @@ class Imports(Core):
         Raises:
             TidemarkError: as `import_plan`, and as the steps raise.
         """
-        folder, wanted = self._wanted(request)
-        return self.bring_in(folder, wanted)
+        with self._wanted(request) as (folder, wanted):
+            return self.bring_in(folder, wanted)
 
     def bring_in(self, folder: "ExportFolder", wanted: Importing) -> Imported:
         """Brings verified rows in, and completes the checkpoint that names them.
@@ -116,22 +120,44 @@ class Imports(Core):
                 plan = importer.plan(wanted, slot, number)
                 return told(wanted, plan, importer.complete(plan))
 
-    def _wanted(self, request: ImportRequest) -> tuple["ExportFolder", Importing]:
-        from tidemark.adapters.importing import ExportFolder
-
-        if "://" in request.folder:
-            raise UsageError(
-                f"not a folder of this machine: {request.folder}",
-                next="copy the export to a local folder first, as a whole.",
+    @contextmanager
+    def _wanted(self, request: ImportRequest) -> Iterator[tuple["ExportFolder", Importing]]:
+        pipeline = self.pipeline(request.pipeline)
+        with self._local(request) as folder:
+            yield (
+                folder,
+                Importing(
+                    export=folder.read(),
+                    pipeline=pipeline,
+                    timeline=request.timeline or keys.FIRST_TIMELINE,
+                    allow_non_restored_state=request.allow_non_restored_state,
+                ),
             )
-        folder = ExportFolder(Path(request.folder))
-        pipeline, export = self.pipeline(request.pipeline), folder.read()
-        return folder, Importing(
-            export=export,
-            pipeline=pipeline,
-            timeline=request.timeline or keys.FIRST_TIMELINE,
-            allow_non_restored_state=request.allow_non_restored_state,
-        )
+
+    @contextmanager
+    def _local(self, request: ImportRequest) -> Iterator["ExportFolder"]:
+        """The export's folder on this machine; of one in a bucket a copy, in a scratch folder while the block lasts."""
+        from tidemark.adapters.importing import ExportFolder
+        from tidemark.adapters.scratch import scratch_folder
+
+        if not is_url(request.folder):
+            yield ExportFolder(Path(request.folder))
+            return
+        with (
+            opened_export(self.settings, request.folder) as place,
+            scratch_folder(self.settings.warehouse, request.pipeline, random_id) as scratch,
+        ):
+            folder = self.settings.warehouse / scratch / "export"
+            try:
+                folder.mkdir()
+                place.fetch(folder)
+            except OSError as error:
+                raise StoreError(
+                    f"could not write {request.pipeline}'s scratch folder: {error.strerror or error}",
+                    safe="nothing was imported.",
+                    next="make room on the warehouse's disk or mend the permissions, then import again.",
+                ) from error
+            yield ExportFolder(folder)
 
     def _bring(self, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: "Brought") -> None:
         """Copies an operator's rows to a table of their own and commits them there, as a compaction would."""

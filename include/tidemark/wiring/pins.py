@@ -1,6 +1,6 @@
 """The verbs of savepoints: resolve a name, tell of one. Nothing here loads Spark, Arrow or the Kafka client."""
 
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.savepoint import SavepointRecord
 from tidemark.wiring.facts import iso
@@ -37,7 +37,7 @@ class Pins(Reads):
         `full_bytes` and `logical_time` are None where the manifest cannot be read: a list must not fail of that.
         """
         try:
-            found = self.checkpoint(name, record.checkpoint)
+            found = self.coordinator(name).timelines.checkpoint(record.checkpoint)
         except TidemarkError:
             found = None
         return {

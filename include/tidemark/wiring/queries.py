@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidemark.coordinator.reports import reports
+from tidemark.coordinator.checkpoints.reports import reports
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.wiring.reads import Reads, schema_of

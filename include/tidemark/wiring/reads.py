@@ -7,10 +7,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tidemark.coordinator.starts import to_ms
+from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.tombstones import of_checkpoints, released
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.codec import to_json
+from tidemark.model.savepoint import TombstoneRecord
 from tidemark.model.schema import KeyColumn, OperatorSchema
 from tidemark.retention import Retention
 from tidemark.wiring.core import Core
@@ -36,6 +39,7 @@ class Reads(Core):
 
         Raises:
             NotFoundError: there is none.
+            ReleasedError: retention has let it go.
         """
         coordinator = self.coordinator(self.known(name))
         if checkpoint_id is not None:
@@ -43,6 +47,21 @@ class Reads(Core):
         for newest in coordinator.checkpoints():
             return newest
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+
+    def recorded(self, name: str, checkpoint_id: int) -> tuple[Checkpoint, TombstoneRecord | None]:
+        """A completed checkpoint, whether it was released or not; and if it was, when and why.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        coordinator = self.coordinator(self.known(name))
+        found = coordinator.timelines.checkpoint(checkpoint_id)
+        return found, released(coordinator.objects, found.plan.name)
+
+    def released(self, name: str) -> frozenset[str]:
+        """Names of the checkpoints that retention has let go."""
+        found = of_checkpoints(self.coordinator(self.known(name)).objects)
+        return frozenset(checkpoint for checkpoint, record in found.items() if record.confirmed)
 
     def checkpoint_as_of(self, name: str, when: datetime) -> Checkpoint:
         """The newest checkpoint of the live timeline whose logical time is not after a time.
@@ -54,7 +73,7 @@ class Reads(Core):
         found = timelines.as_of(timelines.live(), to_ms(when))
         if found is None:
             raise NotFoundError(f"{name} has no checkpoint as of {when}", next=f"tidemark checkpoint list {name}")
-        return found
+        return usable(timelines, found)
 
     def kept(self, checkpoint: Checkpoint, retention: Retention) -> dict[int, tuple[str, ...]]:
         """What a rule keeps as of a checkpoint, of it and of those that it came from: id → reasons, newest first.

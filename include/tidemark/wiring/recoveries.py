@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 
 import structlog
 
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.branches import Branch, branch, branches
-from tidemark.coordinator.promotion import Promotion
-from tidemark.coordinator.recovery import Recovery
-from tidemark.coordinator.restore_request import RestoreRequest
-from tidemark.coordinator.restoring import RestorePlan, plan_restore
-from tidemark.coordinator.states import Behind, Forked, Promoted, Restored, Superseded
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.branches import Branch, branch, branches
+from tidemark.coordinator.records.states import Behind, Forked, Promoted, Restored, Superseded
+from tidemark.coordinator.records.tombstones import released
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.restoring import RestorePlan, plan_restore
+from tidemark.coordinator.recovery.stepping_back import newest_whole
 from tidemark.errors import ConflictError
 from tidemark.model.records import Genesis
 from tidemark.wiring.verifications import Verifications
@@ -33,8 +35,7 @@ class Recoveries(Verifications):
             DataLostError: a topic is gone altogether.
             BrokerError: Kafka does not answer.
         """
-        recovery, beginning = self._begins(name, request)
-        return plan_restore(recovery, beginning, self.pipeline(name))
+        return self._planned(name, request)[2]
 
     def restore(self, name: str, request: RestoreRequest) -> tuple[RestorePlan, Restored]:
         """Makes a new timeline live; see `Recovery.restore`. A repeated call finishes what one left that died.
@@ -47,8 +48,7 @@ class Recoveries(Verifications):
             ConflictError: another restore or promote came first.
             TidemarkError: as `restore_plan`.
         """
-        recovery, beginning = self._begins(name, request)
-        plan = plan_restore(recovery, beginning, self.pipeline(name))
+        recovery, beginning, plan = self._planned(name, request)
         if not request.accept_loss:
             plan.refuse_gaps()
         done = recovery.restore(beginning, request.request)
@@ -108,11 +108,31 @@ class Recoveries(Verifications):
         timelines = self.coordinator(self.known(name)).timelines
         return branch(timelines, timeline, timelines.live())
 
+    def _planned(self, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning, RestorePlan]:
+        recovery, beginning = self._begins(name, request)
+        plan = plan_restore(recovery, beginning, self.pipeline(name))
+        self.verifier(name).verify_kept_rows(plan.genesis, plan.checkpoint)
+        if request.newest_whole and plan.sent_again:
+            raise ConflictError(
+                f"a step back would send records to {', '.join(plan.sent_again)} again, under other ids",
+                safe="nothing was started or changed.",
+                next=f"leave --restore-sinks out, or name the checkpoint: --checkpoint {plan.checkpoint.plan.name}.",
+            )
+        return recovery, beginning, plan
+
     def _begins(self, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning]:
         """Who restores, and what: a checkpoint that is whole, so that nothing half-starts (G14)."""
         coordinator, pipeline = self.coordinator(self.known(name)), self.pipeline(name)
-        beginning = request.beginning(coordinator)
-        self.verify_checkpoint(beginning.checkpoint)
+        if request.newest_whole:
+            line = coordinator.timelines.chain(coordinator.timelines.live())
+            chain = (c for c in line if released(coordinator.objects, c.plan.name) is None)
+            found = newest_whole(chain, self.verify_checkpoint, request.max_fallback)
+            for passed, why in found.passed_over:
+                _log.warning("damaged_checkpoint_passed_over", pipeline=name, checkpoint=passed.plan.name, why=why.what)
+            beginning = request.at(found).beginning(coordinator)
+        else:
+            beginning = request.beginning(coordinator)
+            self.verify_checkpoint(beginning.checkpoint)
         return Recovery(coordinator=coordinator, pipeline=pipeline), beginning
 
 

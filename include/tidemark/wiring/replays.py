@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.adapters.scratch import scratch_folder
-from tidemark.errors import DataLostError, UsageError
+from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.tombstones import released
+from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.plan import CheckpointPlan
@@ -92,6 +94,7 @@ class Replays(Queries):
             TidemarkError: as the steps raise it.
         """
         found, pipeline = self.checkpoint(name, checkpoint_id), self.pipeline(name)
+        self._refuse_released_input(name, found)
         if found.plan.fingerprint != pipeline.fingerprint and not force:
             raise UsageError(
                 f"other code planned {found.plan.name} (fingerprint {found.plan.fingerprint[:12]},"
@@ -110,6 +113,33 @@ class Replays(Queries):
                 f"{found.plan.name} cannot be repeated: {error.what}",
                 safe=f"{found.plan.name} itself is intact; nothing was written.",
                 next=f"tidemark checkpoint list {name}    (replay a later one, whose records Kafka still has).",
+            ) from error
+
+    def _refuse_released_input(self, name: str, found: Checkpoint) -> None:
+        """A replay reads what the plan read: the parent's state, whose files may have gone with the parent.
+
+        Raises:
+            ReleasedError: they have.
+        """
+        coordinator = self.coordinator(name)
+        if found.plan.parent is None or not any(found.plan.handles.values()):
+            return
+        parent = coordinator.timelines.checkpoint(found.plan.parent)
+        if released(coordinator.objects, parent.plan.name) is None:
+            return
+        try:
+            whole = all(self._files_exist(handle) for handle in found.plan.handles.values())
+        except StoreError:
+            whole = False
+        if whole:
+            return
+        try:
+            usable(coordinator.timelines, parent)
+        except ReleasedError as error:
+            raise ReleasedError(
+                f"{found.plan.name} cannot be repeated: what it began with is gone: {error.what}",
+                safe=f"{found.plan.name} itself is intact; nothing was written.",
+                next=error.next,
             ) from error
 
     def rehearse(self, pipeline: Pipeline, attempt: Attempt, crash: CrashPoints) -> Sealed:

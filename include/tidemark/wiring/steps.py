@@ -2,13 +2,20 @@
 
 from dataclasses import dataclass
 
-import structlog
-
-from tidemark.coordinator.advance import Advance, Advanced
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.failures import FailureReport, failure_of
-from tidemark.coordinator.states import Aborted, Completed, Covered, OpenPlan, PlanState, Refused, SealedPlan, Void
+from tidemark.coordinator.checkpoints.advance import Advance, Advanced
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.failures import failure_of
+from tidemark.coordinator.records.states import (
+    Aborted,
+    Completed,
+    Covered,
+    OpenPlan,
+    PlanState,
+    Refused,
+    SealedPlan,
+    Void,
+)
 from tidemark.errors import ConflictError, GateFailedError, NotFoundError, StoppedError, TidemarkError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Verdict
@@ -19,8 +26,8 @@ from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints, PlanRequest
 from tidemark.wiring.core import both
 from tidemark.wiring.deliveries import Deliveries
+from tidemark.wiring.logged import report_failure, report_left_behind
 
-_log = structlog.get_logger("tidemark")
 _SAFE = "every completed checkpoint is intact."
 
 
@@ -133,6 +140,7 @@ class Steps(Deliveries):
         plan = self.plan_at(name, slot)
         completed: list[int] = []
         with self.holding(name, plan.slot.timeline):
+            plan = _to_execute(coordinator, pipeline, plan, request)
             while True:
                 self._seal(coordinator, pipeline, plan)
                 if covers(plan, request):
@@ -210,6 +218,32 @@ class Steps(Deliveries):
             raise
 
 
+def _to_execute(
+    coordinator: CheckpointCoordinator, pipeline: Pipeline, plan: CheckpointPlan, request: PlanRequest
+) -> CheckpointPlan:
+    """The plan itself; or what stands in its place since other code was deployed, or another timeline is live.
+
+    Raises:
+        ConflictError: the plan repeats what was recorded: only its backfill can plan the step anew.
+    """
+    state = coordinator.state(plan)
+    changed = isinstance(state, OpenPlan) and plan.fingerprint != pipeline.fingerprint
+    if isinstance(state, Aborted):
+        changed = state.record.failure.reason is FailureReason.CODE_CHANGED
+    if not (changed or isinstance(state, Void)):
+        return plan
+    if plan.replays:
+        raise ConflictError(
+            f"{plan.name} was planned by other code than that of now, or its timeline has ended",
+            safe=_SAFE,
+            next=f"tidemark timeline list {pipeline.name}; then repeat the backfill.",
+        )
+    found = coordinator.trigger(pipeline, request)
+    if isinstance(found, Completed | Covered):
+        return found.checkpoint.plan
+    return found.plan if isinstance(found, OpenPlan) else plan
+
+
 def made_on_fork(name: str, done: Advanced) -> Made:
     """What a checkpoint on a fork came to."""
     if done.checkpoints:
@@ -225,32 +259,6 @@ def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
     return plan.covers and plan.interval is not None and plan.interval.end_ms >= wanted
 
 
-def report_left_behind(plan: CheckpointPlan) -> None:
-    """Logs the state that a plan leaves behind (G11); it stays readable at older checkpoints."""
-    for uid, handle in plan.left_behind.items():
-        _log.warning(
-            "state_left_behind",
-            pipeline=plan.pipeline,
-            checkpoint=plan.name,
-            uid=uid,
-            tables=[f"{s.path} version {s.version}" for s in handle],
-            rows=handle.rows,
-        )
-
-
-def report_failure(report: FailureReport) -> None:
-    """Logs a recorded failure; at `error` with `exceeded=True` once the tolerable number is passed (D6)."""
-    _log.error(
-        "checkpoint_failed",
-        reason=report.failure.reason.value,
-        message=report.failure.message.splitlines()[0],
-        in_a_row=report.in_a_row,
-        tolerable=report.tolerable,
-        exceeded=report.exceeded,
-        retry=report.retry,
-    )
-
-
 def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
     """The id of the covering checkpoint.
 
@@ -263,7 +271,7 @@ def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
     if ended is None:
         raise ConflictError(f"{name}: nothing was planned", safe=_SAFE, next=f"tidemark run {name}")
     kind = StoppedError if ended.reason is FailureReason.STOPPED else ConflictError
-    raise kind(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next.replace("PIPELINE", name))
+    raise kind(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next)
 
 
 def completed_or_raise(name: str, state: PlanState) -> Checkpoint:

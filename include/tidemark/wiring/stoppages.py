@@ -1,6 +1,6 @@
 """The verbs that stop and resume a pipeline; what Airflow's DAGs do then is the command line's business."""
 
-from tidemark.coordinator.stopping import STOP, Stopped, Stopping
+from tidemark.coordinator.recovery.stopping import STOP, Stopped, Stopping
 from tidemark.errors import ConflictError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint

@@ -1,7 +1,7 @@
 """The verb that checks restore points: before anybody relies on one, and by itself."""
 
-from tidemark.coordinator.restore_points import RestorePoints
-from tidemark.coordinator.verification import Tell, Verifier, tell_nobody
+from tidemark.coordinator.recovery.restore_points import RestorePoints
+from tidemark.coordinator.recovery.verification import Tell, Verifier, tell_nobody
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.verification import Verified

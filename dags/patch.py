@@ -1,0 +1,6 @@
+"""Patches on demand: a form that makes a corrected savepoint."""
+
+from pipelines.flights import flights
+from tidemark.airflow import patch_dag
+
+dag = patch_dag([flights])

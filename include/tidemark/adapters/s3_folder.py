@@ -1,0 +1,252 @@
+"""A folder of a bucket, by boto3: objects put once, files sent and fetched; endpoints that are silent, found out early.
+
+Credentials come from the chain that every AWS client asks (variables, profiles, roles); nothing of them passes here.
+Checksum headers are sent only where S3 wants them, because older stores refuse them; who sends compares by reading.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import boto3
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tidemark.adapters.s3_errors import BodyCutOffError, body_told, code_of, is_unsettled, mapped, unfit
+from tidemark.errors import StoreError
+from tidemark.ports import PutOutcome, UncertainPut
+
+Read = TypeVar("Read")
+
+REGION = "us-east-1"
+"""Where nothing names one; stores that are not Amazon's have none, but requests are signed for one."""
+_PUTS = 3
+_READS = 5
+_CHUNK = 2**20
+_QUICK: dict[str, Any] = {
+    "connect_timeout": 4,
+    "read_timeout": 5,
+    "retries": {"mode": "standard", "total_max_attempts": 2},
+}
+_PATIENT: dict[str, Any] = {
+    "connect_timeout": 5,
+    "read_timeout": 30,
+    "retries": {"mode": "adaptive", "total_max_attempts": 8},
+}
+_TRANSFER = TransferConfig(preferred_transfer_client="classic", max_concurrency=4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Place:
+    """Where a folder is.
+
+    Attributes:
+        bucket: its bucket.
+        prefix: its path in there, without slashes at its ends.
+        endpoint: base URL of the store; None = Amazon's, or what AWS's own variables name.
+        region: None = as AWS's variables and profiles say, else `REGION`.
+        path_style: the bucket in the path of URLs, not in their host; None = where an endpoint is named.
+    """
+
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+
+    @property
+    def url(self) -> str:
+        """For people."""
+        return f"s3://{self.bucket}/{self.prefix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Folder:
+    """An open folder; all paths are relative to it.
+
+    Attributes:
+        place: where it is.
+        patient: retries for minutes; for work that is under way.
+        quick: gives up after seconds; for what has to be known at once, or does not matter.
+    """
+
+    place: S3Place
+    patient: Any
+    quick: Any
+
+    def reach(self) -> None:
+        """Returns where a store answers, whatever it answers, within about twelve seconds.
+
+        Raises:
+            UsageError: no credentials.
+            StoreError: nobody answers.
+        """
+        # Any answer will do: the next request is told of a bad one too, with a body that says more.
+        with mapped("reach", self.place.url, self._endpoint), suppress(ClientError):
+            self.quick.head_bucket(Bucket=self.place.bucket)
+
+    def get(self, path: str) -> bytes | None:
+        """An object's bytes, or None.
+
+        Raises:
+            NotFoundError: no such bucket.
+            StoreError: it could not be read.
+        """
+
+        def whole(chunks: Iterator[bytes]) -> bytes | None:
+            try:
+                return b"".join(chunks)
+            except ClientError as error:
+                if code_of(error) == "NoSuchKey":
+                    return None
+                raise
+
+        return self._streamed(path, whole)
+
+    def put_if_absent(self, path: str, body: bytes) -> PutOutcome:
+        """Writes an object unless it exists. A reply that was lost is settled by reading: one's own bytes have won.
+
+        Args:
+            path: of the object.
+            body: must hold something random, so that nobody else's bytes are equal.
+
+        Raises:
+            NotFoundError: no such bucket.
+            StoreError: the store refuses.
+            UncertainPut: nobody answers whether it was written.
+        """
+        for _ in range(_PUTS):
+            with mapped("write", self._shown(path), self._endpoint):
+                try:
+                    self.patient.put_object(**self._at(path), Body=body, IfNoneMatch="*")
+                    return PutOutcome.WON
+                except (ClientError, BotoCoreError) as error:
+                    # boto3 repeats a request by itself, and then meets what its first try has written.
+                    if not is_unsettled(error):
+                        raise
+            try:
+                found = self.get(path)
+            except StoreError as error:
+                raise UncertainPut(path) from error
+            if found is not None:
+                return PutOutcome.WON if found == body else PutOutcome.LOST
+        raise UncertainPut(path)
+
+    def send(self, path: str, file: Path) -> None:
+        """Writes a file, in parts where it is large; what the object held before is replaced.
+
+        Raises:
+            StoreError: it could not be sent; no object is there, or the one that was there before.
+            OSError: the file could not be read.
+        """
+        with mapped("write", self._shown(path), self._endpoint), file.open("rb") as source:
+            self.patient.upload_fileobj(source, **self._at(path), Config=_TRANSFER)
+
+    def fetch(self, path: str, file: Path) -> None:
+        """Reads an object to a file.
+
+        Raises:
+            StoreError: it could not be read.
+            OSError: the file could not be written.
+        """
+
+        def write(chunks: Iterator[bytes]) -> None:
+            with file.open("wb") as target:
+                target.writelines(chunks)
+
+        self._streamed(path, write)
+
+    def hash_of(self, path: str) -> str:
+        """sha256 of what the store gives back, as lower-case hex.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+
+        def hashed(chunks: Iterator[bytes]) -> str:
+            made = hashlib.sha256()
+            for chunk in chunks:
+                made.update(chunk)
+            return made.hexdigest()
+
+        return self._streamed(path, hashed)
+
+    def size(self, path: str) -> int | None:
+        """Bytes of an object, or None.
+
+        Raises:
+            StoreError: the store could not be asked.
+        """
+        with mapped("read", self._shown(path), self._endpoint):
+            try:
+                return int(self.patient.head_object(**self._at(path))["ContentLength"])
+            except ClientError as error:
+                if code_of(error) == "404":  # a reply to HEAD has no body that could say more
+                    return None
+                raise
+
+    def remove(self, path: str) -> None:
+        """Removes an object; gives up soon.
+
+        Raises:
+            StoreError: it could not be removed.
+        """
+        with mapped("remove", self._shown(path), self._endpoint):
+            self.quick.delete_object(**self._at(path))
+
+    def _streamed(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read:
+        """What `read` makes of an object; called again, from the first byte, where the stream breaks off."""
+        with mapped("read", self._shown(path), self._endpoint):
+            for _ in range(_READS - 1):
+                with suppress(BodyCutOffError):
+                    return read(self._chunks(path))
+            return read(self._chunks(path))
+
+    def _chunks(self, path: str) -> Iterator[bytes]:
+        with closing(self.patient.get_object(**self._at(path))["Body"]) as body, body_told():
+            yield from body.iter_chunks(_CHUNK)
+
+    def _shown(self, path: str) -> str:
+        return f"{self.place.url}/{path}"
+
+    def _at(self, path: str) -> dict[str, str]:
+        return {"Bucket": self.place.bucket, "Key": f"{self.place.prefix}/{path}"}
+
+    @property
+    def _endpoint(self) -> str:
+        return str(self.patient.meta.endpoint_url)
+
+
+@contextmanager
+def opened(place: S3Place) -> Iterator[S3Folder]:
+    """The folder while a block lasts; its connections are closed afterwards. Asks nothing of the store.
+
+    Raises:
+        UsageError: AWS's variables or profiles do not fit.
+    """
+    try:
+        patient, quick = (_client(place, options) for options in (_PATIENT, _QUICK))
+    except (BotoCoreError, ValueError) as error:
+        raise unfit(error) from error
+    try:
+        yield S3Folder(place=place, patient=patient, quick=quick)
+    finally:
+        patient.close()
+        quick.close()
+
+
+def _client(place: S3Place, options: dict[str, Any]) -> Any:  # noqa: ANN401
+    session = boto3.Session()
+    path_style = place.endpoint is not None if place.path_style is None else place.path_style
+    config = Config(
+        s3={"addressing_style": "path" if path_style else "auto"},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        **options,
+    )
+    region = place.region or session.region_name or REGION
+    return session.client("s3", endpoint_url=place.endpoint, region_name=region, config=config)

@@ -1,0 +1,208 @@
+"""`retention_dag()`: lets old checkpoints go and deletes what nobody needs, every day, for each pipeline (E11, D15)."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Asset, BaseOperator, Context, chain
+
+from tidemark.airflow.answering import answering, names_of
+from tidemark.airflow.assets import retention_asset
+from tidemark.airflow.operators import PLAN, Ids, announce, runtime
+from tidemark.airflow.retrying import retry_arguments
+from tidemark.coordinator.checkpoints.restart import FixedDelay
+from tidemark.model.deletion import spans
+from tidemark.model.expiry import span_ms
+from tidemark.pipeline import Pipeline
+
+APPROVE, SWEEP, VERIFY = "approve", "sweep", "verify"
+_SHOWN = 50
+
+
+class RetentionOperator(BaseOperator):
+    """A task of the retention DAG; one instance is mapped over each pipeline.
+
+    Args:
+        pipeline: its name.
+        grace: how long a file must have been free before it goes.
+        **kwargs: as BaseOperator takes them.
+    """
+
+    def __init__(self, *, pipeline: str, grace: str = "1h", **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.grace = grace
+
+
+class PlanRetentionOperator(RetentionOperator):
+    """Tells what would be released and deleted, file by file, and what keeps the rest. Writes nothing."""
+
+    ui_color = "#e8f0fe"
+
+    def execute(self, context: Context) -> Ids:
+        """Returns the counts and bytes of the plan; the files are in the log.
+
+        Raises:
+            TidemarkError: nobody knows what is needed, or the store did not answer; the task is retried.
+        """
+        from tidemark.wiring.retentions import plan_facts
+
+        opened = runtime()
+        with answering():
+            found = opened.retention_plan(self.pipeline)
+        facts = dict(plan_facts(found, span_ms(self.grace), shown=0))
+        self.log.info("%s", _page(facts))
+        for f in found.free[:_SHOWN]:
+            self.log.info("free: %s, %d bytes: %s", f.path, f.bytes, f.why)
+        return {name: value for name, value in facts.items() if name not in ("free", "unknown", "kept_by")}
+
+
+class ApproveRetentionOperator(ApprovalOperator):
+    """Asks whether the plans shall be carried out, with their counts beside the question; not where they are empty."""
+
+    ui_color = "#f3e8fd"
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(subject="Delete what nothing keeps any more?", **kwargs)
+
+    def execute(self, context: Context) -> Any:  # noqa: ANN401
+        """Waits for an answer."""
+        # A list of tasks, because one alone gives no list where it was mapped over one pipeline.
+        plans = [plan for plan in context["ti"].xcom_pull(task_ids=[PLAN]) if _is_due(plan)]
+        if not plans:
+            return None
+        self.body = "\n\n".join(map(_page, plans))
+        return super().execute(context)
+
+
+class SweepOperator(RetentionOperator):
+    """Releases and deletes. Killed anywhere, a repetition comes to the same end.
+
+    Args:
+        assets: the retention asset of each pipeline, by its name; the outlets.
+        **kwargs: as RetentionOperator takes them.
+    """
+
+    ui_color = "#fce8e6"
+
+    def __init__(self, *, assets: dict[str, Asset], **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.assets = assets
+
+    def execute(self, context: Context) -> Ids:
+        """Returns what was released and deleted, in names, counts and bytes; the same tells the asset.
+
+        Raises:
+            AirflowFailException: the newest checkpoint is damaged, so nothing was released.
+            TidemarkError: anything else; the task is retried.
+        """
+        from tidemark.wiring.retentions import swept_facts
+
+        opened = runtime()
+        with answering():
+            done = opened.retention_sweep(self.pipeline, grace_ms=span_ms(self.grace))
+        facts = dict(swept_facts(done))
+        self.outlets = [self.assets[self.pipeline]]
+        announce(context, self.outlets, facts, [context["dag_run"].run_id])
+        self.log.info("%s", "\n".join(f"{name}: {value}" for name, value in facts.items()))
+        return facts
+
+
+class VerifyRetentionOperator(RetentionOperator):
+    """Checks every restore point that is left: manifests, logs, files and their sizes (I4)."""
+
+    ui_color = "#e6f4ea"
+
+    def execute(self, context: Context) -> Ids:
+        """Returns `{"pipeline", "verified"}`.
+
+        Raises:
+            AirflowFailException: a restore point is damaged; the message names each file and what it breaks.
+        """
+        from tidemark.coordinator.recovery.verification import refuse_damaged
+
+        with answering():
+            verified = runtime().verify(self.pipeline)
+            refuse_damaged(verified)
+        return {"pipeline": self.pipeline, "verified": len(verified.points)}
+
+
+def retention_dag(
+    pipelines: Sequence[Pipeline],
+    *,
+    dag_id: str = "retention",
+    schedule: str | None = "@daily",
+    start: datetime | None = None,
+    grace: str = "1h",
+    approve: bool = False,
+) -> DAG:
+    """The DAG that lets checkpoints go and deletes files; called at the module level of a DAG file.
+
+    Which checkpoints are kept is declared per pipeline, by `checkpoint_dag(retention=...)`; without it all are.
+
+    Args:
+        pipelines: whose files; each task is mapped over them.
+        dag_id: as Airflow shows it.
+        schedule: cron expression or preset; None = on demand only.
+        start: no scheduled run before it.
+        grace: how long a file must have been free before it goes: `1h`, `7d`, `0`.
+        approve: ask somebody between plan and sweep.
+
+    Raises:
+        DeclarationError: no pipelines.
+        UsageError: a grace time that is none.
+    """
+    names = names_of(pipelines, "retention_dag")
+    span_ms(grace)
+    assets = {pipeline.name: retention_asset(pipeline) for pipeline in pipelines}
+    with DAG(
+        dag_id,
+        description=f"Retention of {', '.join(names)}: plan, sweep, verify",
+        schedule=schedule,
+        start_date=start,
+        catchup=False,
+        max_active_runs=1,
+        tags=["tidemark", *names],
+        doc_md=_PAGE,
+    ) as dag:
+        _tasks(names, assets, grace, approve=approve)
+    return dag
+
+
+def _tasks(names: Sequence[str], assets: dict[str, Asset], grace: str, *, approve: bool) -> None:
+    shared: dict[str, Any] = {
+        "grace": grace,
+        "map_index_template": "{{ task.pipeline }}",
+        **retry_arguments(FixedDelay(attempts=3)),
+    }
+    plan = PlanRetentionOperator.partial(task_id=PLAN, doc_md=PlanRetentionOperator.__doc__, **shared)
+    told = {"assets": assets, "outlets": list(assets.values())}
+    sweep = SweepOperator.partial(task_id=SWEEP, doc_md=SweepOperator.__doc__, **told, **shared)
+    verify = VerifyRetentionOperator.partial(task_id=VERIFY, doc_md=VerifyRetentionOperator.__doc__, **shared)
+    line: list[Any] = [task.expand(pipeline=list(names)) for task in (plan, sweep, verify)]
+    if approve:
+        line.insert(1, ApproveRetentionOperator(task_id=APPROVE, doc_md=ApproveRetentionOperator.__doc__))
+    chain(*line)
+
+
+def _is_due(plan: Mapping[str, object]) -> bool:
+    return bool(plan["released"] or plan["disposed"] or plan["ended_jobs"] or plan["free_files"] or plan["log_files"])
+
+
+def _page(plan: Mapping[str, object]) -> str:
+    told = {name: value for name, value in plan.items() if name not in ("free", "unknown", "kept_by")}
+    names = told["released"]
+    shown = {**told, "released": spans([str(name) for name in names] if isinstance(names, list) else [])}
+    return "\n".join(f"{name}: {value}" for name, value in shown.items())
+
+
+_PAGE = """### Retention
+Every day, for each pipeline: `plan` says which checkpoints the rule lets go, which files nobody needs, and what keeps
+the rest; `sweep` releases them and deletes what has been free for the grace time; `verify` checks every restore point
+that is left. What one run releases the next one deletes.
+
+Savepoints, forks, plans and jobs in progress, legal holds and the newest checkpoint always keep their files.
+
+`tidemark retention plan PIPELINE` tells the same without Airflow.
+"""

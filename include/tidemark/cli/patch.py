@@ -1,0 +1,111 @@
+"""`tidemark savepoint patch`: a savepoint with values set and keys deleted, beside the one that it comes from."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.option_groups import Execute, Expires, Note, user_name
+from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
+from tidemark.cli.run import AllowNonRestoredState, parse_time
+from tidemark.model.expiry import expiry_ms
+from tidemark.wiring import open_runtime
+from tidemark.wiring.patches import Patched, PatchRequest, source_of, tables_of
+
+From = Annotated[
+    tuple[str, str], typer.Argument(metavar="PIPELINE FROM", help="A pipeline, and a savepoint or a checkpoint of it.")
+]
+As = Annotated[str, typer.Option("--as", metavar="NEW", help="Name of the corrected savepoint.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrections:
+    """Options that say what is corrected, and on which timeline."""
+
+    values: Annotated[
+        list[str],
+        typer.Option(
+            "--set", metavar="UID=TABLE", help="Keys with their whole new state: Parquet or Delta, a row per key."
+        ),
+    ] = field(default_factory=list)
+    deletes: Annotated[
+        list[str], typer.Option("--delete", metavar="UID=TABLE", help="Keys to be gone: a table of the key columns.")
+    ] = field(default_factory=list)
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When keys that are set were accessed last; at FROM without it.")
+    ] = None
+    timeline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the fork that it is made on; NEW without it.")
+    ] = None
+    allow_non_restored_state: AllowNonRestoredState = False
+    force: Annotated[bool, typer.Option("--force", help="Correct a savepoint that the pipeline was drained with.")] = (
+        False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """Options of the new savepoint."""
+
+    text: Note = None
+    expires: Expires = None
+    owner: Annotated[str | None, typer.Option(help="Who answers for it; you without it.")] = None
+
+
+def patch(
+    source: From,
+    name: As,
+    corrections: Corrections,
+    label: Label,
+    execute: Execute = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a corrected savepoint: on a fork of FROM, keys are set and deleted. FROM and its timeline stay as they are.
+
+    A table of --set has the key columns and a column per field, and replaces all that is known of its keys. Without
+    --execute every row is checked, and it is told what would change.
+
+    Examples:
+      tidemark savepoint patch flights june --as june-fixed --set aircraft=/data/right.parquet
+      tidemark savepoint patch flights chk-6 --as june-fixed --delete routes=/data/wrong-keys --execute
+    """
+    runtime, (pipeline, of) = open_runtime(), source
+    expires = None if label.expires is None else expiry_ms(label.expires, runtime.clock.now_ms())
+    request = PatchRequest(
+        pipeline=pipeline,
+        source=source_of(of, force=corrections.force, allow_non_restored_state=corrections.allow_non_restored_state),
+        name=name,
+        values=tables_of(corrections.values),
+        deletes=tables_of(corrections.deletes),
+        timeline=corrections.timeline,
+        at=None if corrections.at is None else parse_time(corrections.at),
+        owner=label.owner or user_name(),
+        note=label.text or "",
+        expires_at_ms=expires,
+    )
+    done = runtime.patch(request) if execute else runtime.patch_plan(request)
+    _show(pipeline, done, as_json=as_json)
+
+
+def _show(pipeline: str, done: Patched, *, as_json: bool) -> None:
+    made = None if done.checkpoint is None else done.checkpoint.plan.name
+    told = {
+        "pipeline": pipeline,
+        "from": done.source.plan.name,
+        "savepoint": done.savepoint,
+        "timeline": done.timeline,
+        "checkpoint": made,
+    }
+    states = [{"uid": uid, **asdict(state)} for uid, state in done.states.items()]
+    if as_json:
+        print_json({**told, "states": states})
+    else:
+        show_fields(told, as_json=False)
+        show_rows([{**state, "bytes": human_bytes(state["bytes"])} for state in states], as_json=False)
+    if made is None:
+        note("nothing was written. Next: the same command with --execute")
+        return
+    for uid in done.states:
+        note(f"Look: tidemark state diff {pipeline} {uid} --from {done.source.plan.name} --to {made} --values")
+    note(f"Next: tidemark restore {pipeline} --savepoint {done.savepoint}    (goes back to it),")
+    note(f"or:   tidemark run {pipeline} --timeline {done.timeline}, then tidemark promote {pipeline} {done.timeline}")

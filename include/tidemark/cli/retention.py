@@ -1,0 +1,167 @@
+"""`tidemark retention plan | apply`, `tidemark storage`: what goes, why, and what keeps the rest."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.option_groups import Execute
+from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
+from tidemark.cli.progress import Counted
+from tidemark.cli.run import PipelineName
+from tidemark.coordinator.recovery.verification import refuse_damaged
+from tidemark.coordinator.retention.storage import Storage, Stored
+from tidemark.model.deletion import DeletionPlan, spans
+from tidemark.model.expiry import span_ms
+from tidemark.wiring import open_runtime
+from tidemark.wiring.retentions import applied_facts, plan_facts
+
+Keep = Annotated[
+    str | None,
+    typer.Option("--keep", metavar="RULE", help='In place of the declared rule, as in "keep_last(10) | daily(30)".'),
+]
+Grace = Annotated[str, typer.Option("--grace", metavar="SPAN", help="How long a file must have been free: 1h, 7d, 0.")]
+All = Annotated[bool, typer.Option("--all", help="Show every file, however many there are.")]
+_SHOWN = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    group = typer.Typer(help="Let old checkpoints go, and delete what nobody needs.", no_args_is_help=True)
+    group.command("plan")(plan)
+    group.command("apply")(apply)
+    app.add_typer(group, name="retention")
+    app.command("storage")(storage)
+
+
+def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json: JsonFlag = False) -> None:
+    """Show what retention would delete, file by file, each with the reason, and what keeps the rest. Writes nothing.
+
+    Examples:
+      tidemark retention plan flights
+      tidemark retention plan flights --keep "keep_last(2) | monthly(12)"
+      tidemark retention plan flights --all --json
+    """
+    found = open_runtime().retention_plan(pipeline, keep)
+    if as_json:
+        print_json(plan_facts(found, 0, shown=None))
+        return
+    _tell(found)
+    _show_files(found, every=every)
+    note(f"Next: tidemark retention apply {pipeline}{_again(keep)} --execute")
+
+
+def apply(
+    pipeline: PipelineName, execute: Execute = False, keep: Keep = None, grace: Grace = "1h", as_json: JsonFlag = False
+) -> None:
+    """Release checkpoints that nothing keeps, and delete what has been free for the grace time; then verify the rest.
+
+    A file's grace time begins when a sweep first finds it free, so what one run releases the next one deletes.
+
+    Examples:
+      tidemark retention apply flights
+      tidemark retention apply flights --execute
+      tidemark retention apply flights --keep "keep_last(2)" --grace 0 --execute
+    """
+    runtime, grace_ms = open_runtime(), span_ms(grace)
+    if not execute:
+        found = runtime.retention_plan(pipeline, keep)
+        if as_json:
+            print_json(plan_facts(found, grace_ms))
+            return
+        _tell(found)
+        due = found.due(grace_ms)
+        note(
+            f"would delete {len(due)} files of {human_bytes(sum(f.bytes for f in due))} now, the others after {grace}."
+        )
+        note(f"Next: tidemark retention apply {pipeline}{_again(keep)} --grace {grace} --execute")
+        return
+    with Counted() as counted:
+        done = runtime.retention_apply(pipeline, keep, grace_ms=grace_ms, tell=counted)
+    facts = dict(applied_facts(done))
+    show_fields(facts if as_json else {**facts, "released": spans(done.swept.released)}, as_json=as_json)
+    refuse_damaged(done.verified)
+
+
+def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
+    """Show where the bytes are, per operator and timeline: kept, free, in progress, unknown; and what pins how much.
+
+    Examples:
+      tidemark storage flights
+      tidemark storage flights --json
+    """
+    found = open_runtime().storage(pipeline)
+    if as_json:
+        print_json(_storage_facts(pipeline, found))
+        return
+    rows = [
+        {"table": kind, "of": owner, "timeline": timeline, **_sizes(held)}
+        for (kind, owner, timeline), held in found.owners.items()
+    ]
+    total = {"table": "all", "of": "", "timeline": "", **_sizes(found.total)}
+    show_rows(
+        [*rows, total] if rows else [], as_json=False, empty=f"{pipeline} has no files yet: tidemark run {pipeline}"
+    )
+    for kept in found.kept:
+        note(f"kept by {kept.why}: {human_bytes(kept.bytes)}, {human_bytes(kept.alone)} of it by nothing else")
+
+
+def _tell(found: DeletionPlan) -> None:
+    rule = found.rule or "none declared: every checkpoint is kept"
+    note(f"rule: {rule}")
+    note(f"would release: {spans(found.released)}")
+    if found.disposed:
+        note(f"would dispose of savepoints that have expired: {', '.join(found.disposed)}")
+    if found.ended:
+        note(f"would give up jobs that are open for too long: {', '.join(found.ended)}")
+    logs = sum(len(prefix.files) for prefix in found.logs)
+    note(f"free: {len(found.free)} files, {human_bytes(found.bytes)}; {logs} files of logs")
+    note(f"kept: {found.kept_files} files, {human_bytes(found.kept_bytes)}")
+    for kept in found.kept:
+        alone = f", {human_bytes(kept.alone)} of it by nothing else" if kept.alone else ""
+        note(f"  {kept.why}: {human_bytes(kept.bytes)}{alone}  ({spans(kept.checkpoints)})")
+    if found.unknown:
+        note(f"unknown, left alone: {len(found.unknown)} files, as {found.unknown[0].path}")
+
+
+def _show_files(found: DeletionPlan, *, every: bool) -> None:
+    # A pipe gets all of it: who reads it there has asked for it.
+    shown = found.free if every or not sys.stdout.isatty() else found.free[:_SHOWN]
+    rows = [{"file": f.path, "bytes": f.bytes, "free since": when(f.since_ms), "why": f.why} for f in shown]
+    show_rows(rows, as_json=False, empty="nothing is free.")
+    if len(shown) < len(found.free):
+        note(f"… and {len(found.free) - len(shown)} more: --all shows them.")
+
+
+def _sizes(held: Stored) -> dict[str, Any]:
+    return {
+        "kept": human_bytes(held.kept),
+        "free": human_bytes(held.free),
+        "in progress": human_bytes(held.waiting),
+        "unknown": human_bytes(held.unknown),
+        "log": human_bytes(held.log),
+        "files": held.files,
+    }
+
+
+def _storage_facts(pipeline: str, found: Storage) -> dict[str, Any]:
+    def told(held: Stored) -> dict[str, int]:
+        return {name: getattr(held, name) for name in Stored.__slots__}
+
+    return {
+        "pipeline": pipeline,
+        "rule": found.rule or None,
+        "total": told(found.total),
+        "tables": [
+            {"kind": kind, "owner": owner, "timeline": timeline, **told(held)}
+            for (kind, owner, timeline), held in found.owners.items()
+        ],
+        "kept_by": [
+            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
+            for k in found.kept
+        ],
+    }
+
+
+def _again(keep: str | None) -> str:
+    return "" if keep is None else f' --keep "{keep}"'

@@ -1,0 +1,176 @@
+"""Attempts: one outcome key per try of a plan, on which *sealed* and *revoked* compete.
+
+Attempt n belongs to whoever put *revoked* on n-1; attempt 0 exists only to be revoked by the owner of attempt 1. An
+abort revokes the last attempt for good (ADR 0003), so a plan is either sealed or aborted, never both (I6).
+"""
+
+from dataclasses import dataclass
+
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, PlanState, SealedPlan, Void
+from tidemark.errors import CheckpointExpiredError, ConflictError, FencedError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import AbortRecord, Closing, Failure, Outcome, OutcomeKind
+from tidemark.ports import Clock, PutOutcome, WriteIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedAttempt:
+    """One try of a plan, owned by this process (port `Attempt`).
+
+    Attributes:
+        plan: what is tried.
+        number: which try.
+        deadline_ms: when it expires (D3); None = never.
+    """
+
+    plan: CheckpointPlan
+    number: int
+    deadline_ms: int | None
+    objects: Objects
+    clock: Clock
+    write_ids: WriteIds
+
+    def check(self) -> None:
+        """Reads the attempt's outcome key; called before every step and inside every commit.
+
+        Raises:
+            FencedError: a later attempt or an abort revoked this one.
+            CheckpointExpiredError: it passed the checkpoint timeout.
+        """
+        outcome = self.objects.outcome(self.plan.slot, self.number)
+        if outcome is not None and outcome.kind is OutcomeKind.REVOKED:
+            raise _fenced(self.plan, self.number)
+        if outcome is None and self.deadline_ms is not None and self.clock.now_ms() > self.deadline_ms:
+            raise CheckpointExpiredError(
+                f"{self.plan.name} expired: attempt {self.number} passed the pipeline's checkpoint_timeout",
+                safe="every completed checkpoint is intact; nothing was published.",
+                next="run the pipeline again; raise checkpoint_timeout, or lower max_records, if it stays too slow.",
+            )
+
+    def seal(self, sealed: Sealed) -> None:
+        """Puts *sealed* with all acks.
+
+        Raises:
+            FencedError: *revoked* came first.
+        """
+        outcome = Outcome(
+            kind=OutcomeKind.SEALED,
+            attempt=self.number,
+            sealed=sealed,
+            abort=None,
+            write_id=self.write_ids(),
+            at_ms=self.clock.now_ms(),
+        )
+        if self.objects.put(keys.outcome_key(self.plan.slot, self.number), outcome) is PutOutcome.LOST:
+            raise _fenced(self.plan, self.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """Begins, finds and revokes the attempts of plans."""
+
+    objects: Objects
+    clock: Clock
+    write_ids: WriteIds
+
+    def state(self, plan: CheckpointPlan) -> PlanState:
+        """What a plan has come to; an abort that was decided but not recorded is recorded on the way."""
+        taken = self._slot_taken(plan)
+        return taken if taken is not None else self._walk(plan)
+
+    def begin(self, plan: CheckpointPlan, deadline_ms: int | None = None) -> OwnedAttempt | PlanState:
+        """Takes the plan's next attempt by revoking the last one, or says why there is none to take."""
+        while isinstance(found := self.state(plan), OpenPlan):
+            if self._revoke(plan, found.attempt, None):
+                return self._owned(plan, found.attempt + 1, deadline_ms)
+        return found
+
+    def resume(self, plan: CheckpointPlan, number: int, deadline_ms: int | None = None) -> OwnedAttempt:
+        """An attempt that the caller's parent process began and handed over by number.
+
+        Raises:
+            FencedError: it was never begun, or is over.
+        """
+        found = self.state(plan)
+        if not isinstance(found, OpenPlan) or found.attempt != number or number == 0:
+            raise _fenced(plan, number)
+        return self._owned(plan, number, deadline_ms)
+
+    def abort(self, plan: CheckpointPlan, failure: Failure) -> PlanState:
+        """Revokes the last attempt for good and writes the abort record; a sealed plan is returned as it is."""
+        while isinstance(found := self.state(plan), OpenPlan):
+            self._revoke(plan, found.attempt, failure)
+        return found
+
+    def _owned(self, plan: CheckpointPlan, number: int, deadline_ms: int | None) -> OwnedAttempt:
+        return OwnedAttempt(
+            plan=plan,
+            number=number,
+            deadline_ms=deadline_ms,
+            objects=self.objects,
+            clock=self.clock,
+            write_ids=self.write_ids,
+        )
+
+    def _slot_taken(self, plan: CheckpointPlan) -> Completed | Void | None:
+        entry = self.objects.slot(plan.slot.timeline, plan.slot.sequence)
+        if entry is None:
+            return None
+        if isinstance(entry, Closing):
+            return Void(plan=plan, closing=entry)
+        if isinstance(entry, Checkpoint) and entry.plan == plan:
+            return Completed(checkpoint=entry)
+        # A plan of this slot that was aborted in favour of the one that completed.
+        if (record := self.objects.abort(plan.slot)) is not None and record.id == plan.id:
+            return None
+        raise ConflictError(
+            f"the slot {plan.slot} of {plan.name} belongs to another checkpoint",
+            safe="nothing was written.",
+            next="plan again: the timeline has moved on.",
+        )
+
+    def _walk(self, plan: CheckpointPlan) -> OpenPlan | SealedPlan | Aborted:
+        number = 0
+        while (outcome := self.objects.outcome(plan.slot, number)) is not None:
+            if outcome.sealed is not None:
+                return SealedPlan(plan=plan, sealed=outcome.sealed)
+            if outcome.abort is not None:
+                return Aborted(plan=plan, record=self._record_abort(plan, outcome, outcome.abort))
+            number += 1
+        return OpenPlan(plan=plan, attempt=number)
+
+    def _revoke(self, plan: CheckpointPlan, number: int, abort: Failure | None) -> bool:
+        outcome = Outcome(
+            kind=OutcomeKind.REVOKED,
+            attempt=number,
+            sealed=None,
+            abort=abort,
+            write_id=self.write_ids(),
+            at_ms=self.clock.now_ms(),
+        )
+        return self.objects.put(keys.outcome_key(plan.slot, number), outcome) is PutOutcome.WON
+
+    def _record_abort(self, plan: CheckpointPlan, outcome: Outcome, failure: Failure) -> AbortRecord:
+        # Nothing but the final revocation goes in, so that whoever finishes it writes the same bytes.
+        record = AbortRecord(
+            id=plan.id,
+            slot=plan.slot,
+            attempts=outcome.attempt,
+            failure=failure,
+            at_ms=outcome.at_ms,
+            write_id=outcome.write_id,
+        )
+        if self.objects.abort(plan.slot) is None:
+            self.objects.put(keys.abort_key(plan.slot), record)
+        return record
+
+
+def _fenced(plan: CheckpointPlan, number: int) -> FencedError:
+    return FencedError(
+        f"attempt {number} of {plan.name} was revoked: a later attempt or an abort took over",
+        safe="what this attempt wrote is part of no state; the next commit removes it.",
+        next=f"tidemark checkpoint list {plan.pipeline}    (shows what became of it; the later attempt goes on).",
+    )

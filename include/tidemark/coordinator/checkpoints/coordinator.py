@@ -1,0 +1,256 @@
+"""The home of a checkpoint's verbs: trigger, begin, seal or abort, publish.
+
+Each verb is idempotent, may be called by any process at any time, and finishes what others left half done (I10).
+Correctness rests on put-if-absent objects and on the tables' compare-and-set, never on a lock or a clock.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
+from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of, in_a_row
+from tidemark.coordinator.checkpoints.publishing import Publisher
+from tidemark.coordinator.plans.inputs import FilesExist
+from tidemark.coordinator.plans.planner import Planner
+from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.states import (
+    Aborted,
+    Completed,
+    Covered,
+    NothingOpen,
+    OpenPlan,
+    PlanState,
+    Refused,
+    SealedPlan,
+    Void,
+)
+from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.failure import FailureReason
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import AbortRecord, Failure
+from tidemark.model.segments import StateHandle
+from tidemark.pipeline import Pipeline
+from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, Log, PlanRequest, WriteIds
+
+
+def no_crash(step: str, moment: str) -> None:
+    """The crash points of normal operation: nothing happens."""
+
+
+def _all_exist(handle: StateHandle) -> bool:
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointCoordinator:
+    """Coordinates the checkpoints of one pipeline.
+
+    Attributes:
+        store: below the pipeline's folder.
+        log: Kafka, for planning.
+        clock: the only clock.
+        write_ids: the only randomness.
+        crash: where tests kill the process.
+        files_exist: whether all files of a handle are there; asked before a compaction is adopted.
+        foreign: tables that broadcast states copy; None where no pipeline has any.
+        name: of the pipeline, for messages that say what to type.
+    """
+
+    store: CheckpointStore
+    log: Log
+    clock: Clock
+    write_ids: WriteIds
+    crash: CrashPoints = no_crash
+    files_exist: FilesExist = _all_exist
+    foreign: ForeignTables | None = None
+    name: str = "PIPELINE"
+
+    @property
+    def objects(self) -> Objects:
+        """Typed access to the store."""
+        return Objects(self.store, self.name)
+
+    @property
+    def timelines(self) -> Timelines:
+        """Reading of timelines."""
+        return Timelines(self.objects)
+
+    @property
+    def attempts(self) -> Attempts:
+        """Attempts of plans."""
+        return Attempts(objects=self.objects, clock=self.clock, write_ids=self.write_ids)
+
+    def head(self, timeline: str | None = None) -> Head:
+        """The head of a timeline, of the live one by default."""
+        return self.timelines.live_head() if timeline is None else self.timelines.head(timeline)
+
+    def plan_of(self, checkpoint_id: int) -> CheckpointPlan:
+        """The plan with an id, whatever became of it.
+
+        Raises:
+            NotFoundError: the id was never planned.
+        """
+        return self.timelines.plan(checkpoint_id)
+
+    def checkpoint(self, checkpoint_id: int) -> Checkpoint:
+        """The completed checkpoint with an id, to be read, restored or pinned.
+
+        Raises:
+            NotFoundError: there is none.
+            ReleasedError: retention has let it go.
+        """
+        return usable(self.timelines, self.timelines.checkpoint(checkpoint_id))
+
+    def checkpoints(self, timeline: str | None = None) -> Iterator[Checkpoint]:
+        """Completed checkpoints, newest first: those of a timeline (the live one by default) and what it came from."""
+        return self.timelines.chain(timeline if timeline is not None else self.timelines.live())
+
+    def covered_by(self, interval_end: datetime, timeline: str | None = None) -> Checkpoint | None:
+        """The first checkpoint that covered an interval's end; None while it is not covered."""
+        end, head = to_ms(interval_end), self.head(timeline)
+        if head.covered_until_ms is None or head.covered_until_ms < end:
+            return None
+        return self.timelines.covered_by(head.timeline, end)
+
+    def state(self, plan: CheckpointPlan) -> PlanState:
+        """What a plan has come to."""
+        return self.attempts.state(plan)
+
+    def open_plan(self, timeline: str | None = None) -> NothingOpen | PlanState:
+        """What stands at the next slot of a timeline (of the live one by default)."""
+        return self.standing(self.head(timeline))
+
+    def standing(self, head: Head) -> NothingOpen | PlanState:
+        """What stands at the slot behind a head."""
+        slot, aborted = head.next_slot, list[AbortRecord]()
+        while (plan := self.objects.plan(slot)) is not None:
+            state = self.attempts.state(plan)
+            if not isinstance(state, Aborted):
+                return state
+            aborted.append(state.record)
+            slot = replace(slot, k=slot.k + 1)
+        return NothingOpen(slot=slot, aborted=tuple(aborted))
+
+    def trigger(
+        self, pipeline: Pipeline, request: PlanRequest, timeline: str | None = None
+    ) -> OpenPlan | Completed | Covered | Refused:
+        """Finds or makes the plan to execute next; publishes on the way what was sealed and left behind.
+
+        Returns:
+            OpenPlan: begin it. Completed: a sealed plan was found and published. Covered: the request's interval
+            is covered, or all that it wants repeated is. Refused: MIN_PAUSE or STOPPED.
+
+        Raises:
+            DataLostError, NotFoundError, BrokerError: the ranges cannot be planned; nothing was written.
+            ConflictError: the declaration does not fit the state, or the named timeline was closed.
+        """
+        while True:
+            head = self.head(timeline)
+            found = self.standing(head)
+            if isinstance(found, SealedPlan):
+                done = self.publish(found.plan, found.sealed)
+                if isinstance(done, Completed):
+                    return done
+            elif isinstance(found, OpenPlan | NothingOpen):
+                answer = self._open(pipeline, request, head, found)
+                if answer is not None:
+                    return answer
+            # Anything else means that the timeline moved on while we looked: look again.
+
+    def begin(self, plan: CheckpointPlan, timeout: timedelta | None = None) -> OwnedAttempt | PlanState:
+        """Takes the next attempt of a plan.
+
+        Returns:
+            The attempt, owned by the caller; or what the plan has come to, where there is none to take.
+        """
+        self.crash("attempt", "before")
+        found = self.attempts.begin(plan, self._deadline(timeout))
+        self.crash("attempt", "after")
+        return found
+
+    def resume(self, plan: CheckpointPlan, number: int, timeout: timedelta | None = None) -> OwnedAttempt:
+        """The attempt that a parent process began and handed to this one by its number.
+
+        Raises:
+            FencedError: it was never begun, or is over.
+        """
+        return self.attempts.resume(plan, number, self._deadline(timeout))
+
+    def abort(self, plan: CheckpointPlan, failure: Failure) -> PlanState:
+        """Closes a plan for good, unless it was sealed first.
+
+        Returns:
+            Aborted; or SealedPlan, Completed, Void where it was too late.
+        """
+        return self.attempts.abort(plan, failure)
+
+    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
+        """Puts the manifest: the commit point. Idempotent; see `Publisher.publish`."""
+        self.crash("publish", "before")
+        done = Publisher(objects=self.objects).publish(plan, sealed)
+        self.crash("publish", "after")
+        return done
+
+    def complete(self, plan: CheckpointPlan) -> PlanState:
+        """Publishes a plan if it is sealed, and says what it has come to."""
+        found = self.state(plan)
+        return self.publish(plan, found.sealed) if isinstance(found, SealedPlan) else found
+
+    def record_failure(
+        self, pipeline: Pipeline, plan: CheckpointPlan, error: BaseException, *, publishing: bool = False
+    ) -> FailureReport:
+        """Classifies a failure, aborts the plan where a retry cannot help, and counts failures in a row."""
+        failure = failure_of(error, publishing=publishing)
+        state = self.abort(plan, failure) if failure.reason.aborts else self.state(plan)
+        counted = in_a_row(self._aborts(plan), failure, current_id=plan.id)
+        if isinstance(state, Completed):
+            counted = 0
+        return FailureReport(
+            failure=failure, state=state, in_a_row=counted, tolerable=pipeline.tolerable_failed_checkpoints
+        )
+
+    def _open(
+        self, pipeline: Pipeline, request: PlanRequest, head: Head, found: OpenPlan | NothingOpen
+    ) -> OpenPlan | Covered | Refused | None:
+        if isinstance(found, NothingOpen):
+            covering = None if request.interval_end is None else self.covered_by(request.interval_end, head.timeline)
+            if covering is not None:
+                return Covered(checkpoint=covering)
+            planned = self._planner().plan(pipeline, request, head, found)
+            if isinstance(planned, Refused | Covered) or not planned.adopted:
+                return planned
+            return None  # somebody else's plan: look at it like at any open one
+        if found.plan.fingerprint == pipeline.fingerprint:
+            return replace(found, adopted=True)
+        self.abort(found.plan, _code_changed(found.plan))
+        return None
+
+    def _aborts(self, plan: CheckpointPlan) -> list[AbortRecord]:
+        found = [self.objects.abort(replace(plan.slot, k=k)) for k in range(1, plan.slot.k + 1)]
+        return [record for record in found if record is not None]
+
+    def _planner(self) -> Planner:
+        return Planner(
+            objects=self.objects,
+            log=self.log,
+            clock=self.clock,
+            write_ids=self.write_ids,
+            crash=self.crash,
+            files_exist=self.files_exist,
+            foreign=self.foreign,
+        )
+
+    def _deadline(self, timeout: timedelta | None) -> int | None:
+        return None if timeout is None else self.clock.now_ms() + int(timeout.total_seconds() * 1000)
+
+
+def _code_changed(plan: CheckpointPlan) -> Failure:
+    return Failure(
+        reason=FailureReason.CODE_CHANGED,
+        message=f"{plan.name} was planned by other code than that of now",
+        next="nothing: the same offsets are planned anew.",
+    )

@@ -1,0 +1,50 @@
+"""A plan that reads nothing, completed without an engine: its state is its input, which an import or a patch has made.
+
+Its ranges end where they begin, so that whoever executes it comes to the same manifest (I10).
+"""
+
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.states import Completed
+from tidemark.model.checkpoint import Ack, BatchFacts, Checkpoint, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.operator_state import OperatorState
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.segments import StateHandle
+
+
+def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> Checkpoint | None:
+    """Seals and publishes such a plan; finishes what an earlier call left. None where it was aborted.
+
+    Raises:
+        BusyError, ConflictError, StoreError: as the steps raise them.
+    """
+    owned = coordinator.begin(plan)
+    if isinstance(owned, OwnedAttempt):
+        owned.seal(_sealed(plan, owned.number))
+    done = coordinator.complete(plan)
+    return done.checkpoint if isinstance(done, Completed) else None
+
+
+def _sealed(plan: CheckpointPlan, attempt: int) -> Sealed:
+    """What an attempt comes to that reads nothing."""
+    pending = PendingCheckpoint(plan)
+    for uid, handle in plan.handles.items():
+        sink = plan.sinks.get(uid)
+        pending.acknowledge(
+            Ack(
+                uid=uid,
+                handle=handle,
+                dead_letters=plan.dead_letters[uid],
+                commits=(),
+                read=0,
+                applied=0,
+                dead_lettered=0,
+                keys=0,
+                run_bytes=0,
+                timings_ms={},
+                sink=StateHandle() if sink is None else sink.handle,
+                operator_state=plan.operator_states.get(uid, OperatorState()),
+            )
+        )
+    facts = BatchFacts.after(plan, records=0, size=0, seen={})
+    return pending.sealed(attempt=attempt, facts=facts, verdict=Verdict(), timings_ms={})

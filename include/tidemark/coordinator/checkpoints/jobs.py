@@ -1,0 +1,51 @@
+"""Open jobs: what reads a checkpoint for a while says so first, and says when it is over (design section 6)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.tombstones import Tombstones
+from tidemark.model import keys
+from tidemark.model.records import JobEnd, JobRecord
+from tidemark.model.savepoint import TombstoneKind
+
+
+@contextmanager
+def open_job(coordinator: CheckpointCoordinator, kind: str, checkpoint: int) -> Iterator[str]:
+    """Keeps a job open for the duration of a block; gives its id. One that was killed stays open.
+
+    Args:
+        coordinator: of the pipeline.
+        kind: see `JobRecord`.
+        checkpoint: its id.
+
+    Raises:
+        ConflictError: the checkpoint is about to be deleted, or was released.
+        StoreError: the store could not be written.
+    """
+    objects, write_id = coordinator.objects, coordinator.write_ids()
+    job = f"{kind}.{checkpoint}.{write_id}"
+    opened = coordinator.clock.now_ms()
+    objects.put(
+        keys.job_key(job),
+        JobRecord(job=job, kind=kind, uid="", checkpoint=checkpoint, opened_at_ms=opened, write_id=write_id),
+    )
+    done = False
+    try:
+        refuse_doomed(coordinator, checkpoint)
+        yield job
+        done = True
+    finally:
+        objects.put(
+            keys.job_end_key(job), JobEnd(job=job, done=done, at_ms=coordinator.clock.now_ms(), write_id=write_id)
+        )
+
+
+def refuse_doomed(coordinator: CheckpointCoordinator, checkpoint: int) -> None:
+    """A job is a pin: once its record is written, what it reads must not be about to be deleted (design section 6).
+
+    Raises:
+        ConflictError: it is, or was released.
+    """
+    tombstones = Tombstones(objects=coordinator.objects, clock=coordinator.clock, write_ids=coordinator.write_ids)
+    tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, f"chk-{checkpoint}")

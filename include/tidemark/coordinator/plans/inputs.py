@@ -1,0 +1,133 @@
+"""The input state of the next plan: the parent's handles, with compactions that may be adopted (E16, design 5)."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.plans.carrying import carried_over
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.records.objects import Objects
+from tidemark.model.operator_state import OperatorState
+from tidemark.model.plan import Slot
+from tidemark.model.records import CompactionRecord
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.pipeline import Pipeline
+
+FilesExist = Callable[[StateHandle], bool]
+"""Whether every file of a handle is there; answered by the tables, injected by the wiring."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedInputs:
+    """Per uid, in declaration order: state, dead letters, stored schema, adopted compaction; and what is left behind.
+
+    `kept` are the folders of tables that go on, None where new tables begin. `operator_states` are the lists of those
+    that declare some.
+    """
+
+    handles: Mapping[str, StateHandle]
+    dead_letters: Mapping[str, StateHandle]
+    kept: Mapping[str, str | None]
+    schemas: Mapping[str, OperatorSchema]
+    adopted: Mapping[str, str]
+    left_behind: Mapping[str, StateHandle]
+    operator_states: Mapping[str, OperatorState]
+
+    def tables(self, pipeline: str, timeline: str, checkpoint_id: int) -> dict[str, str]:
+        """Per uid the folder that the checkpoint's run goes to.
+
+        New tables are numbered by the checkpoint that begins them: no plan, abandoned or not, ever has the same number.
+        """
+        new = f"{timeline}-{checkpoint_id}"
+        return {uid: folder or f"{pipeline}/state/{uid}/{new}" for uid, folder in self.kept.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPlanner:
+    """Chooses the handles that a plan freezes."""
+
+    objects: Objects
+    files_exist: FilesExist
+
+    def plan(self, pipeline: Pipeline, slot: Slot, parent: Parent, *, allow_removed: bool) -> PlannedInputs:
+        """The inputs of the next plan.
+
+        Raises:
+            IncompatibleStateError: the declaration does not fit the state; the message names uids and fields.
+        """
+        schemas = pipeline.schemas()
+        carried = carried_over(parent, schemas, pipeline.operator_states(), allow_removed=allow_removed)
+        handles, adopted, wholly = {}, dict[str, str](), dict[str, int]()
+        for uid in schemas:
+            handle = carried.state(uid)
+            readable = {*handle.folders, parent.tables.get(uid)}
+            handles[uid], found = self._adopted(uid, slot.timeline, handle, readable)
+            if found is not None:
+                adopted[uid], record = found
+                wholly[uid] = record.input.through if record.deepest else 0
+        return PlannedInputs(
+            handles=handles,
+            dead_letters={uid: carried.dead_letters(uid) for uid in schemas},
+            kept={uid: carried.folder(uid) for uid in schemas},
+            schemas={uid: _absorbed(carried.schema(uid, handles[uid]), wholly.get(uid, 0)) for uid in schemas},
+            adopted=adopted,
+            left_behind=carried.left_behind,
+            operator_states=carried.operator_states,
+        )
+
+    def _adopted(
+        self, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
+    ) -> tuple[StateHandle, tuple[str, CompactionRecord] | None]:
+        for key, record in self._newest_first(uid, timeline):
+            merged = adopt(handle, record)
+            if merged == handle:
+                return handle, None
+            # Of folders that nothing names any more nobody knows the columns.
+            known = all(folder in readable for folder in record.output.folders)
+            if merged is not None and known and self.files_exist(record.output):
+                return merged, (key, record)
+        return handle, None
+
+    def _newest_first(self, uid: str, timeline: str) -> list[tuple[str, CompactionRecord]]:
+        listed = self.objects.list(f"compactions/{uid}/")
+        found = [(key, self.objects.read(CompactionRecord, key)) for key in listed]
+        mine = [(key, r) for key, r in found if r is not None and r.timeline == timeline]
+        return sorted(mine, key=lambda kr: (kr[1].input.through, kr[1].checkpoint, kr[0]), reverse=True)
+
+
+def _absorbed(schema: OperatorSchema, through: int) -> OperatorSchema:
+    """The schema, without a patch that a compaction of all up to a checkpoint has made plain values of."""
+    return replace(schema, patched=0) if 0 < schema.patched <= through else schema
+
+
+def adopt(handle: StateHandle, record: CompactionRecord) -> StateHandle | None:
+    """The handle with a compaction's output in place of its input, or None where it is no exact prefix.
+
+    A handle can be cut inside a segment only where that is a `runs` table, in which each run keeps its own
+    checkpoint id, and only where the compaction read the same segment from the same lower bound.
+    """
+    if not handle.has_prefix(record.input) or record.output.through != record.input.through:
+        return None
+    cut = record.input.through
+    rest: list[Segment] = []
+    for segment in handle:
+        if segment.through <= cut:
+            continue
+        remaining = segment if segment.after >= cut else _behind(segment, cut, record.input)
+        if remaining is None:
+            return None
+        rest.append(remaining)
+    return StateHandle((*record.output.segments, *rest))
+
+
+def _behind(segment: Segment, cut: int, read: StateHandle) -> Segment | None:
+    part = read.segment_of(segment.path)
+    if not segment.path.endswith("/runs") or part is None or (part.after, part.through) != (segment.after, cut):
+        return None
+    return replace(
+        segment,
+        after=cut,
+        rows=segment.rows - part.rows,
+        bytes=segment.bytes - part.bytes,
+        files=segment.files - part.files,
+    )

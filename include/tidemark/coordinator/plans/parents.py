@@ -1,0 +1,114 @@
+"""What a plan builds on: the newest completed checkpoint of a timeline, or the genesis that began it (E16)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark.coordinator.records.timelines import Head
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.operator_state import OperatorState
+from tidemark.model.records import Closing, Genesis
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import StateHandle
+from tidemark.model.sinks import SinkTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The state of a timeline that the next plan starts from; the default is a pipeline without checkpoints.
+
+    Attributes:
+        id: of the parent checkpoint.
+        ends: where its ranges end: the starts of the next ones (I2).
+        topic_ids: Kafka's ids when it was read.
+        sources: topics per input.
+        isolation: of its read; None where unknown.
+        handles: state per uid.
+        dead_letters: dead-letter table per uid.
+        schemas: stored schema per uid.
+        tables: folder per uid, where the parent is of the same timeline.
+        logical_time_ms: its "now".
+        watermark_ms: watermark after it.
+        watermarks: per partition.
+        broadcast_versions: per broadcast state that copies a table, the version that it holds.
+        broadcast_ids: Delta's id of the same tables.
+        sinks: table of every sink, by uid of its operator.
+        operator_states: lists per uid of an operator that declared some.
+    """
+
+    id: int | None = None
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    isolation: str | None = None
+    handles: Mapping[str, StateHandle] = field(default_factory=dict)
+    dead_letters: Mapping[str, StateHandle] = field(default_factory=dict)
+    schemas: Mapping[str, OperatorSchema] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    logical_time_ms: int | None = None
+    watermark_ms: int | None = None
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    broadcast_versions: Mapping[str, int] = field(default_factory=dict)
+    broadcast_ids: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    operator_states: Mapping[str, OperatorState] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, head: Head) -> "Parent":
+        """The parent that a head stands for.
+
+        Raises:
+            ConflictError: the timeline was closed.
+        """
+        entry = head.entry
+        if entry is None:
+            return cls()
+        if isinstance(entry, Closing):
+            raise ConflictError(
+                f"timeline {head.timeline} was closed in favour of {entry.successor}",
+                next="run the pipeline again: it goes on with the live timeline.",
+            )
+        return cls._of_genesis(entry) if isinstance(entry, Genesis) else cls._of_checkpoint(entry)
+
+    @classmethod
+    def _of_checkpoint(cls, found: Checkpoint) -> "Parent":
+        plan = found.plan
+        return cls(
+            id=plan.id,
+            ends=plan.ranges.ends,
+            topic_ids=plan.topic_ids,
+            sources=plan.sources,
+            isolation=plan.isolation,
+            handles=found.handles,
+            dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
+            schemas=plan.schemas,
+            tables=plan.tables,
+            logical_time_ms=plan.logical_time_ms,
+            watermark_ms=found.sealed.facts.watermark_ms,
+            watermarks=found.sealed.facts.watermarks,
+            broadcast_versions=plan.broadcast_versions,
+            broadcast_ids=plan.broadcast_ids,
+            sinks=found.sinks,
+            operator_states=found.operator_states,
+        )
+
+    @classmethod
+    def _of_genesis(cls, found: Genesis) -> "Parent":
+        return cls(
+            id=found.parent,
+            ends=found.ranges.ends,
+            topic_ids=found.topic_ids,
+            sources=found.sources,
+            isolation=found.isolation or None,
+            handles=found.handles,
+            dead_letters=found.dead_letters,
+            schemas=found.schemas,
+            logical_time_ms=found.logical_time_ms,
+            watermark_ms=found.watermark_ms,
+            watermarks=found.watermarks,
+            broadcast_versions=found.broadcast_versions,
+            broadcast_ids=found.broadcast_ids,
+            sinks=found.sinks,
+            operator_states=found.operator_states,
+        )

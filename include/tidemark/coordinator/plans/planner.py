@@ -1,0 +1,212 @@
+"""The planner freezes everything that decides a checkpoint's result, before anything is read (design sections 6, 7)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.coordinator.plans.copies import PlannedCopies, plan_copies
+from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedInputs
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
+from tidemark.coordinator.plans.recorded import RecordedStep, recorded_ranges, remaining, steps
+from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
+from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.records.freezing import Freezer
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
+from tidemark.coordinator.records.stops import Stops
+from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.errors import StoreError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.failure import FailureReason
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.queries import names_of, stored_texts
+from tidemark.model.records import Genesis
+from tidemark.pipeline import Pipeline
+from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What a plan reads and what the time is: recorded, where it repeats checkpoints, else as the world is now."""
+
+    ranges: PlannedRanges
+    copied: PlannedCopies
+    logical_time_ms: int
+    watermark_ms: int | None
+    watermarks: Mapping[TopicPartition, int]
+    interval: Interval | None
+    replays: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Makes the next plan of a timeline, unless a stop or the minimum pause forbids it."""
+
+    objects: Objects
+    log: Log
+    clock: Clock
+    write_ids: WriteIds
+    crash: CrashPoints
+    files_exist: FilesExist
+    foreign: ForeignTables | None = None
+
+    def plan(
+        self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen
+    ) -> OpenPlan | Covered | Refused:
+        """Freezes and puts the next plan.
+
+        Args:
+            pipeline: the declaration.
+            request: what the caller wants.
+            head: head of the timeline.
+            free: the free slot, as found after `head` was read.
+
+        Returns:
+            The plan in the slot: ours, or word for word that of the planner that was faster. Covered: all that was
+            recorded is repeated already.
+
+        Raises:
+            DataLostError, NotFoundError, BrokerError: see `plan_ranges` and `recorded_ranges`.
+            IncompatibleStateError: the declaration does not fit the state.
+            ConflictError: the timeline was closed, or there is nothing recorded that follows it.
+            ReleasedError: what the timeline began at was released before it began.
+        """
+        parent = Parent.of(head)
+        self._refuse_stillborn(head)
+        reading = self._stopped(pipeline) or self._reading(pipeline, request, head, parent)
+        if not isinstance(reading, _Reading):
+            return reading
+        draft = self._draft(pipeline, request, parent, free.slot, reading)
+        won = self._freezer.freeze(draft) is PutOutcome.WON
+        found = draft if won else self.objects.plan(free.slot)
+        if found is None:
+            raise StoreError(
+                f"the store says that {keys.plan_key(free.slot)} exists, and does not show it",
+                safe="every completed checkpoint is intact.",
+                next="look at the store's health, then run the same command again.",
+            )
+        return OpenPlan(plan=found, adopted=not won)
+
+    def _reading(
+        self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent
+    ) -> _Reading | Covered | Refused:
+        if request.replay_to is None:
+            return self._too_early(pipeline, head) or self._onwards(pipeline, request, parent)
+        timelines = Timelines(self.objects)
+        left = remaining(timelines, head, request.replay_to)
+        if not left:
+            return Covered(checkpoint=timelines.checkpoint(request.replay_to))
+        return self._again(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
+
+    def _onwards(self, pipeline: Pipeline, request: PlanRequest, parent: Parent) -> _Reading:
+        interval = _interval(request)
+        return _Reading(
+            ranges=plan_ranges(pipeline, request, parent, self.log),
+            copied=plan_copies(pipeline, request, parent, self.foreign),
+            logical_time_ms=interval.end_ms if interval else self.clock.now_ms(),
+            watermark_ms=parent.watermark_ms,
+            watermarks=parent.watermarks,
+            interval=interval,
+        )
+
+    def _again(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep) -> _Reading:
+        ranges = recorded_ranges(pipeline, step, parent, self.log)
+        return _Reading(
+            ranges=ranges,
+            copied=plan_copies(pipeline, request, parent, self.foreign, step.versions),
+            logical_time_ms=step.last.logical_time_ms,
+            watermark_ms=step.first.watermark_ms,
+            watermarks={tp: at for tp, at in step.first.watermarks.items() if tp in ranges.ranges},
+            interval=step.interval,
+            replays=step.ids,
+        )
+
+    def _draft(
+        self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
+    ) -> CheckpointPlan:
+        inputs = self._inputs(pipeline, request, parent, slot)
+        fitting = timeline_sinks(pipeline, slot.timeline, parent, self.log, Timelines(self.objects).live)
+        number = self._freezer.take_id(slot, (parent.id or 0) + 1)
+        return CheckpointPlan(
+            pipeline=pipeline.name,
+            id=number,
+            slot=slot,
+            parent=parent.id,
+            ranges=reading.ranges.ranges,
+            topic_ids=reading.ranges.topic_ids,
+            sources=reading.ranges.sources,
+            handles=inputs.handles,
+            dead_letters=inputs.dead_letters,
+            sinks=planned_sinks(fitting, number, reading.ranges.ranges),
+            tables=inputs.tables(pipeline.name, slot.timeline, number),
+            schemas=inputs.schemas,
+            adopted=inputs.adopted,
+            left_behind=inputs.left_behind,
+            operator_states=inputs.operator_states,
+            logical_time_ms=max(reading.logical_time_ms, parent.logical_time_ms or 0),
+            watermark_ms=reading.watermark_ms,
+            watermarks=reading.watermarks,
+            broadcast_versions=reading.copied.versions,
+            broadcast_ids=reading.copied.ids,
+            copies=reading.copied.copies,
+            interval=reading.interval,
+            covers=reading.ranges.covers,
+            pending=reading.ranges.pending,
+            isolation=pipeline.isolation,
+            fingerprint=pipeline.fingerprint,
+            losses=reading.ranges.losses,
+            origin=request.origin,
+            planned_at_ms=self.clock.now_ms(),
+            write_id=self.write_ids(),
+            queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
+            replays=reading.replays,
+        )
+
+    def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:
+        planner = InputPlanner(objects=self.objects, files_exist=self.files_exist)
+        return planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
+
+    def _refuse_stillborn(self, head: Head) -> None:
+        """A timeline may have begun at a checkpoint that was released first: who began it was refused, or died."""
+        if isinstance(head.entry, Genesis):
+            usable(Timelines(self.objects), Timelines(self.objects).checkpoint(head.entry.parent))
+
+    @property
+    def _freezer(self) -> Freezer:
+        return Freezer(objects=self.objects, write_ids=self.write_ids, crash=self.crash)
+
+    def _stopped(self, pipeline: Pipeline) -> Refused | None:
+        record = Stops(self.objects).standing()
+        if record is None:
+            return None
+        return Refused(
+            reason=FailureReason.STOPPED,
+            message=f"the pipeline is stopped: {record.why}",
+            next=f"tidemark resume {pipeline.name}, then ask again.",
+        )
+
+    def _too_early(self, pipeline: Pipeline, head: Head) -> Refused | None:
+        pause_ms = int(pipeline.min_pause.total_seconds() * 1000)
+        if not pause_ms or not isinstance(head.entry, Checkpoint):
+            return None
+        # A manifest holds no time of its own, so that all publishers write equal bytes; its end is the seal's.
+        sealed = self.objects.outcome(head.entry.plan.slot, head.entry.sealed.attempt)
+        wait = 0 if sealed is None else sealed.at_ms + pause_ms - self.clock.now_ms()
+        if wait <= 0:
+            return None
+        return Refused(
+            reason=FailureReason.MIN_PAUSE,
+            message=f"the minimum pause after {head.entry.plan.name} lasts {wait} ms more",
+            next="ask again later, or lower min_pause.",
+            wait_ms=wait,
+        )
+
+
+def _interval(request: PlanRequest) -> Interval | None:
+    if request.interval_end is None:
+        return None
+    end = to_ms(request.interval_end)
+    return Interval(start_ms=end if request.interval_start is None else to_ms(request.interval_start), end_ms=end)

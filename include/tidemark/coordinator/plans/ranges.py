@@ -1,0 +1,157 @@
+"""The offset ranges of the next plan: from the parent's ends to a barrier frozen now (design section 7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.plans.losses import Loss, find_loss, recreated, refuse, refuse_deleted
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.starts import first_starts, to_ms
+from tidemark.errors import UsageError
+from tidemark.model.offsets import Barrier, OffsetRanges, TopicPartition
+from tidemark.model.plan import Gap
+from tidemark.pipeline import KafkaSource, Pipeline, shared_topic
+from tidemark.ports import Log, PartitionLog, PlanRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRanges:
+    """Ranges of every partition, ids of every topic, topics per input, accepted gaps, and whether nothing was cut.
+
+    `pending` is what the log holds beyond the ranges, by partition where there is some.
+    """
+
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    sources: Mapping[str, tuple[str, ...]]
+    losses: tuple[Gap, ...]
+    covers: bool
+    pending: Mapping[TopicPartition, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Input:
+    """One source on its way to its ranges."""
+
+    bounds: Mapping[TopicPartition, PartitionLog]
+    topic_ids: Mapping[str, str]
+    starts: dict[TopicPartition, int]
+    losses: list[Loss]
+
+
+def plan_ranges(pipeline: Pipeline, request: PlanRequest, parent: Parent, log: Log) -> PlannedRanges:
+    """Freezes the ranges of the next checkpoint: one barrier over all partitions of all inputs (E3, J5).
+
+    Raises:
+        UsageError: `max_records` below 1.
+        DeclarationError: two inputs read one topic.
+        DataLostError: records are gone and the request does not accept it; the message has the exact gaps.
+        NotFoundError: a named topic does not exist.
+        BrokerError: Kafka did not answer.
+    """
+    if request.max_records is not None and request.max_records < 1:
+        raise UsageError(f"max_records={request.max_records}", next="give at least 1 record per partition.")
+    inputs = {name: _input(name, source, parent, log) for name, source in pipeline.inputs.items()}
+    topics = {name: tuple(sorted({tp.topic for tp in i.bounds})) for name, i in inputs.items()}
+    _refuse_shared(pipeline.name, topics)
+    losses = [loss for i in inputs.values() for loss in i.losses]
+    if not request.accept_loss:
+        refuse(losses)
+    starts, ends, covers = dict[TopicPartition, int](), dict[TopicPartition, int](), True
+    for found in inputs.values():
+        _move_on(found)
+        reached, whole = _ends(found.starts, found.bounds, request, log)
+        starts, ends, covers = starts | found.starts, ends | reached, covers and whole
+    # What no input names any more keeps its place, so that naming it again goes on there (I2).
+    parked = {tp: end for tp, end in parent.ends.items() if not any(s.reads(tp) for s in pipeline.inputs.values())}
+    ids = {topic: number for i in inputs.values() for topic, number in i.topic_ids.items()}
+    return PlannedRanges(
+        ranges=OffsetRanges.between(parked | starts, Barrier(parked | ends)),
+        topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | ids,
+        sources=topics,
+        losses=tuple(loss.gap for loss in losses),
+        covers=covers,
+        pending={
+            tp: left
+            for found in inputs.values()
+            for tp, bounds in found.bounds.items()
+            if (left := bounds.end - ends.get(tp, bounds.end)) > 0
+        },
+    )
+
+
+def _input(name: str, source: KafkaSource, parent: Parent, log: Log) -> _Input:
+    known = {tp: end for tp, end in parent.ends.items() if source.reads(tp)}
+    refuse_deleted({tp.topic for tp in known}, log.topic_ids({tp.topic for tp in known}))
+    bounds = _bounds(source, parent, log)
+    topic_ids = dict(log.topic_ids({tp.topic for tp in bounds}))
+    refuse_deleted({tp.topic for tp in bounds}, topic_ids)
+    # A source that the parent did not have starts where it says; what was read before under another name goes on.
+    is_new = parent.id is None or name not in parent.sources
+    starts = (first_starts(source, log, bounds) if is_new else {}) | known
+    return _Input(bounds=bounds, topic_ids=topic_ids, starts=starts, losses=_losses(starts, bounds, parent, topic_ids))
+
+
+def _refuse_shared(pipeline: str, topics: Mapping[str, Sequence[str]]) -> None:
+    owners: dict[str, str] = {}
+    for name, read in topics.items():
+        for topic in read:
+            if topic in owners:
+                raise shared_topic(pipeline, topic, (owners[topic], name))
+            owners[topic] = name
+
+
+def _bounds(source: KafkaSource, parent: Parent, log: Log) -> Mapping[TopicPartition, PartitionLog]:
+    bounds = log.partitions(source.topics, source.isolation)
+    if parent.isolation != "read_uncommitted" or source.isolation == "read_uncommitted":
+        return bounds
+    # The parent read beyond what is committed by now: that is no loss, the next range is empty until the log is there.
+    return {tp: replace(b, end=max(b.end, parent.ends.get(tp, 0))) for tp, b in bounds.items()}
+
+
+def _losses(
+    starts: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, PartitionLog],
+    parent: Parent,
+    topic_ids: Mapping[str, str],
+) -> list[Loss]:
+    found: list[Loss] = []
+    for tp, start in sorted(starts.items()):
+        then, now = parent.topic_ids.get(tp.topic), topic_ids.get(tp.topic)
+        loss: Loss | None
+        if then is not None and now is not None and then != now:
+            loss = recreated(tp, start, (then, now), bounds.get(tp))
+        else:
+            loss = find_loss(tp, start, bounds.get(tp))
+        if loss is not None:
+            found.append(loss)
+    return found
+
+
+def _move_on(found: _Input) -> None:
+    for loss in found.losses:
+        if loss.resume_at is None:
+            del found.starts[loss.gap.partition]
+        else:
+            found.starts[loss.gap.partition] = loss.resume_at
+    for tp, bounds in found.bounds.items():
+        found.starts.setdefault(tp, bounds.earliest)
+
+
+def _ends(
+    starts: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, PartitionLog],
+    request: PlanRequest,
+    log: Log,
+) -> tuple[dict[TopicPartition, int], bool]:
+    ends = {tp: bounds[tp].end for tp in starts}
+    if request.until_interval_end and request.interval_end is not None:
+        when = to_ms(request.interval_end)
+        at = log.offsets_at({tp: when for tp in ends})
+        reached = {tp: at.get(tp) for tp in ends}
+        ends = {tp: end if (cap := reached[tp]) is None else min(end, cap) for tp, end in ends.items()}
+    # An interval cap below the start (older records arrived late) is an empty range, never a backward one.
+    ends = {tp: max(end, starts[tp]) for tp, end in ends.items()}
+    if request.max_records is None:
+        return ends, True
+    cut = {tp: min(end, starts[tp] + request.max_records) for tp, end in ends.items()}
+    return cut, cut == ends

@@ -1,0 +1,1 @@
+"""What the store holds, typed and verified: objects, numbered series, stop records, tombstones, timelines."""

@@ -1,0 +1,235 @@
+"""Every object of the store, typed: what is read is verified, what is put is put once.
+
+An uncertain put is settled by reading back: our own bytes mean won, other bytes mean lost.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from tidemark.errors import CorruptObjectError, StoreError, UsageError
+from tidemark.model import canonical, codec, keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.records import (
+    AbortRecord,
+    Closing,
+    CompactionRecord,
+    DeliveryRecord,
+    Genesis,
+    IdRecord,
+    JobEnd,
+    JobRecord,
+    OffsetReport,
+    Outcome,
+    StopRecord,
+)
+from tidemark.model.savepoint import SavepointRecord, TombstoneRecord
+from tidemark.model.sweeps import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
+from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
+
+T = TypeVar("T")
+
+SlotEntry = Checkpoint | Genesis | Closing
+"""What may take a place in a timeline."""
+
+KINDS: dict[type, str] = {
+    AbortRecord: "abort",
+    Checkpoint: "manifest",
+    CheckpointPlan: "plan",
+    Closing: "closing",
+    CompactionRecord: "compaction",
+    DeliveryRecord: "delivery",
+    Genesis: "genesis",
+    HoldRecord: "hold",
+    IdRecord: "id",
+    JobEnd: "job_end",
+    JobRecord: "job",
+    OffsetReport: "report",
+    Outcome: "outcome",
+    RetentionRecord: "retention",
+    SavepointRecord: "savepoint",
+    StopRecord: "stop",
+    SweepRecord: "sweep",
+    SweptRecord: "swept",
+    TombstoneRecord: "tombstone",
+}
+"""The `kind` that each type is written under."""
+
+_TYPES = {kind: cls for cls, kind in KINDS.items()}
+_PUT_TRIES = 5
+
+
+class Objects:
+    """Typed access to one pipeline's store.
+
+    Attributes:
+        store: below the pipeline's folder.
+        pipeline: its name, for messages that say what to type.
+    """
+
+    def __init__(self, store: CheckpointStore, pipeline: str = "PIPELINE") -> None:
+        self.store = store
+        self.pipeline = pipeline
+
+    def read(self, cls: type[T], key: str) -> T | None:
+        """The object under a key, or None.
+
+        Raises:
+            CorruptObjectError: it is damaged; the message names the key.
+            StoreError: the store could not be read.
+        """
+        raw = self.store.get(key)
+        if raw is None:
+            return None
+        made = decoded(KINDS[cls], key, raw)
+        assert isinstance(made, cls)  # noqa: S101  (for the type checker; the codec made it)
+        return made
+
+    def put(self, key: str, value: object) -> PutOutcome:
+        """Puts an object unless its key is taken.
+
+        Raises:
+            StoreError: certainly not written, or still unknown after several tries.
+        """
+        return self._put(key, encoded(value))
+
+    def put_query(self, text: str) -> str:
+        """Puts a text of SQL under its hash, which is returned; one that is there already is left alone.
+
+        Raises:
+            StoreError: as `put`.
+        """
+        body = text.encode()
+        name = canonical.sha256_of(body)
+        key = keys.query_key(name)
+        if self.store.get(key) is None:
+            self._put(key, body)
+        return name
+
+    def query(self, name: str) -> str:
+        """The text of SQL with a hash.
+
+        Raises:
+            CorruptObjectError: it is gone or damaged.
+        """
+        key = keys.query_key(name)
+        body = self.store.get(key)
+        if body is None or canonical.sha256_of(body) != name:
+            raise _corrupt(key, "it is gone" if body is None else "its content is not that of its name")
+        return body.decode()
+
+    def _put(self, key: str, body: bytes) -> PutOutcome:
+        unsure = False
+        for _ in range(_PUT_TRIES):
+            try:
+                outcome = self.store.put_if_absent(key, body)
+            except UncertainPut:
+                unsure = True
+                found = self.store.get(key)
+                if found is not None:
+                    return _won_if(found == body)
+                continue
+            if outcome is PutOutcome.LOST and unsure:
+                # An earlier put, reported as lost on the way, may have arrived after all.
+                return _won_if(self.store.get(key) == body)
+            return outcome
+        raise StoreError(
+            f"the store did not confirm {key} in {_PUT_TRIES} tries",
+            safe="every completed checkpoint is intact; the object is either absent or whole.",
+            next="look at the store's health, then run the same command again.",
+        )
+
+    def slot(self, timeline: str, sequence: int) -> SlotEntry | None:
+        """What took a place of a timeline: a manifest, a genesis, a closing, or nothing yet.
+
+        Raises:
+            CorruptObjectError: it is damaged; the message names the key.
+        """
+        key = keys.slot_key(timeline, sequence)
+        raw = self.store.get(key)
+        if raw is None:
+            return None
+        kind = _kind(key, raw)
+        made = decoded(kind if kind in ("genesis", "closing") else "manifest", key, raw)
+        assert isinstance(made, Checkpoint | Genesis | Closing)  # noqa: S101  (for the type checker)
+        return made
+
+    def plan(self, slot: Slot) -> CheckpointPlan | None:
+        """The plan of a slot."""
+        return self.read(CheckpointPlan, keys.plan_key(slot))
+
+    def outcome(self, slot: Slot, attempt: int) -> Outcome | None:
+        """The outcome of an attempt; None while it runs."""
+        return self.read(Outcome, keys.outcome_key(slot, attempt))
+
+    def abort(self, slot: Slot) -> AbortRecord | None:
+        """The abort record of a plan."""
+        return self.read(AbortRecord, keys.abort_key(slot))
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Keys below a folder; may be stale, never wrong about what it names."""
+        return self.store.list(prefix)
+
+
+def encoded(value: object) -> bytes:
+    """The canonical bytes of an object of the store."""
+    body = codec.to_json(value)
+    assert isinstance(body, dict)  # noqa: S101  (for the type checker; every kind is a dataclass)
+    return canonical.encode(KINDS[type(value)], body)
+
+
+@lru_cache(maxsize=1024)
+def _kind(key: str, raw: bytes) -> str:
+    return canonical.kind_of(key, raw)
+
+
+@lru_cache(maxsize=1024)
+def decoded(kind: str, key: str, raw: bytes) -> object:
+    """The object of a kind in `raw`; remembered, because objects are immutable and read again and again.
+
+    Raises:
+        CorruptObjectError: damaged, of another kind, or it belongs under another key.
+    """
+    body = canonical.decode(kind, key, raw)
+    try:
+        made: object = codec.from_json(_TYPES[kind], body, key)
+    except UsageError as error:
+        raise _corrupt(key, error.what) from error
+    belongs = key_of(made)
+    if belongs is not None and belongs != key:
+        raise _corrupt(key, f"it belongs under {belongs}")
+    return made
+
+
+def key_of(value: object) -> str | None:
+    """The key that an object names itself; None where it does not."""
+    if isinstance(value, CheckpointPlan):
+        return keys.plan_key(value.slot)
+    if isinstance(value, Checkpoint):
+        return keys.slot_key(value.plan.slot.timeline, value.plan.slot.sequence)
+    if isinstance(value, Genesis | Closing):
+        return keys.slot_key(value.timeline, value.sequence)
+    if isinstance(value, AbortRecord):
+        return keys.abort_key(value.slot)
+    if isinstance(value, IdRecord):
+        return keys.id_key(value.id)
+    if isinstance(value, SavepointRecord):
+        return keys.savepoint_key(value.name, value.revision)
+    if isinstance(value, TombstoneRecord):
+        return keys.tombstone_key(value.kind.value, value.name, value.number)
+    if isinstance(value, HoldRecord):
+        return keys.hold_key(value.savepoint, value.revision)
+    return None
+
+
+def _won_if(ours: bool) -> PutOutcome:
+    return PutOutcome.WON if ours else PutOutcome.LOST
+
+
+def _corrupt(key: str, why: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"object damaged: {key}: {why}",
+        safe="nothing was written.",
+        next="put the object back from a backup of the warehouse.",
+    )

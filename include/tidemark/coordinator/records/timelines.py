@@ -1,0 +1,181 @@
+"""Timelines: which one is live, what its head is, which checkpoints it holds.
+
+No pointer is stored anywhere (I6): the live timeline is found by following closings from the first one, a head by
+the highest slot that is taken. Listings only say where to look; the slots after it are probed, so a stale listing
+costs reads, never correctness.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidemark.coordinator.records.objects import Objects, SlotEntry
+from tidemark.errors import CorruptObjectError, NotFoundError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.records import Closing, Genesis, IdRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The highest taken slot of a timeline; sequence 0 and no entry where nothing was published yet."""
+
+    timeline: str
+    sequence: int
+    entry: SlotEntry | None
+
+    @property
+    def next_slot(self) -> Slot:
+        """The slot that the next checkpoint takes."""
+        return Slot(timeline=self.timeline, sequence=self.sequence + 1)
+
+    @property
+    def covered_until_ms(self) -> int | None:
+        """End of the newest interval that the timeline covers."""
+        return None if self.entry is None or isinstance(self.entry, Closing) else self.entry.covered_until_ms
+
+
+class Timelines:
+    """Reads timelines; writes nothing."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    @property
+    def objects(self) -> Objects:
+        """Where they are read."""
+        return self._objects
+
+    def live(self) -> str:
+        """The live timeline: the first one, or the last successor of its closing."""
+        return self.live_head().timeline
+
+    def live_head(self) -> Head:
+        """The head of the live timeline."""
+        heads = list(self._once_live())
+        return heads[-1]
+
+    def closings(self) -> Iterator[Closing]:
+        """The closings that lead from the first timeline to the live one, in order."""
+        yield from (head.entry for head in self._once_live() if isinstance(head.entry, Closing))
+
+    def _once_live(self) -> Iterator[Head]:
+        """Heads of all timelines that were live, the live one last."""
+        seen: list[str] = []
+        name = keys.FIRST_TIMELINE
+        while name not in seen:
+            seen.append(name)
+            head = self.head(name)
+            yield head
+            if not isinstance(head.entry, Closing):
+                return
+            name = head.entry.successor
+        raise CorruptObjectError(
+            f"timelines close in a circle: {' → '.join([*seen, name])}",
+            safe="nothing was written.",
+            next="restore an older restore point into a timeline of its own.",
+        )
+
+    def head(self, timeline: str) -> Head:
+        """The head of a timeline.
+
+        Raises:
+            NotFoundError: a timeline other than the first that has no genesis.
+        """
+        sequence = keys.greatest(self._objects.list(f"timelines/{timeline}/"))
+        entry = self._objects.slot(timeline, sequence) if sequence else None
+        while (later := self._objects.slot(timeline, sequence + 1)) is not None:
+            sequence, entry = sequence + 1, later
+        if entry is None and timeline != keys.FIRST_TIMELINE:
+            raise NotFoundError(
+                f"no timeline {timeline!r}", next=f"tidemark timeline list {self._objects.pipeline}    (lists them)."
+            )
+        return Head(timeline=timeline, sequence=sequence if entry else 0, entry=entry)
+
+    def entry(self, timeline: str, sequence: int) -> SlotEntry | None:
+        """What took a place of a timeline; None where it is free, or no place (0)."""
+        return self._objects.slot(timeline, sequence) if sequence else None
+
+    def chain(self, timeline: str) -> Iterator[Checkpoint]:
+        """The completed checkpoints of a timeline, newest first, on into the timelines it came from."""
+        newest = self._newest(self.head(timeline))
+        if newest is not None:
+            yield from self.ancestry(newest)
+
+    def as_of(self, timeline: str, when_ms: int) -> Checkpoint | None:
+        """The newest checkpoint of a timeline whose logical time is not after `when_ms`; None where there is none."""
+        return next((found for found in self.chain(timeline) if found.plan.logical_time_ms <= when_ms), None)
+
+    def ancestry(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
+        """A completed checkpoint and those it came from, newest first, whatever was completed since."""
+        found: Checkpoint | None = checkpoint
+        while found is not None:
+            yield found
+            found = None if found.plan.parent is None else self.find(found.plan.parent)
+
+    def checkpoint(self, checkpoint_id: int) -> Checkpoint:
+        """The completed checkpoint with an id, whichever timeline it is on, released ones too.
+
+        Raises:
+            NotFoundError: no such checkpoint, or it was never completed.
+        """
+        found = self.find(checkpoint_id)
+        if found is None:
+            raise NotFoundError(
+                f"no completed checkpoint chk-{checkpoint_id}",
+                next=self._list,
+            )
+        return found
+
+    def find(self, checkpoint_id: int) -> Checkpoint | None:
+        """As `checkpoint`, None where there is none."""
+        record = self._objects.read(IdRecord, keys.id_key(checkpoint_id))
+        if record is None:
+            return None
+        entry = self._objects.slot(record.slot.timeline, record.slot.sequence)
+        return entry if isinstance(entry, Checkpoint) and entry.id == checkpoint_id else None
+
+    def plan(self, checkpoint_id: int) -> CheckpointPlan:
+        """The plan with an id, completed or not.
+
+        Raises:
+            NotFoundError: the id was never planned.
+        """
+        record = self._objects.read(IdRecord, keys.id_key(checkpoint_id))
+        found = None if record is None else self._objects.plan(record.slot)
+        if found is None or found.id != checkpoint_id:
+            raise NotFoundError(
+                f"no plan chk-{checkpoint_id}",
+                next=self._list,
+            )
+        return found
+
+    def names(self) -> list[str]:
+        """All timelines that hold an entry, in order of names."""
+        return sorted({k.split("/")[1] for k in self._objects.list("timelines/")})
+
+    def all(self) -> list[Checkpoint]:
+        """Every completed checkpoint of every timeline, in order of ids."""
+        found = [self._objects.slot(*keys.place_of(k)) for k in self._objects.list("timelines/")]
+        return sorted((c for c in found if isinstance(c, Checkpoint)), key=lambda c: c.id)
+
+    def covered_by(self, timeline: str, end_ms: int) -> Checkpoint | None:
+        """The first checkpoint of a timeline that covered an interval end; None while it is not covered."""
+        covering: Checkpoint | None = None
+        for found in self.chain(timeline):
+            if found.covered_until_ms is None or found.covered_until_ms < end_ms:
+                break
+            covering = found
+        return covering
+
+    @property
+    def _list(self) -> str:
+        return f"tidemark checkpoint list {self._objects.pipeline}    (lists them)."
+
+    def _newest(self, head: Head) -> Checkpoint | None:
+        entry = head.entry
+        if isinstance(entry, Closing):
+            entry = self._objects.slot(head.timeline, entry.sequence - 1)
+        if isinstance(entry, Genesis):
+            return self.find(entry.parent)
+        return entry if isinstance(entry, Checkpoint) else None

@@ -1,0 +1,121 @@
+"""Tombstones: what is about to be deleted, so that a pin and a deletion meet safely without clocks (design section 6).
+
+Who pins: write the pin, then `refuse_doomed`, and withdraw the pin where it raises. Who deletes: `raise_for` the
+thing, then look for pins, and either `withdraw` the tombstone or `confirm` it: the two compete for the number behind
+it, so several deleters come to one answer. Whatever the order, at least one of pinner and deleter sees the other. The
+look for pins is a listing, which must be fresh: it is on local disks and on S3.
+
+A checkpoint whose tombstone is confirmed is *released*, for good: its manifest stays, its files may go (E11).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.series import Series
+from tidemark.errors import ConflictError
+from tidemark.model import keys
+from tidemark.model.savepoint import TombstoneKind, TombstoneRecord
+from tidemark.ports import Clock, PutOutcome, WriteIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstones:
+    """Writes and finds the tombstones of one pipeline."""
+
+    objects: Objects
+    clock: Clock
+    write_ids: WriteIds
+
+    def active(self, kind: TombstoneKind, name: str) -> TombstoneRecord | None:
+        """The tombstone of something, confirmed or not, unless there is none or it was withdrawn."""
+        _, found = _series(self.objects, kind, name).newest()
+        return None if found is None or found.withdrawn else found
+
+    def refuse_doomed(self, kind: TombstoneKind, name: str) -> None:
+        """Raises where something is about to be deleted; a pinner asks before it writes its pin, and after.
+
+        Raises:
+            ConflictError: a tombstone stands.
+        """
+        found = self.active(kind, name)
+        if found is not None:
+            raise ConflictError(
+                f"{kind.value} {name} is about to be deleted: {found.why}",
+                safe="nothing that is still needed is deleted.",
+                next=f"tidemark savepoint list {self.objects.pipeline}    (shows what is pinned; take another one).",
+            )
+
+    def raise_for(self, kind: TombstoneKind, name: str, why: str, place: str = "") -> tuple[TombstoneRecord, bool]:
+        """Writes the tombstone, or finds one that stands; the flag says whether this call wrote it."""
+        series = _series(self.objects, kind, name)
+        while True:
+            number, found = series.newest()
+            if found is not None and not found.withdrawn:
+                return found, False
+            record = replace(self._record(kind, name, number + 1, why), place=place)
+            if series.put(record.number, record) is PutOutcome.WON:
+                return record, True
+
+    def withdraw(self, standing: TombstoneRecord, why: str) -> bool:
+        """Takes a tombstone back: a pin was found. Returns whether it is withdrawn: False = it was confirmed first.
+
+        Of a savepoint only who wrote it may, before ending the savepoint: nobody confirms there, and another deleter
+        may have looked for pins earlier, found none, and be about to delete. Who can make that one's deletion fail may
+        withdraw its tombstone too.
+        """
+        record = self._record(standing.kind, standing.name, standing.number + 1, why)
+        return self._settled(replace(record, withdrawn=True)).withdrawn
+
+    def confirm(self, standing: TombstoneRecord) -> bool:
+        """Makes it final: no pin was found since it was raised. Returns whether it is: False = it was withdrawn first.
+
+        Nothing is deleted before.
+        """
+        if standing.confirmed:
+            return True
+        record = self._record(standing.kind, standing.name, standing.number + 1, standing.why)
+        return self._settled(replace(record, confirmed=True, place=standing.place)).confirmed
+
+    def _settled(self, record: TombstoneRecord) -> TombstoneRecord:
+        """Puts the decision about a tombstone; whoever was first has decided."""
+        series = _series(self.objects, record.kind, record.name)
+        if series.put(record.number, record) is PutOutcome.WON:
+            return record
+        found = self.objects.read(TombstoneRecord, series.key(record.number))
+        return record if found is None else found
+
+    def _record(self, kind: TombstoneKind, name: str, number: int, why: str) -> TombstoneRecord:
+        return TombstoneRecord(
+            kind=kind,
+            name=name,
+            number=number,
+            withdrawn=False,
+            why=why,
+            at_ms=self.clock.now_ms(),
+            write_id=self.write_ids(),
+        )
+
+
+def released(objects: Objects, checkpoint: str) -> TombstoneRecord | None:
+    """The confirmed tombstone of a checkpoint; None while it may be used."""
+    _, found = _series(objects, TombstoneKind.CHECKPOINT, checkpoint).newest()
+    return found if found is not None and found.confirmed else None
+
+
+def of_checkpoints(objects: Objects) -> Mapping[str, TombstoneRecord]:
+    """The newest tombstone of every checkpoint that has one, withdrawn ones left out, by name."""
+    newest: dict[str, str] = {}
+    for key in objects.list(f"tombstones/{TombstoneKind.CHECKPOINT.value}s/"):
+        newest[key.split("/")[2]] = key
+    found = {name: objects.read(TombstoneRecord, key) for name, key in newest.items()}
+    return {name: record for name, record in found.items() if record is not None and not record.withdrawn}
+
+
+def _series(objects: Objects, kind: TombstoneKind, name: str) -> Series[TombstoneRecord]:
+    return Series(
+        objects,
+        TombstoneRecord,
+        f"tombstones/{kind.value}s/{name}/",
+        lambda n: keys.tombstone_key(kind.value, name, n),
+    )

@@ -1,0 +1,282 @@
+"""A savepoint with corrections: a fork whose first checkpoint reads nothing and names a segment more (H3).
+
+In order: the fork's genesis, which pins what is patched; the id; per operator the rows, their commit to a `base` table
+of the fork's own, and a record of it; the plan, the manifest, the pin. A repetition after a crash knows the genesis,
+the plan and the pin as its own, and begins anew beside rows that nothing names. What is patched stays as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.idle import completed_idle
+from tidemark.coordinator.checkpoints.jobs import open_job
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
+from tidemark.coordinator.records.freezing import Freezer
+from tidemark.coordinator.records.states import Completed, NothingOpen
+from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.errors import ConflictError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.names import checked_timeline
+from tidemark.model.offsets import Barrier, OffsetRanges
+from tidemark.model.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.queries import names_of, stored_texts
+from tidemark.model.records import CompactionRecord, Genesis
+from tidemark.model.resolving import run_columns
+from tidemark.model.savepoint import SavepointRecord, SavepointRequest
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.writes import CommitRequest, WrittenRun
+from tidemark.pipeline import Pipeline
+from tidemark.ports import PutOutcome, StateTables
+
+Write = Callable[[str, str, int], WrittenRun]
+"""Writes an operator's rows, given its uid, a folder relative to the warehouse and the id that they name."""
+_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patching:
+    """What is to be patched, and where.
+
+    Attributes:
+        beginning: the checkpoint.
+        pipeline: today's declaration.
+        timeline: name of the fork.
+        savepoint: the pin; its origin tells this patch from every other one.
+        uids: operators that get rows.
+    """
+
+    beginning: Beginning
+    pipeline: Pipeline
+    timeline: str
+    savepoint: SavepointRequest
+    uids: tuple[str, ...]
+
+    @property
+    def origin(self) -> str:
+        """By which a repetition knows what is its own."""
+        return self.savepoint.origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patcher:
+    """Makes savepoints with corrections.
+
+    Attributes:
+        coordinator: of the pipeline; crash points are `patch.files`, `.commit` and `.record` beside its own.
+        tables: where commits go.
+        write: writes rows.
+    """
+
+    coordinator: CheckpointCoordinator
+    tables: StateTables
+    write: Write
+
+    def patch(self, wanted: Patching) -> tuple[Checkpoint, SavepointRecord]:
+        """Does it; a repetition finishes what an earlier call left, or finds that it is done.
+
+        Raises:
+            ConflictError: the savepoint's name or the timeline is taken, or what is patched is about to be deleted.
+            NameRefusedError: a timeline cannot be called so.
+            IncompatibleStateError, CorruptObjectError: see `Recovery.genesis`.
+            TidemarkError: as the steps raise.
+        """
+        self.refuse_taken(wanted)
+        recovery = Recovery(coordinator=self.coordinator, pipeline=wanted.pipeline)
+        genesis = recovery.fork(wanted.beginning, wanted.timeline, wanted.origin).genesis
+        found = self._standing(wanted, genesis)
+        done = self._begun(wanted, genesis, found) if isinstance(found, Slot) else self._complete(found)
+        request = replace(wanted.savepoint, checkpoint=done.id)
+        return done, Savepoints(self.coordinator).create(request)
+
+    def refuse_taken(self, wanted: Patching) -> None:
+        """Returns where both names are free, or taken by an earlier call of the same patch.
+
+        Raises:
+            ConflictError, NameRefusedError: as `patch`.
+        """
+        c, name = self.coordinator, wanted.savepoint.name
+        pinned, begun = Savepoints(c).find(name), c.objects.slot(checked_timeline(wanted.timeline), 1)
+        if pinned is not None and (pinned.disposed or pinned.origin != wanted.origin):
+            raise _taken(f"savepoint {name} is there already, or was", "take another name: --as NAME.")
+        if begun is not None and not (isinstance(begun, Genesis) and begun.request == wanted.origin):
+            raise _taken(f"timeline {wanted.timeline} is there already", "take another name: --timeline NAME.")
+
+    def inputs(self, wanted: Patching, slot: Slot, genesis: Genesis) -> PlannedInputs:
+        """What the declaration takes over of what is patched.
+
+        Raises:
+            IncompatibleStateError: it does not fit; the message names every uid and field.
+        """
+        planner = InputPlanner(objects=self.coordinator.objects, files_exist=self.coordinator.files_exist)
+        return planner.plan(wanted.pipeline, slot, _parent(genesis), allow_removed=False)
+
+    def _standing(self, wanted: Patching, genesis: Genesis) -> Slot | CheckpointPlan:
+        """The free slot behind the genesis, or the plan that an earlier call has put there."""
+        head = Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis)
+        standing = self.coordinator.standing(head)
+        if isinstance(standing, NothingOpen):
+            return standing.slot
+        plan = standing.checkpoint.plan if isinstance(standing, Completed) else standing.plan
+        if plan.origin != wanted.origin:
+            raise _taken(f"timeline {genesis.timeline} has gone on without the patch", "patch under another name.")
+        return plan
+
+    def _begun(self, wanted: Patching, genesis: Genesis, slot: Slot) -> Checkpoint:
+        c = self.coordinator
+        inputs, number = self.inputs(wanted, slot, genesis), self._freezer.take_id(slot, genesis.parent + 1)
+        with open_job(c, "patch", number) as job:
+            brought = {uid: self._bring(_Bringing(wanted, inputs, uid, number, job)) for uid in wanted.uids}
+            plan = self._draft(wanted, genesis, slot, _with(inputs, brought, number), number)
+            if self._freezer.freeze(plan) is PutOutcome.LOST:
+                raise _taken(f"another plan took the first slot of timeline {slot.timeline}", "patch again.")
+            return self._complete(plan)
+
+    def _bring(self, of: "_Bringing") -> Segment:
+        """Writes an operator's rows to a table of the fork's own, and commits them there, as a compaction would."""
+        crash, folder = self.coordinator.crash, f"{of.table}/{of.job}"
+        crash("patch.files", "before")
+        run = self.write(of.uid, folder, of.number)
+        crash("patch.files", "after")
+        request = of.request(run, self.coordinator.write_ids())
+        crash("patch.commit", "before")
+        done = self.tables.commit(request, _Unfenced())
+        self.tables.make_durable([done.commit], [folder])
+        crash("patch.commit", "after")
+        job = f"{of.uid}.{of.number}.{request.write_id}"
+        record = CompactionRecord(
+            uid=of.uid,
+            job=job,
+            checkpoint=of.number,
+            timeline=of.wanted.timeline,
+            input=StateHandle(),
+            output=StateHandle((done.segment,)),
+            commits=(done.commit,),
+            write_id=request.write_id,
+        )
+        crash("patch.record", "before")
+        self.coordinator.objects.put(keys.compaction_key(of.uid, job), record)
+        crash("patch.record", "after")
+        return done.segment
+
+    def _complete(self, plan: CheckpointPlan) -> Checkpoint:
+        done = completed_idle(self.coordinator, plan)
+        if done is None:
+            raise _taken(f"{plan.name} was aborted before it was complete", "repeat the patch: it begins anew.")
+        return done
+
+    @property
+    def _freezer(self) -> Freezer:
+        c = self.coordinator
+        return Freezer(objects=c.objects, write_ids=c.write_ids, crash=c.crash)
+
+    def _draft(
+        self, wanted: Patching, genesis: Genesis, slot: Slot, inputs: PlannedInputs, number: int
+    ) -> CheckpointPlan:
+        c, pipeline, covered, parent = self.coordinator, wanted.pipeline, genesis.covered_until_ms, _parent(genesis)
+        sinks = timeline_sinks(pipeline, slot.timeline, parent, c.log, c.timelines.live)
+        nothing = OffsetRanges.between(parent.ends, Barrier(parent.ends))
+        copied = [uid for uid in pipeline.tables if uid in genesis.broadcast_versions]
+        return CheckpointPlan(
+            pipeline=pipeline.name,
+            id=number,
+            slot=slot,
+            parent=genesis.parent,
+            ranges=nothing,
+            topic_ids=genesis.topic_ids,
+            sources=genesis.sources,
+            handles=inputs.handles,
+            dead_letters=inputs.dead_letters,
+            sinks=planned_sinks(sinks, number, nothing),
+            tables=inputs.tables(pipeline.name, slot.timeline, number),
+            schemas=inputs.schemas,
+            adopted={},
+            operator_states=inputs.operator_states,
+            logical_time_ms=genesis.logical_time_ms,
+            watermark_ms=genesis.watermark_ms,
+            watermarks=genesis.watermarks,
+            broadcast_versions={uid: genesis.broadcast_versions[uid] for uid in copied},
+            broadcast_ids={uid: genesis.broadcast_ids[uid] for uid in copied},
+            interval=None if covered is None else Interval(start_ms=covered, end_ms=covered),
+            covers=True,
+            isolation=genesis.isolation or pipeline.isolation,
+            fingerprint=pipeline.fingerprint,
+            losses=(),
+            origin=wanted.origin,
+            planned_at_ms=c.clock.now_ms(),
+            write_id=c.write_ids(),
+            queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bringing:
+    """One operator's rows on their way."""
+
+    wanted: Patching
+    inputs: PlannedInputs
+    uid: str
+    number: int
+    job: str
+
+    @property
+    def table(self) -> str:
+        folders = self.inputs.tables(self.wanted.pipeline.name, self.wanted.timeline, self.number)
+        return f"{folders[self.uid]}/base"
+
+    def request(self, run: WrittenRun, write_id: str) -> CommitRequest:
+        name, timeline = self.wanted.pipeline.name, self.wanted.timeline
+        return CommitRequest(
+            table=self.table,
+            parent=None,
+            files=run.files,
+            rows=run.rows,
+            level=_LEVEL,
+            checkpoint=self.number,
+            after=self.inputs.handles[self.uid].through,
+            schema=run_columns(self.inputs.schemas[self.uid]),
+            write_id=write_id,
+            metadata={
+                "tidemark_pipeline": name,
+                "tidemark_timeline": timeline,
+                "tidemark_uid": self.uid,
+                "tidemark_job": self.job,
+            },
+            app=(f"{name}/{timeline}/{self.uid}/base", self.number * 2**20),
+        )
+
+
+class _Unfenced:
+    """The fence of a table that is nobody else's: its name was taken with an id."""
+
+    def check(self) -> None:
+        """Never raises."""
+
+
+def patched(schema: OperatorSchema, number: int) -> OperatorSchema:
+    """The stored schema of state that a checkpoint patches: readers of a fold must know; those of a process do."""
+    return replace(schema, patched=number) if schema.kind == "fold" else schema
+
+
+def _with(inputs: PlannedInputs, brought: Mapping[str, Segment], number: int) -> PlannedInputs:
+    handles = {
+        uid: StateHandle((*handle, brought[uid])) if uid in brought else handle
+        for uid, handle in inputs.handles.items()
+    }
+    schemas = {uid: patched(s, number) if uid in brought else s for uid, s in inputs.schemas.items()}
+    return replace(inputs, handles=handles, schemas=schemas)
+
+
+def _parent(genesis: Genesis) -> Parent:
+    return Parent.of(Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis))
+
+
+def _taken(what: str, then: str) -> ConflictError:
+    return ConflictError(what, safe="what was to be patched is as it was.", next=then)

@@ -1,0 +1,94 @@
+"""A fork becomes live: its closing of the live timeline and that timeline's next manifest compete for one slot."""
+
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.deliveries import sent_until
+from tidemark.coordinator.plans.lineage import Reach, since_split
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.records.states import Behind, Promoted, Superseded
+from tidemark.coordinator.records.timelines import Head
+from tidemark.errors import ConflictError, NotFoundError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.records import Closing, Genesis, PutOutcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """Promotes forks of one pipeline."""
+
+    coordinator: CheckpointCoordinator
+
+    def promote(self, name: str, *, discard: bool = False, send: bool = False) -> Promoted | Behind | Superseded:
+        """Makes a fork the live timeline, if it has applied all that the live one has.
+
+        Args:
+            name: the fork.
+            discard: go on although it has not: what it lacks when this is called is left behind, and no more.
+            send: what the fork left in outboxes, and the live timeline has not sent, is sent by the next delivery.
+
+        Returns:
+            Promoted. Behind: catch up and ask again; `overtaken` says that a checkpoint won the slot meanwhile.
+            Superseded: the fork was live already, and was closed since.
+
+        Raises:
+            NotFoundError: no such timeline.
+        """
+        c, approved = self.coordinator, set[int]()
+        first = True
+        while True:
+            live, fork = c.head(), c.head(name)
+            if isinstance(fork.entry, Closing):
+                return Superseded(closing=fork.entry)
+            if live.timeline == name:
+                return Promoted(closing=self._closing_of(name))
+            found = self.compared(live, fork, send=send)
+            if discard and first:
+                approved = {x.id for x in found.left}
+            if not {x.id for x in found.left} <= approved:
+                return Behind(timeline=name, lacking=found.left, overtaken=not first)
+            closing = found.closing
+            c.crash("closing", "before")
+            won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
+            c.crash("closing", "after")
+            if won:
+                return Promoted(closing=closing, replaced=found.replaced, left=found.left, won=True)
+            first = False
+
+    def compared(self, live: Head, fork: Head, *, send: bool = False) -> Promoted:
+        """What a promote would come to: which checkpoints of the live timeline are replaced, which left behind."""
+        timelines, entry = self.coordinator.timelines, fork.entry
+        if not isinstance(entry, Checkpoint | Genesis):
+            raise NotFoundError(f"timeline {fork.timeline} has no head", next="name a fork.")
+        reach = Reach.of(entry)
+        since = list(since_split(timelines.chain(live.timeline), timelines.chain(fork.timeline)))
+        return Promoted(
+            closing=self._closing(live, fork, send),
+            replaced=tuple(x for x in since if reach.contains(Reach.of(x))),
+            left=tuple(x for x in since if not reach.contains(Reach.of(x))),
+        )
+
+    def _closing(self, live: Head, fork: Head, send: bool) -> Closing:
+        c, there = self.coordinator, Parent.of(fork)
+        outboxes = [table.name for table in there.sinks.values() if table.kind == "kafka"]
+        return Closing(
+            timeline=live.timeline,
+            sequence=live.sequence + 1,
+            successor=fork.timeline,
+            why="promote",
+            write_id=c.write_ids(),
+            at_ms=c.clock.now_ms(),
+            sent={name: sent_until(c, name) if send else there.ends for name in outboxes},
+        )
+
+    def _closing_of(self, successor: str) -> Closing:
+        """The closing that made a timeline live.
+
+        Raises:
+            ConflictError: none did: it is the first one.
+        """
+        for closing in self.coordinator.timelines.closings():
+            if closing.successor == successor:
+                return closing
+        raise ConflictError(f"timeline {successor} is live from the beginning", next="name a fork.")

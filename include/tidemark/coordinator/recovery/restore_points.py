@@ -1,0 +1,227 @@
+"""The restore points of a pipeline, each with all that it needs, also where what tells of it is damaged."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.timelines import Timelines
+from tidemark.coordinator.records.tombstones import of_checkpoints, released
+from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint, Commit
+from tidemark.model.records import CompactionRecord, Genesis, IdRecord
+from tidemark.model.savepoint import SavepointRecord, checked_savepoint
+from tidemark.model.verification import Flaws, RestorePoint
+
+T = TypeVar("T")
+Commits = dict[str, dict[int, Commit]]
+"""By table and version what manifests and compactions record of its commits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestorePoints:
+    """Reads them; one bad object hides no other.
+
+    Attributes:
+        pipeline: its name: objects lie below a folder of that name.
+        objects: of the pipeline.
+    """
+
+    pipeline: str
+    objects: Objects
+
+    def all(self) -> list[RestorePoint]:
+        """Checkpoints in order of ids, savepoints and timelines in order of names; a timeline is what it ends with."""
+        gone = {name for name, record in of_checkpoints(self.objects).items() if record.confirmed}
+        slots: dict[str, list[RestorePoint | None]] = {}
+        for timeline, sequence in self._places():
+            slots.setdefault(timeline, []).append(self._at(timeline, sequence))
+        known = {p.name: p for points in slots.values() for p in points if p is not None and p.name not in gone}
+        numbered = sorted((int(n.removeprefix("chk-")), p) for n, p in known.items() if n.startswith("chk-"))
+        records = self._savepoints().items()
+        pinned = [point for name, key in records if (point := self._pinned(name, key, known.get)) is not None]
+        ends = [end for timeline, points in sorted(slots.items()) if (end := self._end(timeline, points, gone))]
+        return [*(p for _, p in numbered), *pinned, *ends]
+
+    def _end(self, timeline: str, points: list[RestorePoint | None], gone: set[str]) -> RestorePoint | None:
+        """What a timeline ends with; None where that was released, or where it was closed or refused as it was born."""
+        name = f"timeline {timeline}"
+        last = next((p for p in reversed(points) if p is not None), None)
+        if last is None or last.name in gone:
+            return None
+        if last.name == name and not last.flaws:
+            genesis = self.objects.slot(timeline, 1)
+            if points[-1] is None or (isinstance(genesis, Genesis) and f"chk-{genesis.parent}" in gone):
+                return None
+        return last.called(name)
+
+    def checkpoint(self, checkpoint_id: int) -> RestorePoint:
+        """The restore point that a checkpoint is.
+
+        Raises:
+            NotFoundError: it was never completed.
+            ReleasedError: retention has let it go.
+            CorruptObjectError: the record of its id is damaged.
+        """
+        timelines = Timelines(self.objects)
+        known = _read(partial(timelines.find, checkpoint_id))
+        if known is not None:
+            usable(timelines, known)
+        record = self.objects.read(IdRecord, keys.id_key(checkpoint_id))
+        found = None if record is None else self._at(record.slot.timeline, record.slot.sequence)
+        if found is None or found.name != f"chk-{checkpoint_id}":
+            raise NotFoundError(
+                f"no completed checkpoint chk-{checkpoint_id}",
+                next=f"tidemark checkpoint list {self.pipeline}    (lists them).",
+            )
+        return found
+
+    def savepoint(self, name: str) -> RestorePoint:
+        """The restore point that a savepoint is.
+
+        Raises:
+            NotFoundError: there is none of this name, or it is disposed.
+        """
+        key = self._savepoints().get(checked_savepoint(name))
+        found = None if key is None else self._pinned(name, key, self._find)
+        if found is None:
+            raise NotFoundError(
+                f"no savepoint {name!r}", next=f"tidemark verify {self.pipeline}    (checks all restore points)."
+            )
+        return found
+
+    def of(self, checkpoint: Checkpoint) -> RestorePoint:
+        """A checkpoint with all that it needs."""
+        handles = [handle for a in checkpoint.sealed.acks for handle in (a.handle, a.dead_letters, a.sink)]
+        flaws = self._object_flaws(checkpoint)
+        return RestorePoint(name=checkpoint.plan.name, handles=tuple(handles), flaws=flaws)
+
+    def commits(self) -> Commits:
+        """All that is recorded."""
+        made: Commits = {}
+        for timeline, sequence in self._places():
+            _keep(made, self._acked(timeline, sequence))
+        for key in self.objects.list("compactions/"):
+            _keep(made, self._compacted(key))
+        return made
+
+    def commits_of(self, point: RestorePoint) -> Commits:
+        """Those that its segments name, found without reading every manifest."""
+        made: Commits = {}
+        timelines = Timelines(self.objects)
+        for segment in (s for handle in point.handles for s in handle):
+            if segment.version in made.get(segment.path, {}):
+                continue
+            if segment.path.endswith("/base"):
+                for key in self._compactions(segment.path.split("/")[-3], segment.through):
+                    _keep(made, self._compacted(key))
+                    if segment.version in made.get(segment.path, {}):
+                        break
+            else:
+                _keep(made, _commits(_read(partial(timelines.find, segment.through))))
+        return made
+
+    def where(self, key: str) -> str:
+        """The place of an object, relative to the warehouse."""
+        return f"{self.pipeline}/{key}"
+
+    def _places(self) -> Iterator[tuple[str, int]]:
+        return map(keys.place_of, self.objects.list("timelines/"))
+
+    def _at(self, timeline: str, sequence: int) -> RestorePoint | None:
+        """What took a place of a timeline; None for a closing, and where nothing did."""
+        try:
+            entry = self.objects.slot(timeline, sequence)
+        except CorruptObjectError as error:
+            key = keys.slot_key(timeline, sequence)
+            return RestorePoint(name=self._name_at(timeline, sequence), flaws={self.where(key): error.what})
+        if isinstance(entry, Genesis):
+            sinks = (table.handle for table in entry.sinks.values())
+            handles = (*entry.handles.values(), *entry.dead_letters.values(), *sinks)
+            return RestorePoint(name=f"timeline {timeline}", handles=handles)
+        return self.of(entry) if isinstance(entry, Checkpoint) else None
+
+    def _name_at(self, timeline: str, sequence: int) -> str:
+        """The name of what cannot be read any more: the last plan for that place is the one that came to be."""
+        found = []
+        for key in self.objects.list("ids/"):
+            record = _read(partial(self.objects.read, IdRecord, key))
+            if record is not None and (record.slot.timeline, record.slot.sequence) == (timeline, sequence):
+                found.append((record.slot.k, record.id))
+        return f"chk-{max(found)[1]}" if found else f"timeline {timeline}"
+
+    def _savepoints(self) -> dict[str, str]:
+        """Key of the newest revision of every savepoint, in order of names."""
+        return {key.split("/")[1]: key for key in self.objects.list("savepoints/")}
+
+    def _pinned(self, savepoint: str, key: str, find: Callable[[str], RestorePoint | None]) -> RestorePoint | None:
+        """What the newest record of a savepoint comes to: a checkpoint, or a damage; None where it is disposed."""
+        name = f"savepoint {savepoint}"
+        try:
+            record = self.objects.read(SavepointRecord, key)
+        except CorruptObjectError as error:
+            return RestorePoint(name=name, flaws={self.where(key): error.what})
+        if record is None or record.disposed or released(self.objects, record.checkpoint_name) is not None:
+            return None
+        pinned = find(record.checkpoint_name)
+        gone = {self.where(keys.id_key(record.checkpoint)): f"there is no completed {record.checkpoint_name}"}
+        return RestorePoint(name=name, flaws=gone) if pinned is None else pinned.called(name)
+
+    def _find(self, name: str) -> RestorePoint | None:
+        try:
+            return self.checkpoint(int(name.removeprefix("chk-")))
+        except NotFoundError:
+            return None
+
+    def _object_flaws(self, checkpoint: Checkpoint) -> Flaws:
+        """Of what a manifest needs beside tables: the record that finds it, and the texts that resolve its states."""
+        found = {keys.id_key(checkpoint.id): self._why_no_id(checkpoint.id)}
+        for name in {name for of_uid in checkpoint.plan.queries.values() for name in of_uid.values()}:
+            found[keys.query_key(name)] = _why(partial(self.objects.query, name))
+        return {self.where(key): why for key, why in found.items() if why is not None}
+
+    def _why_no_id(self, checkpoint_id: int) -> str | None:
+        return _why(lambda: self.objects.read(IdRecord, keys.id_key(checkpoint_id)))
+
+    def _compactions(self, uid: str, through: int) -> list[str]:
+        """Keys of the compactions that may have written up to a checkpoint, oldest first."""
+        found = [(key.split("."), key) for key in self.objects.list(f"compactions/{uid}/")]
+        numbered = sorted((int(parts[-3]), key) for parts, key in found if len(parts) > 3 and parts[-3].isdecimal())
+        return [key for number, key in numbered if number >= through]
+
+    def _acked(self, timeline: str, sequence: int) -> list[Commit]:
+        try:
+            entry = self.objects.slot(timeline, sequence)
+        except CorruptObjectError:
+            return []
+        return _commits(entry) if isinstance(entry, Checkpoint) else []
+
+    def _compacted(self, key: str) -> tuple[Commit, ...]:
+        record = _read(lambda: self.objects.read(CompactionRecord, key))
+        return () if record is None else record.commits
+
+
+def _read(read: Callable[[], T | None]) -> T | None:
+    try:
+        return read()
+    except CorruptObjectError:
+        return None
+
+
+def _why(read: Callable[[], object]) -> str | None:
+    try:
+        return "it is gone" if read() is None else None
+    except TidemarkError as error:
+        return error.what
+
+
+def _commits(checkpoint: Checkpoint | None) -> list[Commit]:
+    return [] if checkpoint is None else [commit for a in checkpoint.sealed.acks for commit in a.commits]
+
+
+def _keep(made: Commits, commits: Iterable[Commit]) -> None:
+    for commit in commits:
+        made.setdefault(commit.path, {})[commit.version] = commit

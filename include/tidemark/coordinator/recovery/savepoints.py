@@ -1,0 +1,283 @@
+"""Savepoints: named pins of completed checkpoints (G1), of any that is retained, whatever the pipeline does (G2, Q1).
+
+A pin is written, then the tombstone of what it pins is looked for; where there is one the pin is withdrawn. Nothing
+here needs Kafka, Spark, or the declaration: the pipeline may run, be paused, or be broken (G9).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.series import Series
+from tidemark.coordinator.records.tombstones import Tombstones
+from tidemark.coordinator.recovery.referents import needed_by
+from tidemark.errors import ConflictError, NotFoundError, UsageError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.savepoint import (
+    SavepointChange,
+    SavepointRecord,
+    SavepointRequest,
+    TombstoneKind,
+    checked_savepoint,
+)
+from tidemark.ports import PutOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoints:
+    """The savepoints of one pipeline. Every verb may be repeated after a crash."""
+
+    coordinator: CheckpointCoordinator
+
+    def plan(self, request: SavepointRequest) -> Checkpoint:
+        """The checkpoint that `create` would pin; writes nothing.
+
+        Raises:
+            NotFoundError, ConflictError, UsageError: as `create`.
+        """
+        _refuse_past(request.expires_at_ms, self.coordinator.clock.now_ms())
+        taken = self.find(request.name)
+        if taken is not None:
+            if not _same_call(taken, request):
+                raise _taken(taken)
+            return self.coordinator.checkpoint(taken.checkpoint)
+        found = self._found(request)
+        self.tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, found.plan.name)
+        return found
+
+    def create(self, request: SavepointRequest) -> SavepointRecord:
+        """Pins a completed checkpoint under a name; a repetition of the same call finds its own work.
+
+        Raises:
+            NotFoundError: no such checkpoint or timeline, or no checkpoint yet.
+            ConflictError: the name is taken, or was; or the checkpoint is about to be deleted, and the pin was
+                withdrawn.
+            UsageError: it expires before it is made.
+        """
+        crash, draft = self.coordinator.crash, self._draft(request, self.plan(request))
+        crash("savepoint", "before")
+        won = self._series(request.name).put(1, draft) is PutOutcome.WON
+        crash("savepoint", "after")
+        made = draft if won else self.find(request.name)
+        if made is None or not _same_call(made, request):
+            raise _taken(made or draft)
+        return self._kept(made)
+
+    def find(self, name: str) -> SavepointRecord | None:
+        """The newest revision of a savepoint, disposed or not; None where the name was never used.
+
+        Raises:
+            NameRefusedError: no savepoint can be called so.
+        """
+        return self._series(checked_savepoint(name)).newest()[1]
+
+    def get(self, name: str) -> SavepointRecord:
+        """The newest revision of a savepoint that pins its checkpoint.
+
+        Raises:
+            NotFoundError: there is none, or it is disposed.
+        """
+        found = self.find(name)
+        if found is None or found.disposed:
+            past = "" if found is None else f": it was {_end(found)}"
+            raise NotFoundError(f"no savepoint {name!r}{past}", next=self._list)
+        return found
+
+    def checkpoint_of(self, name: str) -> Checkpoint:
+        """The checkpoint that a savepoint pins.
+
+        Raises:
+            NotFoundError: no such savepoint, or it is disposed.
+        """
+        return self.coordinator.checkpoint(self.get(name).checkpoint)
+
+    def list(self, *, disposed: bool = False) -> Sequence[SavepointRecord]:
+        """The newest revision of every savepoint, oldest savepoint first; those that have ended only on request."""
+        names = sorted({key.split("/")[1] for key in self.coordinator.objects.list("savepoints/")})
+        found = [record for name in names if (record := self.find(name)) is not None]
+        return sorted((r for r in found if disposed or not r.disposed), key=lambda r: (r.created_at_ms, r.name))
+
+    def pins(self) -> Mapping[int, tuple[str, ...]]:
+        """Names of the savepoints that pin a checkpoint, by its id."""
+        pinned: dict[int, list[str]] = defaultdict(list)
+        for record in self.list():
+            pinned[record.checkpoint].append(record.name)
+        return {number: tuple(names) for number, names in pinned.items()}
+
+    def change(self, name: str, change: SavepointChange) -> SavepointRecord:
+        """Another note or expiry, as a new revision.
+
+        Raises:
+            NotFoundError: no such savepoint, or it is disposed.
+            ConflictError: somebody else changed it at the same moment.
+            UsageError: it would have expired already.
+        """
+        found = self.get(name)
+        now = self.coordinator.clock.now_ms()
+        if change.moves_expiry:
+            _refuse_past(change.expires_at_ms, now)
+        return self._put(found.revised(change, now_ms=now, write_id=self.coordinator.write_ids()))
+
+    def needed_by(self, name: str) -> Sequence[str]:
+        """What keeps a savepoint from being disposed, in words; empty where nothing does.
+
+        Raises:
+            NotFoundError: no such savepoint.
+        """
+        return needed_by(self.coordinator, self.get(name))
+
+    def refuse_needed(self, name: str) -> None:
+        """Raises where something keeps a savepoint from being disposed.
+
+        Raises:
+            NotFoundError: no such savepoint.
+            ConflictError: a timeline, a stop or a running plan needs it.
+        """
+        self._refuse_needed(self.get(name))
+
+    def dispose(self, name: str) -> SavepointRecord:
+        """Ends a savepoint: tombstone, a look for who needs it, final revision (G13). Its files go by retention.
+
+        Disposing what is disposed changes nothing.
+
+        Raises:
+            NotFoundError: no such savepoint.
+            ConflictError: a timeline, a stop or a running plan needs it; it stays.
+        """
+        found = self.find(name)
+        if found is not None and found.disposed:
+            return found
+        crash, found = self.coordinator.crash, found or self.get(name)
+        self._refuse_needed(found)
+        crash("tombstone", "before")
+        tombstone, _ = self.tombstones.raise_for(TombstoneKind.SAVEPOINT, name, "disposed")
+        crash("tombstone", "after")
+        try:
+            self._refuse_needed(found)
+        except ConflictError:
+            # Another disposal may have looked earlier, and found nothing: a revision more makes its last put fail.
+            c = self.coordinator
+            self._put(found.revised(SavepointChange(), now_ms=c.clock.now_ms(), write_id=c.write_ids()))
+            self.tombstones.withdraw(tombstone, "it is needed")
+            raise
+        crash("dispose", "before")
+        done = self._ended(found)
+        crash("dispose", "after")
+        return done
+
+    def claim(self, name: str, timeline: str) -> SavepointRecord:
+        """Hands the pin over to a timeline that was born of it (G10, CLAIM); a second claim is refused.
+
+        Called when the timeline's genesis is in place: from then on it alone keeps the checkpoint.
+
+        Raises:
+            NotFoundError: no such savepoint.
+            ConflictError: another timeline claimed it, or it was changed at the same moment.
+        """
+        found = self.find(name)
+        if found is not None and found.claimed_by is not None:
+            if found.claimed_by == timeline:
+                return found
+            raise ConflictError(
+                f"savepoint {name} was {_end(found)}",
+                safe="it belongs to that timeline; nothing changed.",
+                next=self._list,
+            )
+        return self._ended(self.get(name), claimed_by=timeline)
+
+    @property
+    def tombstones(self) -> Tombstones:
+        """Of the pipeline."""
+        c = self.coordinator
+        return Tombstones(objects=c.objects, clock=c.clock, write_ids=c.write_ids)
+
+    def _found(self, request: SavepointRequest) -> Checkpoint:
+        if request.checkpoint is not None:
+            return self.coordinator.checkpoint(request.checkpoint)
+        for newest in self.coordinator.checkpoints(request.timeline):
+            return newest
+        raise NotFoundError(
+            "no checkpoint yet, so there is nothing to pin", next=f"tidemark run {self.coordinator.name}"
+        )
+
+    @property
+    def _list(self) -> str:
+        return f"tidemark savepoint list {self.coordinator.name}    (lists them)."
+
+    def _show(self, name: str) -> str:
+        return f"tidemark savepoint show {self.coordinator.name} {name}"
+
+    def _draft(self, request: SavepointRequest, found: Checkpoint) -> SavepointRecord:
+        now = self.coordinator.clock.now_ms()
+        return SavepointRecord(
+            name=request.name,
+            revision=1,
+            checkpoint=found.id,
+            timeline=found.plan.slot.timeline,
+            owner=request.owner,
+            note=request.note,
+            expires_at_ms=request.expires_at_ms,
+            created_at_ms=now,
+            changed_at_ms=now,
+            origin=request.origin,
+            drained=request.drained,
+            disposed=False,
+            write_id=self.coordinator.write_ids(),
+        )
+
+    def _kept(self, record: SavepointRecord) -> SavepointRecord:
+        """The pin, unless what it pins is about to be deleted: then it is withdrawn."""
+        try:
+            self.tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, record.checkpoint_name)
+        except ConflictError:
+            self._ended(record)
+            raise
+        return record
+
+    def _refuse_needed(self, record: SavepointRecord) -> None:
+        found = needed_by(self.coordinator, record)
+        if found:
+            raise ConflictError(
+                f"savepoint {record.name} is needed by {'; '.join(found)}",
+                safe="it still pins its checkpoint.",
+                next=f"{self._show(record.name)}: look again later; it may go when nothing needs it any more.",
+            )
+
+    def _ended(self, record: SavepointRecord, claimed_by: str | None = None) -> SavepointRecord:
+        c = self.coordinator
+        return self._put(record.ended(now_ms=c.clock.now_ms(), write_id=c.write_ids(), claimed_by=claimed_by))
+
+    def _put(self, record: SavepointRecord) -> SavepointRecord:
+        if self._series(record.name).put(record.revision, record) is PutOutcome.LOST:
+            raise ConflictError(
+                f"savepoint {record.name} was changed at the same moment",
+                safe="the other change stands; it still pins what it pinned, unless it was disposed.",
+                next=f"{self._show(record.name)}, then ask again.",
+            )
+        return record
+
+    def _series(self, name: str) -> Series[SavepointRecord]:
+        return Series(
+            self.coordinator.objects, SavepointRecord, f"savepoints/{name}/", lambda n: keys.savepoint_key(name, n)
+        )
+
+
+def _same_call(found: SavepointRecord, request: SavepointRequest) -> bool:
+    ours = (found.origin, found.drained) == (request.origin, request.drained) and not found.disposed
+    return ours and request.checkpoint in (None, found.checkpoint)
+
+
+def _taken(found: SavepointRecord) -> ConflictError:
+    what = f"was {_end(found)}, and a name is used once" if found.disposed else f"pins {found.checkpoint_name}"
+    return ConflictError(f"savepoint {found.name} {what}", safe="it stays as it is.", next="take another name.")
+
+
+def _end(found: SavepointRecord) -> str:
+    return "disposed" if found.claimed_by is None else f"claimed by timeline {found.claimed_by}"
+
+
+def _refuse_past(expires_at_ms: int | None, now_ms: int) -> None:
+    if expires_at_ms is not None and expires_at_ms <= now_ms:
+        raise UsageError("it would have expired already", next="give a later time, or leave the expiry out.")

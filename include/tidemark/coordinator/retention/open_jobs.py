@@ -1,0 +1,155 @@
+"""Jobs that may still read or commit, and results of compactions that may still be adopted (design sections 5 and 6).
+
+A job that was killed never says so. One that cannot come to anything any more is over: a compaction whose result no
+plan could adopt, an import whose place is taken. One that only reads may be given up after a while: it is ended by a
+record of its own, and fails where it finds a file gone.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidemark.coordinator.plans.inputs import adopt
+from tidemark.coordinator.records.objects import Objects
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.records import CompactionRecord, Genesis, IdRecord, JobRecord
+from tidemark.model.segments import Segment, StateHandle
+
+LONGEST = timedelta(days=7)
+"""How long a job that only reads may be open before a sweep gives it up."""
+_READING = frozenset({"export"})
+_BEGINNING = frozenset({"import", "patch"})
+"""What begins a timeline: over, once another plan has taken the slot of its id."""
+
+Heads = Mapping[str, Checkpoint | Genesis]
+"""Per timeline that is not closed the newest entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenJobs:
+    """What was found.
+
+    Attributes:
+        known: every job that ever was, by its id.
+        open: those that may still read or commit.
+        recorded: jobs that have put the result of a compaction or of an import.
+        overdue: of these, those that only read and have been open for too long.
+        adoptable: records whose output the next plan of a timeline may adopt.
+    """
+
+    known: Mapping[str, JobRecord]
+    open: frozenset[str]
+    recorded: frozenset[str]
+    overdue: tuple[JobRecord, ...]
+    adoptable: tuple[CompactionRecord, ...]
+
+
+def listed_jobs(objects: Objects) -> tuple[dict[str, JobRecord], set[str]]:
+    """Every job by its id, and the ids of those that say that they are over."""
+    found, ended = dict[str, JobRecord](), set[str]()
+    for key in objects.list("jobs/"):
+        if key.endswith(".end.json"):
+            ended.add(key.removeprefix("jobs/").removesuffix(".end.json"))
+        elif (record := objects.read(JobRecord, key)) is not None:
+            found[record.job] = record
+    return found, ended
+
+
+def open_jobs(
+    objects: Objects,
+    listed: tuple[dict[str, JobRecord], set[str]],
+    heads: Heads,
+    read: Mapping[int, Checkpoint],
+    now_ms: int,
+) -> OpenJobs:
+    """Sorts out jobs.
+
+    Args:
+        objects: the store.
+        listed: by `listed_jobs`, ahead of the look at timelines: a job may end and its result be adopted meanwhile.
+        heads: of the timelines.
+        read: completed checkpoints that were not released, by id.
+        now_ms: now.
+    """
+    known, ended = listed
+    # First who is done, then what they have put: who ends in between still counts as open.
+    done = {key.rpartition("/")[2].removesuffix(".json") for key in objects.list("compactions/")}
+    records = dict(_records(objects, heads))
+    candidates = [j for j in known.values() if j.job not in ended and j.job not in done]
+    running = [j for j in candidates if _may_matter(objects, j, heads, read)]
+    oldest = now_ms - LONGEST // timedelta(milliseconds=1)
+    return OpenJobs(
+        known=known,
+        open=frozenset(j.job for j in running),
+        recorded=frozenset(done),
+        overdue=tuple(j for j in running if j.kind in _READING and j.opened_at_ms < oldest),
+        adoptable=tuple(_waiting(records, heads)),
+    )
+
+
+def _records(objects: Objects, heads: Heads) -> Iterator[tuple[str, CompactionRecord]]:
+    """Results of compactions, without those that are older than what every timeline has adopted."""
+    least: dict[str, int] = {}
+    for head in heads.values():
+        for uid, handle in head.handles.items():
+            base = next((s.through for s in handle if s.path.endswith("/base")), 0)
+            least[uid] = min(base, least.get(uid, base))
+    for uid, adopted in least.items():
+        for key in objects.list(f"compactions/{uid}/"):
+            parts = key.rpartition("/")[2].split(".")
+            number = int(parts[-3]) if len(parts) > 3 and parts[-3].isdecimal() else adopted
+            record = objects.read(CompactionRecord, key) if number >= adopted else None
+            if record is not None:
+                yield key, record
+
+
+def _waiting(records: Mapping[str, CompactionRecord], heads: Heads) -> Iterator[CompactionRecord]:
+    """Those that a plan may adopt. It looks at the newest first, and no further than the one that it has already."""
+    ended: set[tuple[str, str]] = set()
+    newest_first = sorted(records.items(), key=lambda kr: (kr[1].input.through, kr[1].checkpoint, kr[0]), reverse=True)
+    for _, record in newest_first:
+        of = (record.timeline, record.uid)
+        head = heads.get(record.timeline)
+        if head is None or of in ended or record.uid not in head.handles:
+            continue
+        if adopt(head.handles[record.uid], record) == head.handles[record.uid]:
+            ended.add(of)
+        elif _adoptable(record, heads):
+            yield record
+
+
+def _adoptable(record: CompactionRecord, heads: Heads) -> bool:
+    head = heads.get(record.timeline)
+    handle = None if head is None else head.handles.get(record.uid)
+    merged = None if handle is None else adopt(handle, record)
+    return merged is not None and merged != handle
+
+
+def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[int, Checkpoint]) -> bool:
+    if job.kind in _BEGINNING:
+        record = objects.read(IdRecord, keys.id_key(job.checkpoint))
+        return record is None or objects.slot(record.slot.timeline, record.slot.sequence) is None
+    if job.kind != "compaction":
+        return True
+    found = read.get(job.checkpoint)
+    if found is None or job.uid not in found.handles or not found.handles[job.uid]:
+        return False
+    return _adoptable(_imagined(job, found), heads)
+
+
+def _imagined(job: JobRecord, found: Checkpoint) -> CompactionRecord:
+    """What the job would put, were it to end now: only the range of its output counts."""
+    handle = found.handles[job.uid]
+    base = f"{found.plan.tables[job.uid]}/base"
+    segment = Segment(after=handle.after, through=handle.through, path=base, version=2**31, rows=0, bytes=0, files=0)
+    return CompactionRecord(
+        uid=job.uid,
+        job=job.job,
+        checkpoint=found.id,
+        timeline=found.plan.slot.timeline,
+        input=handle,
+        output=StateHandle((segment,)),
+        commits=(),
+        write_id=job.write_id,
+    )

@@ -1,0 +1,116 @@
+"""Why a checkpoint must stay whatever the rule says: savepoints, timelines, plans, jobs, what is yet to be sent."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.records.holds import Holds
+from tidemark.coordinator.recovery.referents import needed_by
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.retention.open_jobs import OpenJobs
+from tidemark.coordinator.retention.rules import Lines
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import Genesis
+from tidemark.model.savepoint import SavepointRecord
+
+Pin = tuple[int, str]
+"""Id of a checkpoint, and what pins it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The savepoints of a pipeline, as one look has found them.
+
+    Attributes:
+        pins: ids that they pin, each with the savepoint in words.
+        expired: their time is over and nothing needs them: a sweep disposes of them.
+        void: they name a released checkpoint: whoever made them came too late, and died before he found out.
+    """
+
+    pins: tuple[Pin, ...]
+    expired: tuple[SavepointRecord, ...]
+    void: tuple[SavepointRecord, ...]
+
+
+def names(coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int) -> Names:
+    """Looks at savepoints and holds."""
+    held = Holds(coordinator.objects).all()
+    pins, expired, void = list[Pin](), list[SavepointRecord](), list[SavepointRecord]()
+    for record in Savepoints(coordinator).list():
+        pin = f"savepoint {record.name}"
+        if record.checkpoint in released:
+            void.append(record)
+        elif record.name in held:
+            pins.append((record.checkpoint, f"{pin}, under a legal hold"))
+        elif not record.is_expired(now_ms):
+            pins.append((record.checkpoint, pin))
+        elif needed_by(coordinator, record):
+            pins.append((record.checkpoint, f"{pin}, which has expired but is needed"))
+        else:
+            expired.append(record)
+    return Names(pins=tuple(pins), expired=tuple(expired), void=tuple(void))
+
+
+def pins_of_timelines(lines: Lines, plans: Mapping[str, CheckpointPlan]) -> Iterator[Pin]:
+    """What timelines and plans need of checkpoints.
+
+    A timeline needs what it began at until it has a checkpoint of its own (Flink's rule for NO_CLAIM, G10). A fork that
+    repeats what was recorded is compared with it, and asked again where it was begun, until it is live (Q7).
+    """
+    for name in lines.names:
+        genesis, own = lines.geneses.get(name), lines.checkpoints.get(name, ())
+        if genesis is not None and is_newborn(lines, name):
+            yield genesis.parent, f"timeline {name}, which began there and has no checkpoint of its own"
+        if genesis is not None and own and name in lines.forks and own[-1].plan.replays:
+            yield genesis.parent, f"backfill {name}, which began there"
+            yield own[-1].plan.replays[-1], f"backfill {name}, which is compared with it"
+    for plan in plans.values():
+        if plan.parent is not None:
+            yield plan.parent, f"{plan.name}, which is in progress"
+
+
+def is_newborn(lines: Lines, timeline: str) -> bool:
+    """Whether a timeline is open and has no checkpoint of its own, released ones included."""
+    return timeline not in lines.closings and timeline in lines.geneses and not lines.checkpoints.get(timeline)
+
+
+def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
+    """What open jobs read."""
+    overdue = {job.job for job in jobs.overdue}
+    for name in sorted(jobs.open - overdue):
+        job = jobs.known[name]
+        yield job.checkpoint, f"{job.kind} {name}, which is open"
+
+
+def pins_of_deliveries(coordinator: CheckpointCoordinator, lines: Lines) -> Iterator[Pin]:
+    """What is yet to be sent to Kafka; of forks also what a promote may ask to be sent."""
+    newest = [found[-1] for found in lines.checkpoints.values() if found]
+    if not any(table.kind != "delta" for c in newest for table in c.sinks.values()):
+        return
+    for due in undelivered(coordinator):
+        yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send what it emitted"
+    for name in lines.forks:
+        for found in lines.checkpoints.get(name, ()):
+            if any(t.kind == "kafka" and _emitted(found, uid) for uid, t in found.sinks.items()):
+                yield found.id, f"fork {name}, which may be promoted and send what it emitted"
+
+
+def joined(pins: Sequence[Pin]) -> dict[int, tuple[str, ...]]:
+    """All reasons of each checkpoint, each once."""
+    found: dict[int, dict[str, None]] = defaultdict(dict)
+    for number, why in pins:
+        found[number][why] = None
+    return {number: tuple(whys) for number, whys in found.items()}
+
+
+def genesis_names(genesis: Genesis) -> str:
+    """How a timeline without checkpoints is called as a holder."""
+    return f"timeline {genesis.timeline}"
+
+
+def _emitted(found: Checkpoint, uid: str) -> int:
+    ack = found.ack(uid)
+    return 0 if ack is None else ack.emitted

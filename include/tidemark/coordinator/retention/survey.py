@@ -1,0 +1,207 @@
+"""One look at everything that keeps files, in an order in which nothing slips through between two reads.
+
+What a file is named by moves in one direction: open job, record of a compaction, open plan, manifest. So jobs are read
+ahead of heads and plans, these ahead of records, and manifests last: whatever moves on meanwhile is met again further
+down. Who deletes lists the files on the disk before all of this: what is written afterwards was not listed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.states import OpenPlan, SealedPlan
+from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.records.tombstones import of_checkpoints
+from tidemark.coordinator.retention.open_jobs import OpenJobs, listed_jobs, open_jobs
+from tidemark.coordinator.retention.pins import (
+    Names,
+    genesis_names,
+    is_newborn,
+    joined,
+    names,
+    pins_of_deliveries,
+    pins_of_jobs,
+    pins_of_timelines,
+)
+from tidemark.coordinator.retention.rules import Lines, kept_by
+from tidemark.errors import NotFoundError
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import Closing, CompactionRecord, Genesis
+from tidemark.model.savepoint import TombstoneRecord
+from tidemark.model.segments import StateHandle
+from tidemark.model.shared_state import Holder
+from tidemark.retention import Retention
+
+LATER = "not released yet"
+"""Why a checkpoint still holds its files that no rule keeps and nothing pins: its tombstone comes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What one look has found.
+
+    Attributes:
+        rule: that it went by.
+        lines: timelines with their checkpoints; released ones are left out.
+        reasons: per checkpoint why it stays; none = the rule lets it go, and nothing pins it.
+        plans: plans that are open or sealed, by name of their timeline.
+        sealed: what their attempts have sealed already, by name of the timeline.
+        jobs: open jobs, and results of compactions.
+        names: savepoints.
+        tombstones: of checkpoints, confirmed or not, by name.
+        now_ms: when.
+    """
+
+    rule: Retention | None
+    lines: Lines
+    reasons: Mapping[int, tuple[str, ...]]
+    plans: Mapping[str, CheckpointPlan]
+    sealed: Mapping[str, tuple[StateHandle, ...]]
+    jobs: OpenJobs
+    names: Names
+    tombstones: Mapping[str, TombstoneRecord]
+    now_ms: int
+
+    @property
+    def subsumed(self) -> list[Checkpoint]:
+        """Checkpoints that nothing keeps, in order of ids."""
+        return [c for c in self.lines.all() if not self.reasons.get(c.id)]
+
+    def is_released(self, number: int) -> bool:
+        """Whether a checkpoint was let go, for good."""
+        return is_final(self.tombstones.get(f"chk-{number}"))
+
+    def holders(self, *, after_release: bool = False) -> list[Holder]:
+        """Who holds files.
+
+        Args:
+            after_release: as if what nothing keeps had been released already.
+        """
+        found = [
+            Holder(name=c.plan.name, why=self.reasons.get(c.id) or (LATER,), handles=handles_of(c))
+            for c in self.lines.all()
+            if self.reasons.get(c.id) or not after_release
+        ]
+        for name, genesis in self.lines.geneses.items():
+            if is_newborn(self.lines, name) and not self.is_released(genesis.parent):
+                why = (f"timeline {name}, which has no checkpoint of its own",)
+                found.append(Holder(name=genesis_names(genesis), why=why, handles=_of_genesis(genesis)))
+        for timeline, plan in self.plans.items():
+            handles = (*_of_plan(plan), *self.sealed.get(timeline, ()))
+            found.append(Holder(name=f"plan {plan.name}", why=(f"{plan.name}, which is in progress",), handles=handles))
+        found += [_of_record(record) for record in self.jobs.adoptable]
+        return found
+
+
+def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
+    """Looks at everything; writes nothing.
+
+    Raises:
+        CorruptObjectError: an object is damaged, so that nobody knows what it needs: nothing may be deleted.
+        StoreError: the store could not be read.
+    """
+    objects, now = coordinator.objects, coordinator.clock.now_ms()
+    tombstones = of_checkpoints(objects)
+    listed = listed_jobs(objects)
+    heads, plans, sealed = _standing(coordinator)
+    lines = _lines(coordinator, tombstones)
+    read = {c.id: c for c in lines.all()}
+    jobs = open_jobs(objects, listed, heads, read, now)
+    released = frozenset(int(name.removeprefix("chk-")) for name, t in tombstones.items() if t.confirmed)
+    named = names(coordinator, released, now)
+    pins = [
+        *named.pins,
+        *pins_of_timelines(lines, plans),
+        *pins_of_jobs(jobs),
+        *pins_of_deliveries(coordinator, lines),
+    ]
+    by_rule, pinned = kept_by(rule, lines), joined(pins)
+    return Survey(
+        rule=rule,
+        lines=lines,
+        reasons={n: (*by_rule.get(n, ()), *pinned.get(n, ())) for n in read},
+        plans=plans,
+        sealed=sealed,
+        jobs=jobs,
+        names=named,
+        tombstones=tombstones,
+        now_ms=now,
+    )
+
+
+def is_final(tombstone: TombstoneRecord | None) -> bool:
+    """Whether a tombstone was confirmed."""
+    return tombstone is not None and tombstone.confirmed
+
+
+def handles_of(found: Checkpoint) -> tuple[StateHandle, ...]:
+    """All that a completed checkpoint names: state, dead letters, sinks, the state that it has left behind (G11)."""
+    acked = (handle for a in found.sealed.acks for handle in (a.handle, a.dead_letters, a.sink))
+    return (*acked, *found.plan.left_behind.values())
+
+
+def _standing(
+    coordinator: CheckpointCoordinator,
+) -> tuple[dict[str, Checkpoint | Genesis], dict[str, CheckpointPlan], dict[str, tuple[StateHandle, ...]]]:
+    """Newest entries of timelines that are not closed, their open plans, and what was sealed for them."""
+    heads: dict[str, Checkpoint | Genesis] = {}
+    plans: dict[str, CheckpointPlan] = {}
+    sealed: dict[str, tuple[StateHandle, ...]] = {}
+    for name in _names(coordinator):
+        try:
+            head = coordinator.head(name)
+        except NotFoundError:  # an import has planned its first checkpoint, and not completed it
+            head = Head(timeline=name, sequence=0, entry=None)
+        if isinstance(head.entry, Closing):
+            continue
+        if head.entry is not None:
+            heads[name] = head.entry
+        found = coordinator.standing(head)
+        if isinstance(found, OpenPlan | SealedPlan):
+            plans[name] = found.plan
+        if isinstance(found, SealedPlan):
+            sealed[name] = tuple(h for a in found.sealed.acks for h in (a.handle, a.dead_letters, a.sink))
+    return heads, plans, sealed
+
+
+def _names(coordinator: CheckpointCoordinator) -> list[str]:
+    """Every timeline, those included that have a plan and nothing else."""
+    planned = {key.split("/")[1] for key in coordinator.objects.list("plans/")}
+    return sorted({keys.FIRST_TIMELINE, *planned, *coordinator.timelines.names()})
+
+
+def _lines(coordinator: CheckpointCoordinator, tombstones: Mapping[str, TombstoneRecord]) -> Lines:
+    gone = {record.place for record in tombstones.values() if record.confirmed}
+    names_gone = {name for name, record in tombstones.items() if record.confirmed}
+    checkpoints: dict[str, list[Checkpoint]] = {}
+    geneses: dict[str, Genesis] = {}
+    closings: dict[str, Closing] = {}
+    for key in coordinator.objects.list("timelines/"):
+        if key in gone:
+            continue
+        timeline, sequence = keys.place_of(key)
+        entry = coordinator.objects.slot(timeline, sequence)
+        if isinstance(entry, Checkpoint) and entry.plan.name not in names_gone:
+            checkpoints.setdefault(timeline, []).append(entry)
+        elif isinstance(entry, Genesis):
+            geneses[timeline] = entry
+        elif isinstance(entry, Closing):
+            closings[timeline] = entry
+    return Lines(checkpoints=checkpoints, geneses=geneses, closings=closings)
+
+
+def _of_genesis(genesis: Genesis) -> tuple[StateHandle, ...]:
+    sinks = (table.handle for table in genesis.sinks.values())
+    return (*genesis.handles.values(), *genesis.dead_letters.values(), *sinks, *genesis.left_behind.values())
+
+
+def _of_plan(plan: CheckpointPlan) -> tuple[StateHandle, ...]:
+    sinks = (table.handle for table in plan.sinks.values())
+    return (*plan.handles.values(), *plan.dead_letters.values(), *sinks, *plan.left_behind.values())
+
+
+def _of_record(record: CompactionRecord) -> Holder:
+    why = (f"compaction {record.job}, which the next checkpoint of timeline {record.timeline} may adopt",)
+    return Holder(name=f"compaction {record.job}", why=why, handles=(record.output,))

@@ -1,0 +1,299 @@
+"""Ports: what the coordinator and the engine need of the outside world, as Protocols.
+
+Every port has an in-memory twin (`tidemark.adapters.memory`), held to the same contract tests as the real one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
+from tidemark.model.copies import TableVersion
+from tidemark.model.messages import Message
+from tidemark.model.offsets import PartitionLog, TopicPartition
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.records import PutOutcome
+from tidemark.model.segments import Segment
+from tidemark.model.writes import CommitRequest, Committed, LiveFile, PlanRequest, UidCounts, WrittenFile, WrittenRun
+from tidemark.ports.files import TableFiles
+from tidemark.sources import Broadcast
+
+__all__ = [
+    "Attempt",
+    "Batch",
+    "CheckpointStore",
+    "Clock",
+    "CommitRequest",
+    "Committed",
+    "Compute",
+    "CrashPoints",
+    "Fence",
+    "ForeignTables",
+    "LineageSink",
+    "LiveFile",
+    "Log",
+    "PartitionLog",
+    "PlanRequest",
+    "PutOutcome",
+    "Sender",
+    "StateTables",
+    "TableFiles",
+    "TimelineLock",
+    "UidCounts",
+    "UncertainPut",
+    "WriteIds",
+    "WrittenFile",
+    "WrittenRun",
+]
+
+
+class Clock(Protocol):
+    """The only source of time below the entry floor."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch (UTC)."""
+
+
+class WriteIds(Protocol):
+    """The only source of randomness below the entry floor."""
+
+    def __call__(self) -> str:
+        """A fresh random id (32 hex digits)."""
+
+
+class UncertainPut(Exception):  # noqa: N818
+    """The reply of a put was lost: it may or may not have happened. The caller reads back and compares bytes."""
+
+
+class CheckpointStore(Protocol):
+    """Small objects below one pipeline's folder. Nothing is ever overwritten or edited.
+
+    Called by the coordinator, for every object of design section 6.
+    """
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        """Writes `body` durably under `key` unless the key exists; atomic among all processes.
+
+        Raises:
+            UncertainPut: the outcome is unknown.
+            StoreError: certainly not written.
+        """
+
+    def get(self, key: str) -> bytes | None:
+        """The object's bytes, or None.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Keys below a prefix (a folder, with its final `/`), in order of names, at any depth.
+
+        Correctness must not rest on it being fresh: a missing newest key costs a lost put, no more.
+        """
+
+
+class TimelineLock(Protocol):
+    """Spares wasted work among processes of one host; never needed for correctness."""
+
+    def hold(self, timeline: str) -> AbstractContextManager[None]:
+        """Holds the timeline for the duration of a block.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+
+
+class Log(Protocol):
+    """Kafka, as the planner sees it. Answers within its timeout or raises BrokerError; never waits for records."""
+
+    def partitions(self, topics: object, isolation: str) -> Mapping[TopicPartition, PartitionLog]:
+        """Every partition of the subscription (a value of `KafkaSource.topics`), with its bounds.
+
+        Raises:
+            NotFoundError: a named topic does not exist.
+            BrokerError: no answer.
+        """
+
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        """Kafka's topic id per topic; a topic that does not exist is left out."""
+
+    def offsets_at(self, when_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """First offset whose record's timestamp is >= the given time, per partition; None = no such record."""
+
+    def group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Committed offsets of a consumer group, where there are any."""
+
+    def report_group_offsets(self, group: str, ends: Mapping[TopicPartition, int]) -> None:
+        """Sets the group's offsets, for lag monitoring (J10). Failure is harmless and raises BrokerError."""
+
+
+class ForeignTables(Protocol):
+    """Delta tables of somebody else's, which broadcast states copy; they are only read."""
+
+    def newest(self, broadcast: Broadcast) -> TableVersion:
+        """The newest version of a table, and its id.
+
+        Raises:
+            NotFoundError: no such table.
+            StoreError: it cannot be read.
+        """
+
+    def rows(self, broadcast: Broadcast, at: TableVersion) -> Sequence[Mapping[str, Any]]:
+        """The rows of a version: the declared fields, in the stored form of their types, timestamps in UTC.
+
+        Raises:
+            DataLostError: the version is gone, or the table at this place has another id.
+            DeclarationError: a column is missing or of another type; a key is null or there twice; a null in a field
+                that may not be null.
+            StateOverflowError: more than `max_keys` rows.
+            StoreError: it cannot be read.
+        """
+
+
+class Batch(Protocol):
+    """The decoded records of one attempt: read and decoded once, used by every operator, the gate and the counts."""
+
+    facts: BatchFacts
+
+    @property
+    def uids(self) -> Sequence[str]:
+        """Operators in the order in which they are executed."""
+
+    @property
+    def counts(self) -> Mapping[str, UidCounts]:
+        """Per uid, as far as known: of folds over a source at once; of others, and of joined keys, once prepared."""
+
+    def prepare(self, uid: str) -> UidCounts:
+        """Finds out what an operator has to do; a process runs its function. Called once each, in order of `uids`.
+
+        Raises:
+            ProcessFunctionError, StateOverflowError, EngineError: the function raised, or left too much; Spark failed.
+        """
+
+    def write_run(self, uid: str, folder: str) -> WrittenRun:
+        """Folds the batch by the operator's key and writes the run's files; of a process what its function has left.
+
+        Args:
+            uid: the operator.
+            folder: `<table>/<id>.<attempt>`, relative to the warehouse; no other attempt uses it.
+
+        Raises:
+            StateOverflowError, EngineError: a key's partial does not fit, and the message names the key; Spark failed.
+        """
+
+    def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
+        """Writes the operator's dead letters: topic, partition, offset, timestamp, uid, reason, raw key and value."""
+
+    def write_emitted(self, uid: str, folder: str) -> WrittenRun:
+        """Writes what a process emitted and its sink lacks, in the sink's columns: fields, uid, position (J16)."""
+
+    def emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
+        """The same rows, in order of their positions, for a sink that keeps none (D9)."""
+
+    def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
+        """Runs the pipeline's gate on the candidate.
+
+        Args:
+            runs: per uid the files of the run, relative to the warehouse; empty where nothing was written.
+        """
+
+    def close(self) -> None:
+        """Releases what was cached."""
+
+
+class Compute(Protocol):
+    """The engine: Spark, or its in-memory twin."""
+
+    def read(self, plan: CheckpointPlan) -> Batch:
+        """Reads exactly the plan's ranges.
+
+        Raises:
+            DataLostError: part of the ranges is not in the log any more.
+            BrokerError: Kafka did not answer.
+            EngineError: Spark failed.
+        """
+
+
+class Sender(Protocol):
+    """Kafka, as an attempt sees it that sends what it emitted before it is sealed (D9)."""
+
+    def send(self, topic: str, messages: Iterable[Message]) -> int:
+        """Sends messages in order and waits until all are acknowledged; returns how many.
+
+        Raises:
+            BrokerError: some may have arrived; the next attempt sends all of them again, with the same ids.
+        """
+
+
+class StateTables(Protocol):
+    """Commits to Delta tables: a compare-and-set on the version just read, orphans removed in the same transaction."""
+
+    def commit(self, request: CommitRequest, fence: "Fence") -> Committed:
+        """Commits, or raises.
+
+        Order: read the table version, then `fence.check()`, then commit on that version. A conflict means that
+        somebody else committed: the fence is asked again, and if it holds the commit is tried once more. An unknown
+        outcome is read back by write id.
+
+        Raises:
+            FencedError: the attempt was revoked.
+            ConflictError: a second conflict in a row.
+            StoreError: footers and reported rows differ, a parent file is missing, the schema differs, or the disk.
+        """
+
+    def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
+        """Files of a segment: live at its version, `_checkpoint` in its range."""
+
+    def files_of(self, segment: Segment) -> Sequence[LiveFile]:
+        """The same files with their levels and checkpoints; what a compaction chooses from."""
+
+    def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
+        """Fsyncs an attempt's data files, commit files and directories (local disk), before the seal.
+
+        Reads every commit file back and raises StoreError where write id or sha256 differ.
+        """
+
+
+class Fence(Protocol):
+    """An attempt's right to go on."""
+
+    def check(self) -> None:
+        """Reads the attempt's outcome key.
+
+        Raises:
+            FencedError: it was revoked.
+        """
+
+
+class Attempt(Fence, Protocol):
+    """One try of a plan, owned by this process."""
+
+    @property
+    def plan(self) -> CheckpointPlan:
+        """What is tried."""
+
+    @property
+    def number(self) -> int:
+        """Which try; ascending from 1."""
+
+    def seal(self, sealed: Sealed) -> None:
+        """Puts *sealed*, which competes with *revoked* for one key.
+
+        Raises:
+            FencedError: revoked came first.
+        """
+
+
+class CrashPoints(Protocol):
+    """Where tests may kill the process (reliability.md section 6)."""
+
+    def __call__(self, step: str, moment: str) -> None:
+        """Called with a step's name and `before` or `after`; does nothing in normal operation."""
+
+
+class LineageSink(Protocol):
+    """Where completed checkpoints are announced; being down must never fail the data path."""
+
+    def completed(self, pipeline: str, manifest: Mapping[str, object]) -> None:
+        """Announces a completed checkpoint; receivers drop an id they know."""

@@ -1,0 +1,97 @@
+"""From a row to its source: which checkpoint last changed a key, which DAG run that was, which offsets it read (Q4)."""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any
+
+from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.wiring.facts import iso
+from tidemark.wiring.pages.graphs import Graphs
+from tidemark.wiring.pages.lines import Json
+from tidemark.wiring.reads import parse_key, schema_of
+
+_EXACT = 2**53
+"""Greatest whole number that every reader of JSON keeps."""
+
+
+class Origins(Graphs):
+    """Answers where a row of state came from."""
+
+    def origin_of(self, name: str, uid: str, key: Sequence[str], checkpoint: int | None = None) -> Json:
+        """The state of a key, and the checkpoint that changed it last.
+
+        What came before that is asked with the parent of the checkpoint that is told.
+
+        Args:
+            name: the pipeline.
+            uid: the operator.
+            key: the key columns' values as text.
+            checkpoint: the state as of this id; the newest one of the live timeline without it.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint, operator or key.
+            UsageError: the key has another number of columns, or a value does not fit.
+            StoreError: a file of the state is gone.
+        """
+        found = self.runtime.checkpoint(self.known(name), checkpoint)
+        schema = schema_of(found, uid)
+        parse_key(schema, key)
+        rows = self.runtime.state_table(name, uid, checkpoint=found.id, key=key).to_pylist(maps_as_pydicts="strict")
+        if not rows:
+            raise NotFoundError(
+                f"{uid} has no key {', '.join(key)!r} at {found.plan.name}",
+                safe="nothing was changed.",
+                next="look at the spelling, or ask at an earlier checkpoint: it may have been cleared or have expired.",
+            )
+        row = {column: _json(value) for column, value in rows[0].items()}
+        changed = int(row.pop("_changed"))
+        return {
+            "uid": uid,
+            "key": list(key),
+            "as_of": found.plan.name,
+            "row": row,
+            "changed": self._change(name, changed, uid),
+        }
+
+    def _change(self, name: str, checkpoint: int, uid: str) -> Json:
+        """What is told of the checkpoint that changed a row; less where its manifest is gone."""
+        made = self.runtime.coordinator(name).timelines.find(checkpoint)
+        told: Json = {"checkpoint": checkpoint, "name": f"chk-{checkpoint}", "known": made is not None}
+        if made is None:
+            return told
+        return told | {
+            "run": made.plan.origin,
+            "timeline": made.plan.slot.timeline,
+            "parent": made.plan.parent,
+            "logical_time": iso(made.plan.logical_time_ms),
+            "ranges": [
+                {"partition": str(tp), "start": r.start, "end": r.end}
+                for tp, r in made.plan.ranges.items()
+                if tp.topic in _topics(made, uid) and not r.is_empty
+            ],
+        }
+
+
+def _topics(made: Checkpoint, uid: str) -> set[str]:
+    """Topics that an operator may have read: its own one of a broadcast state, all other sources of any other."""
+    sources = made.plan.sources
+    if uid in sources:
+        return set(sources[uid])
+    return {topic for name, topics in sources.items() if name not in made.plan.schemas for topic in topics}
+
+
+def _json(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, dict):
+        return {str(k): _json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_json(v) for v in value]
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and value - value != 0:
+        return repr(value)
+    if isinstance(value, int) and abs(value) > _EXACT:
+        return str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,94 @@
+"""What an action would come to, before anybody confirms it: the dry runs of restore, disposal and retention."""
+
+from dataclasses import dataclass
+
+from tidemark.coordinator.records.branches import Branch, branch
+from tidemark.coordinator.retention.sweeping import GRACE_MS
+from tidemark.errors import UsageError
+from tidemark.wiring.pages.lines import Json
+from tidemark.wiring.pages.origins import Origins
+from tidemark.wiring.retentions import plan_facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """A restore point: a checkpoint by its id, or a savepoint by its name; one of them."""
+
+    checkpoint: int | None = None
+    savepoint: str | None = None
+
+
+class Outlooks(Origins):
+    """Answers what would happen; nothing does."""
+
+    def restore_outlook(self, name: str, begins: Beginning) -> Json:
+        """What a restore would leave and read again, by manifests alone.
+
+        Whether the code of now fits the state, and whether Kafka still has the records, is checked by the restore
+        itself before it changes anything: the declaration is not imported here.
+
+        Returns:
+            The checkpoint, the timeline that would end, names of checkpoints that stay on it, offsets `[start, end)`
+            that would be read again per partition, and whether the pipeline was drained with the savepoint.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint or savepoint, or it is disposed.
+            UsageError: no restore point, or two.
+        """
+        if (begins.checkpoint is None) == (begins.savepoint is None):
+            raise UsageError("no restore point, or two", next="give a checkpoint or a savepoint.")
+        pin = None if begins.savepoint is None else self.runtime.savepoints(self.known(name)).get(begins.savepoint)
+        timelines = self.runtime.coordinator(self.known(name)).timelines
+        wanted = timelines.checkpoint(begins.checkpoint or (0 if pin is None else pin.checkpoint))
+        live = branch(timelines, timelines.live(), timelines.live())
+        kept, known = self._ancestors(name, wanted.id), self._ancestors(name, _last(live))
+        ends = wanted.plan.ranges.ends
+        now = {} if live.newest is None else live.newest.plan.ranges.ends
+        return {
+            "checkpoint": wanted.plan.name,
+            "savepoint": begins.savepoint,
+            "drained": pin is not None and pin.drained,
+            "closes": live.timeline,
+            "left": [f"chk-{number}" for number in known if number not in kept],
+            "read_again": {str(tp): f"[{ends[tp]}, {now[tp]})" for tp in ends if now.get(tp, 0) > ends[tp]},
+        }
+
+    def _ancestors(self, name: str, checkpoint: int | None) -> dict[int, None]:
+        """Ids of a checkpoint and of those that it came from, newest first."""
+        found: dict[int, None] = {}
+        while checkpoint is not None and (entry := self.entry(name, checkpoint)) is not None:
+            found[checkpoint] = None
+            checkpoint = entry.parent
+        return found
+
+    def disposal_outlook(self, name: str, savepoint: str) -> Json:
+        """What a disposal would free, and what needs the savepoint.
+
+        Raises:
+            NotFoundError: no such pipeline or savepoint, or it is disposed.
+        """
+        savepoints = self.runtime.savepoints(self.known(name))
+        found = savepoints.get(savepoint)
+        others = [other for other in savepoints.pins().get(found.checkpoint, ()) if other != savepoint]
+        return {
+            "name": savepoint,
+            "checkpoint": found.checkpoint_name,
+            "also_pinned_by": others,
+            "needed_by": list(savepoints.needed_by(savepoint)),
+        }
+
+    def retention_outlook(self, name: str) -> Json:
+        """What retention would release and delete now, and what keeps the rest; looks at every file.
+
+        Raises:
+            NotFoundError: no such pipeline.
+            StoreError, CorruptObjectError: nobody knows what is needed.
+        """
+        return dict(plan_facts(self.runtime.retention_plan(self.known(name)), GRACE_MS, shown=0))
+
+
+def _last(live: Branch) -> int | None:
+    """Id of the checkpoint that a timeline is at: its own newest, or the one that it began at."""
+    if live.newest is not None:
+        return live.newest.id
+    return None if live.genesis is None else live.genesis.parent

@@ -1,0 +1,172 @@
+"""The verbs of retention: plan, apply, storage, legal holds. None of them loads Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tidemark.coordinator.recovery.verification import Tell, tell_nobody
+from tidemark.coordinator.retention.holding import Holding
+from tidemark.coordinator.retention.planning import plan
+from tidemark.coordinator.retention.rules import Rules
+from tidemark.coordinator.retention.storage import Storage, storage
+from tidemark.coordinator.retention.sweeping import GRACE_MS, Sweeper, Swept
+from tidemark.model.deletion import DeletionPlan
+from tidemark.model.retention_text import parse_retention
+from tidemark.model.verification import Verified
+from tidemark.retention import Retention
+from tidemark.wiring.facts import iso
+from tidemark.wiring.verifications import Verifications
+
+if TYPE_CHECKING:
+    from tidemark.adapters.table_files import LocalTableFiles
+
+_SHOWN = 1000
+"""Files that are told one by one where nobody asks for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What a sweep came to, and what a check of every restore point that is left has found."""
+
+    swept: Swept
+    verified: Verified
+
+
+class Retentions(Verifications):
+    """Releases, deletes, explains."""
+
+    @cached_property
+    def table_files(self) -> "LocalTableFiles":
+        """The files below the warehouse."""
+        from tidemark.adapters.table_files import LocalTableFiles
+
+        return LocalTableFiles(str(self.settings.warehouse))
+
+    def retention_rule(self, name: str, keep: str | None = None) -> Retention | None:
+        """The rule that counts: what is given, else what the pipeline's DAG has declared; None = all is kept.
+
+        Raises:
+            DeclarationError: what is given is no rule.
+            NotFoundError: no such pipeline.
+        """
+        return Rules(self.coordinator(self.known(name))).standing() if keep is None else parse_retention(keep)
+
+    def declare_retention(self, name: str, rule: Retention | None) -> bool:
+        """Writes down what a DAG declares, where it differs; returns whether it did."""
+        return Rules(self.coordinator(self.known(name))).record(rule)
+
+    def retention_plan(self, name: str, keep: str | None = None) -> DeletionPlan:
+        """What a sweep would do now; writes nothing.
+
+        Raises:
+            NotFoundError, DeclarationError: as `retention_rule`.
+            StoreError, CorruptObjectError: nobody knows what is needed; nothing may be deleted.
+        """
+        rule = self.retention_rule(name, keep)
+        return plan(self.coordinator(name), self.table_files, rule)
+
+    def retention_sweep(self, name: str, keep: str | None = None, *, grace_ms: int = GRACE_MS) -> Swept:
+        """Releases what nothing keeps, and deletes what has been free for the grace time.
+
+        Raises:
+            NotFoundError, DeclarationError: as `retention_rule`.
+            DamagedError: the newest checkpoint of a timeline is not whole; nothing was released.
+            StoreError, CorruptObjectError: as `retention_plan`, or a file could not be deleted: ask again.
+        """
+        sweeper = Sweeper(
+            coordinator=self.coordinator(name),
+            files=self.table_files,
+            rule=self.retention_rule(name, keep),
+            grace_ms=grace_ms,
+            verify=self.verify_checkpoint,
+        )
+        return sweeper.sweep()
+
+    def retention_apply(
+        self, name: str, keep: str | None = None, *, grace_ms: int = GRACE_MS, tell: Tell = tell_nobody
+    ) -> Applied:
+        """Sweeps, then checks every restore point that is left.
+
+        Raises:
+            TidemarkError: as `retention_sweep`.
+        """
+        swept = self.retention_sweep(name, keep, grace_ms=grace_ms)
+        return Applied(swept=swept, verified=self.verifier(name).verify_all(tell))
+
+    def storage(self, name: str) -> Storage:
+        """Where the bytes of a pipeline are.
+
+        Raises:
+            NotFoundError: no such pipeline.
+            StoreError, CorruptObjectError: nobody knows what is needed.
+        """
+        rule = self.retention_rule(name)
+        return storage(self.coordinator(name), self.table_files, rule)
+
+    def holds(self, name: str) -> Holding:
+        """Legal holds on savepoints of a pipeline.
+
+        Raises:
+            NotFoundError: no such pipeline.
+        """
+        return Holding(self.coordinator(self.known(name)))
+
+
+def plan_facts(found: DeletionPlan, grace_ms: int, *, shown: int | None = _SHOWN) -> Mapping[str, object]:
+    """What is told of a plan, JSON values only; `shown` files at most, None = all."""
+    due = found.due(grace_ms)
+    return {
+        "pipeline": found.pipeline,
+        "rule": found.rule or None,
+        "released": list(found.released),
+        "disposed": list(found.disposed),
+        "ended_jobs": list(found.ended),
+        "free_files": len(found.free),
+        "free_bytes": found.bytes,
+        "due_files": len(due),
+        "due_bytes": sum(f.bytes for f in due),
+        "grace_ms": grace_ms,
+        "kept_files": found.kept_files,
+        "kept_bytes": found.kept_bytes,
+        "unknown_files": len(found.unknown),
+        "log_files": sum(len(prefix.files) for prefix in found.logs),
+        "log_bytes": sum(prefix.bytes for prefix in found.logs),
+        "kept_by": [
+            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
+            for k in found.kept
+        ],
+        "free": [
+            {
+                "file": f.path,
+                "bytes": f.bytes,
+                "why": f.why,
+                "since": None if f.since_ms is None else iso(f.since_ms),
+            }
+            for f in found.free[:shown]
+        ],
+        "unknown": [f.path for f in found.unknown[:shown]],
+    }
+
+
+def swept_facts(swept: Swept) -> Mapping[str, object]:
+    """What is told of a sweep, JSON values only."""
+    return {
+        "pipeline": swept.plan.pipeline,
+        "rule": swept.plan.rule or None,
+        "released": list(swept.released),
+        "disposed": list(swept.disposed),
+        "ended_jobs": list(swept.ended),
+        "deleted_files": len(swept.deleted),
+        "deleted_bytes": swept.bytes,
+        "waiting_files": len(swept.waiting),
+        "waiting_bytes": sum(f.bytes for f in swept.waiting),
+        "deleted_log_files": swept.log_files,
+        "kept_files": swept.plan.kept_files,
+        "kept_bytes": swept.plan.kept_bytes,
+    }
+
+
+def applied_facts(done: Applied) -> Mapping[str, object]:
+    """The same, with what the check has found."""
+    return {**swept_facts(done.swept), "verified": len(done.verified.points), "broken": list(done.verified.broken)}

@@ -1,0 +1,1 @@
+"""Tidemark in Airflow's pages: guarded routes below `/tidemark`, a page *Checkpoints*, a tab on DAG runs."""

@@ -1,0 +1,84 @@
+"""Who may see and do what: whoever may read the DAG that checkpoints a pipeline may see it (reliability.md 10).
+
+Where Airflow knows no such DAG, as after the loss of its database, the DAG is taken to be called as the pipeline is.
+"""
+
+from typing import Annotated, Literal
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.asset import AssetModel, TaskOutletAssetReference
+from airflow.models.dag import DagModel, DagTag
+from fastapi import Depends, HTTPException, Path
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tidemark_ui.reading import pages
+
+COMPLETE = "complete"
+"""The task that tells a checkpoint's asset; a backfill's is called otherwise."""
+Method = Literal["GET", "POST"]
+
+
+def dags_of(pipeline: str, session: Session) -> list[str]:
+    """Ids of the DAGs that checkpoint a pipeline, in order of names."""
+    found = session.scalars(
+        select(TaskOutletAssetReference.dag_id)
+        .join(AssetModel, AssetModel.id == TaskOutletAssetReference.asset_id)
+        .where(AssetModel.uri == f"x-tidemark://{pipeline}/checkpoint", TaskOutletAssetReference.task_id == COMPLETE)
+    )
+    return sorted(set(found))
+
+
+def pipelines_of(dag_id: str, session: Session) -> list[str]:
+    """Pipelines that a DAG names by its tags; all that the warehouse has where Airflow does not know the DAG."""
+    known = pages().pipelines()
+    tags = set(session.scalars(select(DagTag.name).where(DagTag.dag_id == dag_id)))
+    if not tags and session.get(DagModel, dag_id) is None:
+        return known
+    return [name for name in known if name in tags]
+
+
+def may(method: Method, pipeline: str, user: GetUserDep, session: Session) -> bool:
+    """Whether somebody may read the checkpoints of a pipeline (GET), or trigger its DAG (POST)."""
+    return any(
+        get_auth_manager().is_authorized_dag(
+            method=method,
+            access_entity=DagAccessEntity.RUN,
+            details=DagDetails(id=dag, team_name=DagModel.get_team_name(dag, session=session)),
+            user=user,
+        )
+        for dag in dags_of(pipeline, session) or [pipeline]
+    )
+
+
+def _checked(method: Method, pipeline: str, user: GetUserDep, session: Session) -> str:
+    if not may(method, pipeline, user, session):
+        raise HTTPException(403, "Forbidden")
+    return pages().known(pipeline)
+
+
+def readable(pipeline: Annotated[str, Path(max_length=63)], user: GetUserDep, session: SessionDep) -> str:
+    """The pipeline of the path, where the user may see it.
+
+    Raises:
+        HTTPException: 403.
+        NotFoundError, NameRefusedError: it has no checkpoints here.
+    """
+    return _checked("GET", pipeline, user, session)
+
+
+def writable(pipeline: Annotated[str, Path(max_length=63)], user: GetUserDep, session: SessionDep) -> str:
+    """The pipeline of the path, where the user may trigger its DAG.
+
+    Raises:
+        HTTPException: 403.
+        NotFoundError, NameRefusedError: it has no checkpoints here.
+    """
+    return _checked("POST", pipeline, user, session)
+
+
+Readable = Annotated[str, Depends(readable)]
+Writable = Annotated[str, Depends(writable)]

@@ -1,0 +1,158 @@
+"""The routes that read (docs/rest.md). Paths and fields are Flink's where the meaning is (K6–K8)."""
+
+from pathlib import Path as File
+from typing import Annotated, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from fastapi import APIRouter, Depends, HTTPException, Path, Query
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from tidemark.wiring.pages.history import CheckpointStatus
+from tidemark.wiring.pages.lines import HistoryQuery
+from tidemark.wiring.pages.outlooks import Beginning
+from tidemark_ui import models
+from tidemark_ui.access import Readable, may, pipelines_of
+from tidemark_ui.dags import dag_config, dag_facts
+from tidemark_ui.reading import pages
+
+router = APIRouter()
+FILES = {path.name: path for path in (File(__file__).parent / "static").glob("*.js")}
+"""The bundle; it holds no data, and is guarded all the same."""
+Number = Annotated[int, Path(ge=1, le=10**12)]
+Name = Annotated[str, Path(min_length=1, max_length=63)]
+
+
+@router.get("/static/{name}")
+def static(name: Name) -> FileResponse:
+    """A file of the bundle."""
+    if name not in FILES:
+        raise HTTPException(404, "Not Found")
+    return FileResponse(FILES[name], media_type="text/javascript; charset=utf-8")
+
+
+@router.get("/pipelines")
+def pipelines(user: GetUserDep, session: SessionDep) -> list[models.PipelineFacts]:
+    """Pipelines that the user may see."""
+    seen = [name for name in pages().pipelines() if may("GET", name, user, session)]
+    return [
+        models.PipelineFacts(name=name, may_trigger=may("POST", name, user, session), **dag_facts(name, session))
+        for name in seen
+    ]
+
+
+class HistoryParams(BaseModel):
+    """The query of a history; see `HistoryQuery`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: CheckpointStatus | None = None
+    timeline: str | None = Field(None, max_length=63)
+    pinned: bool = False
+    text: str = Field("", max_length=250)
+    limit: int = Field(25, ge=0, le=100)
+    offset: int = Field(0, ge=0, le=1_000_000)
+
+
+@router.get("/pipelines/{pipeline}/checkpoints")
+def checkpoints(pipeline: Readable, asked: Annotated[HistoryParams, Query()]) -> models.Overview:
+    """Flink's `/jobs/:id/checkpoints`: counts, summary, latest, history."""
+    return models.Overview.model_validate(pages().overview(pipeline, HistoryQuery(**dict(asked))))
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/config")
+def config(pipeline: Readable, session: SessionDep) -> models.Config:
+    """Flink's `/jobs/:id/checkpoints/config`."""
+    return models.Config.model_validate({**pages().config(pipeline), **dag_config(pipeline, session)})
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/series")
+def series(pipeline: Readable, last: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[models.Point]:
+    """What the charts draw, oldest first."""
+    return [models.Point.model_validate(p) for p in pages().series(pipeline, last)]
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}")
+def details(pipeline: Readable, checkpoint: Number) -> models.Details:
+    """Flink's `/jobs/:id/checkpoints/details/:cid`, with all operators."""
+    return models.Details.model_validate(pages().details(pipeline, checkpoint))
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/subtasks/{uid}")
+def subtasks(pipeline: Readable, checkpoint: Number, uid: Name) -> models.Task:
+    """Flink's `/jobs/:id/checkpoints/details/:cid/subtasks/:vid`: one operator."""
+    found = (task for task in pages().details(pipeline, checkpoint)["tasks"] if task["uid"] == uid)
+    task = next(found, None)
+    if task is None:
+        raise HTTPException(404, "Not Found")
+    return models.Task.model_validate(task)
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/lineage/{checkpoint}")
+def lineage(pipeline: Readable, checkpoint: Number) -> models.Graph:
+    """The lineage of one checkpoint as nodes and edges."""
+    return models.Graph.model_validate(pages().graph(pipeline, checkpoint))
+
+
+@router.get("/pipelines/{pipeline}/timelines")
+def timelines(pipeline: Readable) -> list[models.Timeline]:
+    """The tree of timelines."""
+    return [models.Timeline.model_validate(t) for t in pages().timelines(pipeline)]
+
+
+@router.get("/pipelines/{pipeline}/savepoints")
+def savepoints(pipeline: Readable, disposed: bool = False) -> list[models.Savepoint]:
+    """Savepoints, newest first."""
+    return [models.Savepoint.model_validate(s) for s in pages().savepoints(pipeline, disposed=disposed)]
+
+
+@router.get("/pipelines/{pipeline}/savepoints/{name}/disposal")
+def disposal(pipeline: Readable, name: Name) -> models.Disposal:
+    """The dry run of a disposal."""
+    return models.Disposal.model_validate(pages().disposal_outlook(pipeline, name))
+
+
+@router.get("/pipelines/{pipeline}/restore-plan")
+def restore_plan(
+    pipeline: Readable,
+    checkpoint: Annotated[int | None, Query(ge=1, le=10**12)] = None,
+    savepoint: Annotated[str | None, Query(max_length=63)] = None,
+) -> models.RestorePlan:
+    """The dry run of a restore."""
+    begins = Beginning(checkpoint=checkpoint, savepoint=savepoint)
+    return models.RestorePlan.model_validate(pages().restore_outlook(pipeline, begins))
+
+
+@router.get("/pipelines/{pipeline}/retention-plan")
+def retention_plan(pipeline: Readable) -> models.RetentionPlan:
+    """The dry run of retention; looks at every file."""
+    return models.RetentionPlan.model_validate(pages().retention_outlook(pipeline))
+
+
+@router.get("/pipelines/{pipeline}/state/{uid}/origin")
+def origin(
+    pipeline: Readable,
+    uid: Name,
+    key: Annotated[list[Annotated[str, Query(max_length=1000)]], Query(min_length=1, max_length=16)],
+    checkpoint: Annotated[int | None, Query(ge=1, le=10**12)] = None,
+) -> models.Origin:
+    """Which checkpoint changed a key last, in which DAG run, and from which offsets."""
+    return models.Origin.model_validate(pages().origin_of(pipeline, uid, key, checkpoint))
+
+
+@router.get("/dags/{dag_id}/checkpoints", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
+def made_by_run(
+    dag_id: Annotated[str, Path(max_length=250)],
+    run_id: Annotated[str, Query(min_length=1, max_length=250)],
+    user: GetUserDep,
+    session: SessionDep,
+) -> list[models.MadeByRun]:
+    """What a DAG run made, pipeline by pipeline."""
+    found: list[dict[str, Any]] = [
+        {"pipeline": name, **pages().made_by(name, dag_id, run_id)}
+        for name in pipelines_of(dag_id, session)
+        if may("GET", name, user, session)
+    ]
+    return [models.MadeByRun.model_validate(f) for f in found]

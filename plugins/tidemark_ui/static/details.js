@@ -1,0 +1,118 @@
+// One checkpoint: its operators, the ranges it read, what the gate said, and its lineage.
+
+import { Lineage, RunLink } from "./graph.js";
+import { Answered, bytes, C, count, duration, Facts, h, Muted, Name, ours, Status, Trouble, useAnswer, useState,
+  when } from "./ui.js";
+import { Rows } from "./table.js";
+
+const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"], ["gate", "Gate"],
+  ["facts", "Facts"]];
+
+// `actions` are of no use for what is not completed, or is about to be deleted.
+export function Details({ pipeline, checkpoint, dag, onCheckpoint, actions }) {
+  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints", "details", checkpoint]), 0);
+  const [part, setPart] = useState("lineage");
+  return h(Answered, { answer, what: `chk-${checkpoint}` }, (told) => h(C.Box, null,
+    told.status === "COMPLETED" && !told.discarded && actions,
+    h(C.Flex, { gap: 4, align: "center", wrap: "wrap", fontSize: "sm", my: 2 },
+      h(Status, told), h("span", null, "on ", h(Name, null, told.timeline)),
+        h("span", null, `planned ${when(told.trigger_timestamp)} UTC`),
+      dag && h(RunLink, { dag, run: told.origin, label: "DAG run" })),
+    told.failure_message && h(Trouble, { error: { what: `${told.failure_reason}: ${told.failure_message}`,
+      next: told.failure_next } }),
+    h(Tabs, { name: `Parts of ${told.name}`, parts: PARTS, part, setPart }),
+    part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
+    part === "operators" && h(Operators, { told }),
+    part === "offsets" && h(Offsets, { told }),
+    part === "gate" && h(Gate, { told }),
+    part === "facts" && h(AllFacts, { told })));
+}
+
+export function Tabs({ name, parts, part, setPart }) {
+  return h(C.Flex, { role: "tablist", "aria-label": name, gap: 1, borderBottomWidth: "1px", borderColor: "border",
+    mb: 3, wrap: "wrap" },
+    parts.map(([id, word]) => h(C.Button, {
+      key: id, role: "tab", size: "sm", variant: "ghost", borderRadius: 0, "aria-selected": part === id,
+        onClick: () => setPart(id),
+      borderBottomWidth: "2px", borderColor: part === id ? "fg" : "transparent",
+        fontWeight: part === id ? "semibold" : "normal",
+    }, word)));
+}
+
+function Operators({ told }) {
+  if (told.tasks.length === 0) return h(Muted, null,
+    "No operator has acknowledged: the checkpoint is not completed.");
+  const steps = [...new Set(told.tasks.flatMap((t) => Object.keys(t.timings)))].sort();
+  const columns = [
+    { title: "Operator", cell: (t) => h("b", null, h(Name, null, t.uid)) },
+    { title: "Kind", cell: (t) => t.kind },
+    { title: "Records", end: true, cell: (t) => count(t.read) },
+    { title: "Applied", end: true, cell: (t) => count(t.applied) },
+    { title: "Dead letters", end: true, cell: (t) => count(t.dead_lettered) },
+    { title: "Keys", end: true, cell: (t) => count(t.keys) },
+    { title: "Emitted", end: true, cell: (t) => count(t.emitted) },
+    { title: "Incremental", end: true, cell: (t) => bytes(t.checkpointed_size) },
+    { title: "Full", end: true, cell: (t) => bytes(t.state_size) },
+    { title: "Rows", end: true, cell: (t) => count(t.rows) },
+    { title: "Files", end: true, cell: (t) => count(t.files) },
+    { title: "Tables", cell: (t) => h(Name, { most: "14rem" },
+      t.segments.map((s) => `${s.table} ${s.version} (${s.after}, ${s.through}]`).join(", ") || "none") },
+    { title: "In all", end: true, cell: (t) => duration(t.end_to_end_duration) },
+    ...steps.map((step) => ({ title: step.replace(/_/g, " "), end: true,
+      cell: (t) => (step in t.timings ? duration(t.timings[step]) : "") })),
+  ];
+  const shared = Object.entries(told.timings).filter(([step]) => !step.includes(".")).map(([step,
+    ms]) => `${step} ${duration(ms)}`);
+  return h(C.Box, null, h(Rows, { name: "Operators", columns, rows: told.tasks, keyOf: (t) => t.uid }),
+    shared.length > 0 && h(Muted, { mt: 2 }, `For all of them together: ${shared.join(", ")}.`));
+}
+
+function Offsets({ told }) {
+  const columns = [
+    { title: "Partition", cell: (r) => h(Name, null, r.partition) },
+    { title: "Start (included)", end: true, cell: (r) => count(r.start) },
+    { title: "End (excluded)", end: true, cell: (r) => count(r.end) },
+    { title: "Offsets", end: true, cell: (r) => count(r.end - r.start) },
+    { title: "Lag", end: true, cell: (r) => count(r.pending) },
+    { title: "Watermark (UTC)", cell: (r) => when(r.watermark) },
+    { title: "Topic id", cell: (r) => h(Name, { mono: true, most: "12rem" }, r.topic_id || "–") },
+  ];
+  return h(Rows, { name: "Offsets", columns, rows: told.ranges, keyOf: (r) => r.partition });
+}
+
+function Gate({ told }) {
+  if (told.expectations.length === 0) return h(Muted, null,
+    told.tasks.length ? "The pipeline has no gate." : "The gate has not judged.");
+  const columns = [
+    { title: "Verdict", cell: (e) => h(C.Badge, { colorPalette: e.success ? "green" : e.severity === "warning"
+      ? "orange" : "red" }, e.success ? "✓ held" : "✕ failed") },
+    { title: "Frame", cell: (e) => h(Name, null, e.frame) },
+    { title: "Expectation", cell: (e) => h(Name, null, e.type) },
+    { title: "Severity", cell: (e) => e.severity },
+    { title: "Seen", cell: (e) => h(Name, { most: "34rem" }, e.detail) },
+  ];
+  return h(Rows, { name: "Gate", columns, rows: told.expectations,
+    keyOf: (e) => `${e.frame} ${e.type} ${e.detail}` });
+}
+
+function AllFacts({ told }) {
+  return h(Facts, { facts: {
+    Slot: told.slot,
+    Parent: told.parent === null ? "none" : `chk-${told.parent}`,
+    Attempt: told.attempt,
+    "Data interval": told.interval && `${when(told.interval.start)} to ${when(told.interval.end)}`,
+    "Logical time": when(told.logical_time),
+    Watermark: when(told.watermark),
+    "Sealed at": when(told.latest_ack_timestamp),
+    Manifest: told.external_path,
+    Acknowledged: `${told.num_acknowledged_subtasks} of ${told.num_subtasks} operators`,
+    "Made by": told.origin,
+    "Code (fingerprint)": told.fingerprint,
+    Isolation: told.isolation,
+    Repeats: told.replays.map((n) => `chk-${n}`).join(", "),
+    "Adopted compactions": Object.values(told.adopted).join(", "),
+    "Accepted losses": told.losses.join("; "),
+    "State left behind": Object.entries(told.left_behind).map(([uid,
+      rows]) => `${uid} (${count(rows)} rows)`).join(", "),
+  } });
+}

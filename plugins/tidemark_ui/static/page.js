@@ -1,0 +1,90 @@
+// The page "Checkpoints": choose a pipeline, then look at it from five sides. What is looked at stands in the address.
+
+import { Actions } from "./actions.js";
+import { Tabs } from "./details.js";
+import { Choice, History } from "./history.js";
+import { Origin } from "./origin.js";
+import { Overview } from "./overview.js";
+import { Configuration } from "./settings.js";
+import { Timelines } from "./timelines.js";
+import { Answered, C, count, Empty, h, Inside, ours, Trouble, useAnswer, useEffect, useState } from "./ui.js";
+
+const VIEWS = [["overview", "Overview"], ["history", "History"], ["timelines", "Timelines and savepoints"],
+  ["origin", "Row to source"], ["configuration", "Configuration"]];
+
+function read() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const number = Number(asked.get("checkpoint"));
+  const view = VIEWS.some(([id]) => id === asked.get("view")) ? asked.get("view") : "overview";
+  return { pipeline: asked.get("pipeline"), view, checkpoint: Number.isInteger(number) && number > 0 ? number
+    : null };
+}
+
+// The place in the address: {pipeline, view, checkpoint}, and how to go elsewhere.
+function usePlace() {
+  const [place, setPlace] = useState(read);
+  useEffect(() => {
+    const changed = () => setPlace(read());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  const go = (part) => {
+    const next = { ...place, ...part };
+    const kept = Object.entries(next).filter(([, value]) => value !== null && value !== "");
+    history.replaceState(history.state, "", `#${new URLSearchParams(kept)}`);
+    setPlace(next);
+  };
+  return [place, go];
+}
+
+function Checkpoints() {
+  const [place, go] = usePlace();
+  const pipelines = useAnswer(ours(["pipelines"]), 15000);
+  return h(C.Box, { p: 3, w: "100%", maxW: "100%", overflowX: "hidden", "data-page": "checkpoints" },
+    h(Answered, { answer: pipelines, what: "the pipelines" }, (told) => {
+      if (told.length === 0) {
+        return h(Empty, { title: "No pipeline has made a checkpoint yet" },
+          "Trigger a DAG that is tagged tidemark, or type: tidemark run PIPELINE.");
+      }
+      const facts = told.find((p) => p.name === place.pipeline) || (place.pipeline ? null : told[0]);
+      return h(C.Box, null,
+        h(C.Flex, { gap: 3, align: "flex-start", mb: 2, wrap: "wrap" },
+          h(C.Heading, { as: "h1", size: "lg" }, "Checkpoints"),
+          h(Choice, { label: "Pipeline", value: facts ? facts.name : "",
+            onChange: (pipeline) => go({ pipeline, checkpoint: null }),
+            options: [...(facts ? [] : [["", "choose a pipeline"]]), ...told.map((p) => [p.name, p.name])] }),
+          facts && facts.dag_id && h(Inside, { to: `/dags/${encodeURIComponent(facts.dag_id)}` }, "DAG"),
+          facts && h(Actions, { pipeline: facts.name, facts })),
+        facts === null
+          ? h(Trouble, { error: { what: `There is no pipeline ${place.pipeline} that you may see`,
+            next: "Choose one above." } })
+          : h(Pipeline, { key: facts.name, facts, place, go }));
+    }));
+}
+
+function Pipeline({ facts, place, go }) {
+  const pipeline = facts.name;
+  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints"], { limit: 0 }), 5000);
+  const tree = useAnswer(ours(["pipelines", pipeline, "timelines"]), 15000);
+  const config = useAnswer(place.view === "origin" ? ours(["pipelines", pipeline, "checkpoints", "config"]) : null,
+    0);
+  const open = (checkpoint) => go({ pipeline, view: "history", checkpoint });
+  return h(C.Box, null,
+    h(Tabs, { name: "Views", parts: VIEWS, part: place.view, setPart: (view) => go({ pipeline, view }) }),
+    place.view === "overview" && h(Answered, { answer, what: "the checkpoints" },
+      (told) => h(C.Box, null, h(Reading, told), h(Overview, { told, facts, onCheckpoint: open }))),
+    place.view === "history" && h(History, { pipeline, facts, chosen: place.checkpoint, timelines: tree.told || [],
+      onChoose: (checkpoint) => go({ pipeline, checkpoint }) }),
+    place.view === "timelines" && h(Answered, { answer: tree, what: "the timelines" },
+      (told) => h(Timelines, { pipeline, facts, tree: told, onCheckpoint: open })),
+    place.view === "origin" && h(Answered, { answer: config, what: "the operators" },
+      (told) => h(Origin, { pipeline, dag: facts.dag_id, operators: told.operators, onCheckpoint: open })),
+    place.view === "configuration" && h(Configuration, { pipeline }));
+}
+
+const Reading = ({ indexed }) => (indexed.read < indexed.of
+  ? h(C.Text, { role: "status", fontSize: "sm", color: "fg.muted", mb: 2 },
+    `Reading manifests: ${count(indexed.read)} of ${count(indexed.of)}; counts and sums are of these.`)
+  : null);
+
+globalThis.Checkpoints = Checkpoints;

@@ -1,0 +1,35 @@
+// A table that can be scrolled sideways, with headings that are read out.
+
+import { C, h } from "./ui.js";
+
+// columns: [{title, cell: (row) => node, end: whether numbers stand on the right}]
+export function Rows({ columns, rows, name, keyOf, onRow, chosen }) {
+  const head = columns.map((c) => h(C.Table.ColumnHeader,
+    { key: c.title, textAlign: c.end ? "end" : "start", whiteSpace: "nowrap" }, c.title));
+  const body = rows.map((row) => {
+    const key = keyOf(row);
+    const look = chosen === key ? { bg: "bg.emphasized" } : {};
+    return h(C.Table.Row, { key, ...look, ...acts(onRow, row, chosen === key) },
+      columns.map((c) => h(C.Table.Cell, { key: c.title, textAlign: c.end ? "end" : "start", whiteSpace: "nowrap" },
+        c.cell(row))));
+  });
+  return h(C.Box, { overflowX: "auto", tabIndex: 0, role: "region", "aria-label": name },
+    h(C.Table.Root, { size: "sm", "aria-label": name },
+      h(C.Table.Header, null, h(C.Table.Row, null, head)),
+      h(C.Table.Body, null, body)));
+}
+
+function acts(onRow, row, open) {
+  if (!onRow) return {};
+  const go = (event) => {
+    if (event.target.closest("a, button")) return;
+    onRow(row);
+  };
+  const press = (event) => {
+    if (event.target !== event.currentTarget || (event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    onRow(row);
+  };
+  return { onClick: go, onKeyDown: press, tabIndex: 0, cursor: "pointer", "aria-expanded": open,
+    _hover: { bg: "bg.subtle" } };
+}
