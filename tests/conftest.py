@@ -3,11 +3,13 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
 if TYPE_CHECKING:
     from tests.kafka.topics import Sent, Topics
+    from tests.s3.server import Bucket, Server
     from tidemark.settings import Settings
 
 SERVICES = {"broker": "kafka", "spark_server": "spark", "spark_stack": "spark"}
@@ -77,3 +79,20 @@ def spark_server(request: pytest.FixtureRequest) -> str:
         return given
     settings: Settings = request.getfixturevalue("spark_stack")
     return settings.spark_address
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> "Iterator[Server]":
+    """A store that speaks S3, with a proxy for faults before it; shared by the session."""
+    from tests.s3.server import running_server
+
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3_server: "Server") -> "Iterator[Bucket]":
+    """A new bucket, reached without faults until a rule is set."""
+    s3_server.proxy.reset()
+    yield s3_server.make_bucket(f"b-{uuid4().hex[:12]}")
+    s3_server.proxy.reset()

@@ -3,13 +3,19 @@
 from dataclasses import dataclass
 
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.promotion import Promotion
-from tidemark.coordinator.recovery import Recovery
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.adapters.memory_layouts import state_rows
+from tidemark.adapters.memory_merge import compacted
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.engine.job import CheckpointJob
-from tidemark.model.checkpoint import Sealed
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.keys import compaction_key
+from tidemark.model.records import CompactionRecord
+from tidemark.model.segments import StateHandle
+from tidemark.model.writes import CommitRequest
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CheckpointStore
 
@@ -30,6 +36,13 @@ def payment(account: str | None, amount: int) -> bytes:
     return (f'{{"account":"{account}","amount":{amount}}}' if account else f'{{"amount":{amount}}}').encode()
 
 
+class Unfenced:
+    """The fence of what is no attempt: nothing revokes it."""
+
+    def check(self) -> None:
+        """Holds."""
+
+
 class InMemory:
     """The verbs over parts in memory; who derives from it makes the parts, and may wrap them."""
 
@@ -38,6 +51,7 @@ class InMemory:
     tables: MemoryTables
     clock: ManualClock
     ids: SequentialIds
+    name = "PIPELINE"
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
@@ -48,6 +62,7 @@ class InMemory:
             clock=self.clock,
             write_ids=self.ids,
             files_exist=self.tables.files_exist,
+            name=self.name,
         )
 
     @property
@@ -64,6 +79,40 @@ class InMemory:
     def promotion(self) -> Promotion:
         """Promotes."""
         return Promotion(coordinator=self.coordinator)
+
+    def compact(self, found: Checkpoint, uid: str, handle: StateHandle, job: str = "") -> None:
+        """Merges a prefix of a checkpoint's state into `base`, for a later plan to adopt."""
+        plan, schema = found.plan, found.plan.schemas[uid]
+        rows = compacted(schema, state_rows(self.tables, schema, handle), found.now, deepest=True)
+        job, table = job or self.ids(), f"{plan.tables[uid]}/base"
+        run = self.tables.write(f"{table}/{job}", rows)
+        parent = handle.segment_of(table)
+        request = CommitRequest(
+            table=table,
+            parent=parent,
+            files=run.files,
+            rows=run.rows,
+            level=1,
+            checkpoint=handle.through,
+            after=handle.after,
+            schema=(),
+            write_id=job,
+            metadata={},
+            app=("compaction", 1),
+            drop=tuple(f.path for f in self.tables.live_files(parent)) if parent else (),
+        )
+        done = self.tables.commit(request, Unfenced())
+        record = CompactionRecord(
+            uid=uid,
+            job=job,
+            checkpoint=found.id,
+            timeline=plan.slot.timeline,
+            input=handle,
+            output=StateHandle((done.segment,)),
+            commits=(done.commit,),
+            write_id=self.ids(),
+        )
+        self.coordinator.objects.put(compaction_key(uid, job), record)
 
     def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
         """Executes an attempt up to its seal, by the product's own order of steps."""

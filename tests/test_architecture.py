@@ -127,13 +127,16 @@ def test_every_folder_of_the_package_has_a_floor() -> None:
 
 LONG = "def f():\n" + "    x = 1\n" * 40
 ADAPTER = "tidemark.adapters.kafka"
+PLANNER = "tidemark.coordinator.plans.planner"
 PLANTED: list[tuple[Rule, str, str]] = [
     (floors.upward_imports, "tidemark.model.plan", "from tidemark.ports import Clock"),
-    (floors.upward_imports, "tidemark.model.plan", "def f():\n    import tidemark.coordinator.planner"),
+    (floors.upward_imports, "tidemark.model.plan", "def f():\n    import tidemark.coordinator.plans.planner"),
     (floors.upward_imports, "tidemark.state", "from tidemark import Pipeline"),
     (floors.upward_imports, "tidemark.model.plan", "from ..ports import Clock"),
-    (floors.upward_imports, "tidemark.coordinator.planner", "from tidemark import adapters"),
-    (floors.upward_imports, "tidemark.coordinator.planner", "import_module('tidemark.wiring')"),
+    (floors.upward_imports, PLANNER, "from tidemark import adapters"),
+    (floors.upward_imports, PLANNER, "import_module('tidemark.wiring')"),
+    (floors.upward_imports, PLANNER, "from tidemark.coordinator.checkpoints.attempts import Attempts"),
+    (floors.upward_imports, "tidemark.coordinator.novelty", "from tidemark.coordinator.records import objects"),
     (floors.upward_imports, "tidemark.engine.fold", "from tidemark.adapters import kafka"),
     (floors.upward_imports, ADAPTER, "from tidemark.engine import fold"),
     (floors.upward_imports, ADAPTER, "from tidemark.coordinator import planner"),
@@ -145,11 +148,11 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.upward_imports, "tidemark.novelty", "import os"),
     (floors.upward_imports, "pipelines.flights", "from tidemark.model.plan import Slot"),
     (floors.upward_imports, "dags.flights", "from tidemark.wiring import wire"),
-    (floors.homeless_imports, "tidemark.coordinator.planner", "def f():\n    from pyspark.sql import functions"),
+    (floors.homeless_imports, PLANNER, "def f():\n    from pyspark.sql import functions"),
     (floors.homeless_imports, "tidemark.cli.main", "import airflow.sdk"),
     (floors.homeless_imports, "tidemark.enginery", "import pyspark"),
     (floors.homeless_imports, "tidemark.settings", "import boto3"),
-    (floors.homeless_imports, "tidemark.coordinator.planner", "if TYPE_CHECKING:\n    import pyspark"),
+    (floors.homeless_imports, PLANNER, "if TYPE_CHECKING:\n    import pyspark"),
     (floors.homeless_imports, "tidemark.reading", "if TYPE_CHECKING:\n    import os\nelse:\n    import pyspark"),
     (floors.homeless_imports, "tidemark.model.plan", "import pydantic"),
     (floors.homeless_imports, "tidemark.ports", "import structlog"),
@@ -166,8 +169,8 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (shape.long_functions, "tidemark.x", "class A:\n    @a\n    async def f(self):\n" + "        x = 1\n" * 39),
     (shape.many_arguments, "tidemark.x", "def f(self, a, /, b, c, d, *, e, f, g): ..."),
     (shape.ignored_types, "tidemark.x", "x = 1  # type:" + " ignore[assignment]"),
-    (shape.loose_types, "tidemark.coordinator.x", "import typing\ndef f(x: typing.Any): ..."),
-    (shape.loose_types, "tidemark.coordinator.x", "def f() -> dict[str, Any]: ..."),
+    (shape.loose_types, "tidemark.coordinator.plans.x", "import typing\ndef f(x: typing.Any): ..."),
+    (shape.loose_types, "tidemark.coordinator.plans.x", "def f() -> dict[str, Any]: ..."),
     (shape.swallowed_errors, "tidemark.x", "try:\n    f()\nexcept:\n    g()"),
     (shape.swallowed_errors, "tidemark.x", "try:\n    f()\nexcept ValueError:\n    pass"),
     (shape.swallowed_errors, "tidemark.x", "try:\n    f()\nexcept ValueError:\n    ..."),
@@ -182,7 +185,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
 ]
 
 CLEAN: list[tuple[str, str]] = [
-    ("tidemark.coordinator.planner", "from tidemark.model import plan\nfrom tidemark.ports import Clock"),
+    (PLANNER, "from tidemark.model import plan\nfrom tidemark.coordinator.records import objects"),
     ("tidemark.wiring", "from tidemark.adapters import kafka\nfrom tidemark.engine import job"),
     ("tidemark.testing", "from tidemark.adapters.memory import MemoryStore\nfrom tidemark.engine.job import x"),
     ("tidemark.cli.main", "from tidemark.stack import up\nfrom tidemark.settings import load_settings"),

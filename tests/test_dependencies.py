@@ -11,8 +11,9 @@ MODULES = {"apache-airflow": "airflow", "pyspark-client": "pyspark"}
 NOT_IMPORTED = {
     "apache-airflow-providers-postgres": "TIDEMARK_AIRFLOW_DATABASE may name a PostgreSQL",
     "apache-airflow-providers-standard": "comes with Airflow, pinned like it",
-    "boto3": "the object store, which the project is to have",
     "delta-spark": "says which Delta the jars are",
+    "flask": "moto's server",
+    "flask-cors": "moto's server",
     "googleapis-common-protos": "Spark Connect's client",
     "grpcio": "Spark Connect's client",
     "grpcio-status": "Spark Connect's client",

@@ -173,9 +173,8 @@ def test_every_kind_of_state_is_explained() -> None:
 
 def _public_nouns() -> set[str]:
     package = ROOT / "include/tidemark"
-    files = [package / f"{name}.py" for name in ("pipeline", "state", "ports")] + sorted(
-        (package / "model").glob("*.py")
-    )
+    rooms = [path for room in ("model", "ports") for path in sorted((package / room).glob("*.py"))]
+    files = [*(package / f"{name}.py" for name in ("pipeline", "state")), *rooms]
     classes = (n for f in files for n in ast.parse(f.read_text()).body if isinstance(n, ast.ClassDef))
     return {c.name for c in classes if c.name[0] != "_"} | set(tidemark.__all__)
 

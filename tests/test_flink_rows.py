@@ -21,17 +21,18 @@ MUST = _words("""
     B1 B2 B3 B4 B5 B6 B8 B9
     C1 C2 C4 C6 C7 C9 C10 C11
     D3 D4 D5 D6 D7 D9 D10
-    E1 E2 E3 E4 E5 E6 E7 E8 E9 E11 E12 E14 E16
+    E1 E2 E3 E4 E5 E6 E7 E8 E9 E11 E12 E14 E15 E16
     F1 F2 F3 F4 F5
-    G1 G2 G3 G4 G7 G8 G9 G10 G11 G12 G13 G14 G16
-    H1 H2 H5 H6 H7
-    I1 I2 I3 I6 I8
+    G1 G2 G3 G4 G5 G6 G7 G8 G9 G10 G11 G12 G13 G14 G16
+    H1 H2 H3 H5 H6 H7
+    I1 I2 I3 I4 I5 I6 I7 I8
     J1 J5 J6 J7 J8 J9 J10 J11 J12 J14 J16 J17
-    L1 L2 L4
-    P6 P12 Q1 Q2 Q3 Q5 Q6 Q7 Q8 Q10
+    K1 K2 K3 K5 K6 K10
+    L1 L2 L3 L4
+    P3 P4 P6 P12 Q1 Q2 Q3 Q4 Q5 Q6 Q7 Q8 Q9 Q10
 """)
 """Rows that need a test."""
-SHOULD = _words("A9 A10 B7 C8 D20 E13 F11 J2")
+SHOULD = _words("A9 A10 B7 C8 D20 E13 F11 J2 K4 K7 K8")
 """Rows that need a test, or a word on why there is none."""
 MEASURED = _words("T1 T2 T4")
 """Rows that need a page of `docs/benchmarks`."""

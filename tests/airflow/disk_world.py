@@ -6,8 +6,8 @@ from typing import Any
 from tests.airflow.world import MemoryRuntime, World
 from tests.cli.disk_line import ParquetFiles
 from tidemark.adapters.memory import MemoryCompute
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.engine.job import CheckpointJob
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Sealed

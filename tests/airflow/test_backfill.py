@@ -5,13 +5,15 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import HERE
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.checkpoint import Checkpoint, Expectation, Verdict
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
@@ -40,8 +42,6 @@ def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
 def trigger(trips: Any, airflow_home: Any) -> Callable[..., Any]:
     """Triggers the DAG as its form does."""
     from airflow.dag_processing.dagbag import DagBag
-
-    from tests.airflow.conftest import HERE
 
     dag = DagBag(HERE / "dags").dags["backfill"]
 
@@ -101,6 +101,19 @@ def test_compare_only_leaves_the_live_timeline_alone(disk: DiskWorld, trigger: A
     assert fork.plan.replays == (2,)
 
 
+def test_fields_that_only_one_of_the_codes_has_are_told(
+    disk: DiskWorld, trigger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
+) -> None:
+    text = (HERE / "pipelines" / "trips.py").read_text()
+    assert text.count('miles: int = state.sum("miles")') == 1
+    (tmp_path / "pipelines").mkdir()
+    changed = text.replace('miles: int = state.sum("miles")', 'longest: int | None = state.max("miles")')
+    (tmp_path / "pipelines" / "trips.py").write_text(changed)
+    monkeypatch.setenv("TIDEMARK_PIPELINES", str(tmp_path / "pipelines"))
+    assert str(trigger(savepoint="sp", mode="compare").state) == "success"
+    assert "| buses | 0 | 0 | 0 | 1 | +longest; -miles |" in caplog.text + "".join(capfd.readouterr())
+
+
 @pytest.mark.parametrize(("answer", "live"), [("Approve", [(), (2,), (3,), (4,)]), ("Reject", [(), (), (), ()])])
 def test_somebody_is_asked_while_live_checkpoints_go_on(
     disk: DiskWorld, trigger: Any, answer: str, live: list[tuple[int, ...]]
@@ -121,6 +134,7 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     assert str(run.state) == "success"
     assert "Make the backfilled timeline live?" in seen[0]
     assert "| buses | 0 | 0 | 0 | 1 |" in seen[0]
+    assert seen[0].endswith("Reject: it stays beside the live timeline.")
     assert states(run)["promote"] == ["success" if answer == "Approve" else "skipped"]
     assert [r if len(r) < 1 or r[0] != 6 else (4,) for r in repeats(disk)] == live
     assert disk.buses() == {"a": (3, 6), "b": (1, 9)}
@@ -175,6 +189,7 @@ def _answer(ti_id: Any, option: str) -> None:
         ({"checkpoint": "x7"}, "not a checkpoint id"),
         ({"savepoint": "sp", "form": "b"}, "trigger it again with pipeline, savepoint"),
         ({"savepoint": "sp", "to": "77"}, "no completed checkpoint chk-77"),
+        ({"savepoint": "sp", "to": "2", "mode": "approve"}, "up to chk-2 cannot become live"),
     ],
 )
 def test_a_form_that_does_not_fit_is_answered_by_the_first_task(

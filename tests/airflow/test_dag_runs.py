@@ -89,8 +89,8 @@ def test_the_event_counts_what_the_retention_keeps_and_nothing_is_deleted(
     assert [(extra["retention"], extra["kept"]) for extra in told] == [("keep_last(2)", n) for n in (1, 2, 2, 2)]
     assert "kept" not in extras(runs[-1])["x-tidemark://trips/state/buses"]
     logged = caplog.text + "".join(capfd.readouterr())
-    assert "retention keep_last(2): keeps 1 (chk-1); nothing is deleted yet" in logged
-    assert "retention keep_last(2): keeps 2 (chk-4, chk-3); nothing is deleted yet" in logged
+    assert "retention keep_last(2): keeps 1 (chk-1); a sweep releases the others" in logged
+    assert "retention keep_last(2): keeps 2 (chk-4, chk-3); a sweep releases the others" in logged
     assert [world.buses(c)["a"] for c in world.checkpoints()] == [(n, n) for n in (1, 2, 3, 4)], "all are readable"
     again = world.open_runtime().kept(world.checkpoints()[2], Retention.keep_last(2))
     assert list(again) == [3, 2], "a task that is repeated later says what it said"

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.cli import airflow_api, demo_oracle
+from tidemark.cli import airflow_api
 from tidemark.cli.airflow_api import AirflowApi, AirflowError
-from tidemark.cli.demo_oracle import Oracle, differences
+from tidemark.cli.demo import oracle as demo_oracle
+from tidemark.cli.demo.dag_runs import Dag
+from tidemark.cli.demo.oracle import Oracle, differences
+from tidemark.errors import TidemarkError
 
 END_OF_YEAR = datetime(2014, 1, 1, 5, tzinfo=UTC)
 
@@ -56,9 +59,14 @@ class _Airflow(BaseHTTPRequestHandler):
 
     answers: list[int] = []
     asked: list[str] = []
+    body: dict[str, object] = {}
 
     def do_GET(self) -> None:
         self._answer(self.answers.pop(0) if self.answers else 200)
+
+    def do_PATCH(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -66,7 +74,8 @@ class _Airflow(BaseHTTPRequestHandler):
 
     def _answer(self, status: int) -> None:
         self.asked.append(f"{self.command} {self.path} {self.headers.get('Authorization')}")
-        body = json.dumps({"access_token": f"t{len(self.asked)}", "detail": "database is locked"}).encode()
+        told = {"access_token": f"t{len(self.asked)}", "detail": "database is locked"} | self.body
+        body = json.dumps(told).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -79,7 +88,7 @@ class _Airflow(BaseHTTPRequestHandler):
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[AirflowApi]:
     monkeypatch.setattr(airflow_api, "PAUSE", 0.01)
-    _Airflow.answers, _Airflow.asked = [], []
+    _Airflow.answers, _Airflow.asked, _Airflow.body = [], [], {}
     server = HTTPServer(("127.0.0.1", 0), _Airflow)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -114,3 +123,30 @@ def test_an_airflow_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(airflow_api, "PATIENCE", 0.0)
     with pytest.raises(AirflowError, match="did not answer"):
         AirflowApi("http://127.0.0.1:1", "admin", "secret").get("dags")
+
+
+@pytest.mark.parametrize(
+    ("active", "found"), [({"pipeline": "p", "mode": "x", "to": None}, "old"), ({"pipeline": "q"}, "new")]
+)
+def test_a_run_that_is_under_way_with_the_same_form_is_found_and_not_triggered_again(
+    api: AirflowApi, active: dict[str, object], found: str
+) -> None:
+    _Airflow.body = {"dag_run_id": "new", "dag_runs": [{"dag_run_id": "old", "conf": active}]}
+    assert Dag(api=api, id="backfill").trigger({"pipeline": "p", "mode": "x"}) == found
+    posted = [asked for asked in _Airflow.asked if asked.startswith("POST /api/v2/dags/backfill/dagRuns")]
+    assert len(posted) == (found == "new")
+
+
+def test_a_failed_run_is_told_with_the_logs_of_the_tasks_that_failed(api: AirflowApi) -> None:
+    _Airflow.body = {
+        "state": "failed",
+        "task_instances": [
+            {"task_id": "repeat", "map_index": 1, "state": "failed", "try_number": 2},
+            {"task_id": "plan", "map_index": -1, "state": "success", "try_number": 1},
+        ],
+        "content": [{"event": "the gate refused it"}],
+    }
+    with pytest.raises(TidemarkError, match="failed in repeat") as told:
+        Dag(api=api, id="backfill").succeeded("r 1")
+    assert "the gate refused it" in str(told.value)
+    assert any("dagRuns/r%201/taskInstances/repeat/logs/2?full_content=True&map_index=1" in a for a in _Airflow.asked)

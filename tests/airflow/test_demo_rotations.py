@@ -11,9 +11,9 @@ import pytest
 from pipelines.flights import flights
 from tidemark.adapters.flights_data import read_flights
 from tidemark.adapters.nyc_reference import AIRLINES, PLANES, read_airlines, read_planes
-from tidemark.cli import demo_rotations
-from tidemark.cli.demo_oracle import Oracle
-from tidemark.cli.demo_rotations import RotationOracle
+from tidemark.cli.demo import rotations as demo_rotations
+from tidemark.cli.demo.oracle import Oracle
+from tidemark.cli.demo.rotations import RotationOracle
 from tidemark.testing import BARRIER, CRASH, Replayed, replay
 
 FIRST, SECOND = 2_000, 5_000

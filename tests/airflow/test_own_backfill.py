@@ -8,7 +8,10 @@ import pytest
 
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.records.states import Restored
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.faults import no_crash
 from tidemark.model.savepoint import SavepointRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -71,6 +74,21 @@ def test_a_run_that_died_after_the_restore_is_repeated_without_another_one(four_
     four_days.accidents = [("plan", broken(BrokerError))]
     assert str(dag_run(day=3, conf=CONF).state) == "success"
     assert line(four_days)[2:] == [("chk-6", "t2")], "the id that the dead try took stays unused"
+    assert four_days.open_runtime().coordinator("trips").timelines.names() == ["t1", "t2"]
+
+
+def test_of_two_runs_that_restore_at_once_one_has_restored(four_days: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = RestoreRequest(savepoint="sp", request="r1")
+    others: list[Restored | None] = []
+
+    def other_run(step: str, moment: str) -> None:
+        if (step, moment) == ("closing", "before"):
+            monkeypatch.setattr(four_days, "crash", no_crash)
+            others.append(four_days.open_runtime().restore_once("trips", request))
+
+    monkeypatch.setattr(four_days, "crash", other_run)
+    assert four_days.open_runtime().restore_once("trips", request) is None
+    assert [other and other.genesis.timeline for other in others] == ["t2"]
     assert four_days.open_runtime().coordinator("trips").timelines.names() == ["t1", "t2"]
 
 

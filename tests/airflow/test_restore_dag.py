@@ -35,6 +35,8 @@ def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
     assert dag.params["execute"] is False, "a dry run, unless it is asked for"
     request = parsed(RestoreConf, {"pipeline": "trips", "checkpoint": "chk-2", "rename": {"a": "b"}}).request("run-1")
     assert (request.checkpoint, request.renamed, request.request) == (2, {"a": "b"}, "run-1")
+    request = parsed(RestoreConf, {"pipeline": "trips", "newest_whole": True, "max_fallback": 1}).request("run-1")
+    assert (request.newest_whole, request.max_fallback, request.checkpoint) == (True, 1, None)
     with pytest.raises(UsageError, match="chekpoint: Extra inputs are not permitted"):
         parsed(RestoreConf, {"pipeline": "trips", "chekpoint": "chk-2"})
     with pytest.raises(DeclarationError, match="without pipelines"):
@@ -59,15 +61,18 @@ def test_a_run_tells_its_plan_and_restores_only_where_it_is_asked_to(
     assert dag_run(day=3).state == "success"
     newest = two.checkpoints()[-1]
     assert (str(newest.plan.slot), newest.plan.parent, two.buses()) == ("t2/2.1", 1, {"a": (3, 3)})
+    assert states(asked(newest_whole=True, execute=True)) == {"plan": "success", "restore": "success"}
+    assert fates(two) == {"t1": "closed for t2", "t2": "closed for t3", "t3": "live"}
     for conf, words in (
         ({}, "name one restore point"),
         ({"checkpoint": "chk-9"}, "no completed checkpoint chk-9"),
         ({"savepoint": "june"}, "no savepoint 'june'"),
         ({"checkpoint": "chk-1", "claim": True}, "claim without a savepoint"),
+        ({"checkpoint": "chk-1", "newest_whole": True}, "name one restore point"),
     ):
         assert states(asked(execute=True, **conf)) == {"plan": "failed", "restore": "upstream_failed"}
         assert words in said()
-    assert set(fates(two)) == {"t1", "t2"}
+    assert set(fates(two)) == {"t1", "t2", "t3"}
 
 
 def test_a_restore_that_died_between_its_puts_is_repeated_and_finishes(

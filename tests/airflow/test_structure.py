@@ -18,9 +18,11 @@ pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 ROOT = Path(__file__).resolve().parents[2]
 NEW_YORK = ZoneInfo("America/New_York")
 HEAVY = ("pyspark", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow", "confluent_kafka")
+LATER = ("engine", "adapters", "wiring", "ports", "coordinator.records", "coordinator.plans", "coordinator.recovery")
+"""Ours, and loaded by tasks only: they are half of what a parse could cost."""
+
 PARSE_SECONDS = 0.5
-PARSE_SHARE = 0.37
-"""Of the time that importing Airflow takes: half a second where that takes 1.35."""
+"""Beyond importing Airflow, of processor time: what else runs on the machine is no fault of the file."""
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def test_the_page_of_the_dag_states_the_retention(flights: Any) -> None:
 
     rule = "`keep_last(3)` or `monthly(12, timezone='America/New_York')`"
     assert f"| checkpoints kept | the newest, and those of {rule}; " in flights.doc_md
-    assert "nothing is deleted yet |" in flights.doc_md
+    assert "releases the others |" in flights.doc_md
     everything = checkpoint_dag(trips, retention=None)
     assert "| checkpoints kept | all |" in everything.doc_md
     assert everything.get_task("complete").retention is None
@@ -205,16 +207,14 @@ def test_conf_names_each_complaint(airflow_home: Path) -> None:
 
 
 PROBE = """
-import json, sys, time
-started = time.process_time()
-import airflow.sdk
+import airflow.sdk, json, sys, time
 from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, ExceptionRetryPolicy, Param, chain
 from airflow.sdk import PartitionedAssetTimetable
 import runpy
 began = time.process_time()
 runpy.run_path(sys.argv[1])
 took = time.process_time() - began
-print(json.dumps({"seconds": took, "airflow": began - started, "heavy": [m for m in sys.argv[2:] if m in sys.modules]}))
+print(json.dumps({"seconds": took, "heavy": [m for m in sys.argv[2:] if m in sys.modules]}))
 """
 
 
@@ -225,11 +225,20 @@ def test_a_parse_is_cheap_and_loads_nothing_heavy(tmp_path: Path, path: Path) ->
     env["PYTHONPATH"] = str(ROOT / "include")
     found = []
     for _ in range(3):
-        command = [sys.executable, "-c", PROBE, str(path), *HEAVY, "tidemark.engine", "tidemark.wiring"]
+        command = [sys.executable, "-c", PROBE, str(path), *HEAVY, *(f"tidemark.{name}" for name in LATER)]
         answer = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
         found.append(json.loads(answer.stdout.splitlines()[-1]))
         if found[-1]["seconds"] <= PARSE_SECONDS:
             break
     assert found[-1]["heavy"] == []
-    # Processor time, and on a busy core beside that of importing Airflow: other work is no fault of the file.
-    assert any(f["seconds"] <= max(PARSE_SECONDS, PARSE_SHARE * f["airflow"]) for f in found), found
+    assert min(f["seconds"] for f in found) <= PARSE_SECONDS
+
+
+def test_every_kind_of_dag_is_found_where_it_is_first_asked_for() -> None:
+    import tidemark.airflow
+
+    assert dir(tidemark.airflow) == tidemark.airflow.__all__ == sorted(tidemark.airflow._HOMES)
+    for name in tidemark.airflow.__all__:
+        assert getattr(tidemark.airflow, name).__name__ == name
+    with pytest.raises(AttributeError, match="restor_dag"):
+        tidemark.airflow.restor_dag  # noqa: B018

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.in_memory import Unfenced
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.duckdb_session import asking
@@ -22,10 +23,11 @@ from tidemark.adapters.memory import ManualClock, MemoryLog
 from tidemark.adapters.memory_compute import MemoryCompute
 from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
+from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.model.keys import compaction_key
@@ -36,16 +38,9 @@ from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import StateHandle
 from tidemark.model.writes import CommitRequest, WrittenFile, WrittenRun
 from tidemark.pipeline import Pipeline
-from tidemark.ports import PlanRequest, Sender
+from tidemark.ports import CrashPoints, PlanRequest, Sender
 
 NOW_MS = 1_900_000_000_000
-
-
-class Unfenced:
-    """A fence that always holds."""
-
-    def check(self) -> None:
-        """Nothing to say."""
 
 
 def write_file(root: Path, folder: str, rows: pa.Table, row_group: int = 1 << 20) -> WrittenFile:
@@ -99,6 +94,7 @@ class DiskLine:
     log: MemoryLog = field(default_factory=MemoryLog)
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     sender: Sender | None = None
+    crash: CrashPoints = no_crash
 
     def __post_init__(self) -> None:
         if self.topic not in self.log.topic_ids((self.topic,)):
@@ -124,9 +120,9 @@ class DiskLine:
         (done,) = advance.once(PlanRequest(origin="test")).checkpoints
         return done
 
-    def compact(self, uid: str, *, full: bool = False) -> bool:
+    def compact(self, uid: str, *, full: bool = False, timeline: str | None = None) -> bool:
         """Compacts the newest checkpoint, for the next plan to adopt; whether there was anything to do."""
-        newest = next(self.coordinator.checkpoints())
+        newest = next(self.coordinator.checkpoints(timeline))
         schema, handle = newest.plan.schemas[uid], newest.handles[uid]
         policy = LevelPolicy(runs=1, ratio=math.inf if full else 0, space=math.inf)
         wanted = due(schema, handle, groups_of(handle, self.tables.files_of), policy)
@@ -144,6 +140,7 @@ class DiskLine:
             output=wanted.output(done.segment),
             commits=(done.commit,),
             write_id=write_id,
+            deepest=wanted.is_deepest,
         )
         self.coordinator.objects.put(compaction_key(uid, job), record)
         return True
@@ -185,7 +182,7 @@ class DiskLine:
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,
-            crash=lambda step, moment: None,
+            crash=self.crash,
             max_dead_letters=1.0,
             sender=self.sender,
         )

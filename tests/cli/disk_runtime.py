@@ -9,8 +9,8 @@ from unittest import mock
 
 import tidemark.cli
 from tests.cli.disk_line import DiskLine
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints
@@ -30,7 +30,8 @@ class DiskRuntime(Runtime):
         return replace(super().coordinator(name, crash), log=self.line.log)
 
     def execute(self, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None) -> Sealed:
-        """By the engine's twin."""
+        """By the engine's twin, with the declaration of now."""
+        self.line.pipeline = pipeline
         return self.line.execute(owned)
 
     def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:

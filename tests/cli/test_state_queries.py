@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import resource
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,6 +112,19 @@ def test_manifests_are_tables(shop: Shop) -> None:
         assert row["dead_letters"] == ack.dead_lettered
     spans = shop.ask("select checkpoint, sum(end_offset - start_offset) as n from checkpoint_offsets group by all")
     assert {r["checkpoint"]: r["n"] for r in spans} == {n: told[n]["records"] for n in shop.made}
+
+
+def test_percentiles_are_a_query_over_all_checkpoints(shop: Shop) -> None:
+    """Of what the K5 page of Flink keeps for the last ones; the oracle is the statistics module."""
+    asked = "select count(*) as n, quantile_cont({0}, 0.5) as p50, quantile_cont({0}, 0.9) as p90 from checkpoints"
+    for name, values in (
+        ("seconds", [sum(c.sealed.timings_ms.values()) / 1000 for c in shop.made.values()]),
+        ("run_bytes", [sum(a.run_bytes for a in c.sealed.acks) for c in shop.made.values()]),
+    ):
+        (told,) = shop.ask(asked.format(name))
+        tenths = statistics.quantiles(values, n=10, method="inclusive")
+        assert told["n"] == len(shop.made)
+        assert (told["p50"], told["p90"]) == pytest.approx((statistics.median(values), tenths[8]))
 
 
 def test_tables_and_columns_can_be_listed(shop: Shop) -> None:

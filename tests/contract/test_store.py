@@ -18,8 +18,8 @@ from tidemark.adapters import local_store
 from tidemark.adapters.local_store import LocalStore
 from tidemark.adapters.memory import MemoryStore
 from tidemark.adapters.timeline_lock import FileTimelineLock
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
 from tidemark.model.savepoint import SavepointChange, SavepointRequest
 from tidemark.ports import CheckpointStore, PutOutcome

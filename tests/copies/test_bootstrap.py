@@ -134,6 +134,23 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(
     assert not (refused.bazaar.tidemark.warehouse / "bazaar" / "state").exists()
 
 
+def test_a_folder_is_read_without_what_a_writer_left_aside(refused: Given, tmp_path: Path) -> None:
+    rows, folder = pq.read_table(refused.tables["sold"]), tmp_path / "sold"
+    for n, part in enumerate(
+        ("part-0.parquet", "more/part-1.parquet", "_temporary/0/part-1.parquet", ".part-0.parquet")
+    ):
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows.slice(n % 2, 1 + n % 2), folder / part)
+    assert refused("--json", sold=folder).ok().json["rows"]["sold"] == rows.num_rows == 3
+    pq.write_table(rows.slice(1, 2).drop_columns(["cents"]), folder / "more/part-1.parquet")
+    refused(sold=folder).failed(2, "cannot be the state of sold", "cents")
+    (folder / "more/part-1.parquet").write_bytes(b"PAR1 and no more")
+    refused(sold=folder).failed(1, "sold cannot be read")
+    (folder / "part-0.parquet").unlink()
+    (folder / "more/part-1.parquet").unlink()
+    refused(sold=folder).failed(3, "no table at")
+
+
 def test_what_a_value_alone_does_not_tell_is_asked_for_by_name(refused: Given) -> None:
     refused.bazaar.tidemark.declare(DECLARATION, file="bazaar.py", name="bazaar")
     refused().failed(2, "state of sold, tills expires", "--at")

@@ -12,7 +12,7 @@ from tests.cli.command import Command
 from tests.copies.market import SEED, UIDS, Market, market
 from tidemark.adapters.exporting import FolderExport
 from tidemark.adapters.parquet_folder import ParquetFolder
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.savepoint import SavepointRequest
 
 
@@ -114,7 +114,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(made: Market, tm
     jobs = len(list((made.tidemark.warehouse / "market" / "jobs").iterdir()))
     inside = made.tidemark.warehouse / "market" / "export"
     for to, words in {
-        "s3://bucket/flights": ("not a folder of this machine", "export to a local folder, then copy that"),
+        "gs://bucket/flights": ("neither a folder of this machine nor one of S3",),
         str(tmp_path): ("exists", "left alone"),
         str(tmp_path / "no" / "x"): ("no folder for",),
         str(inside): ("lies in the warehouse",),

@@ -8,9 +8,9 @@ import pytest
 
 from tests.cli.command import Command
 from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.imports import Importer
-from tidemark.coordinator.recovery import Recovery
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.recovery.imports import Importer
+from tidemark.coordinator.recovery.recovery import Recovery
 
 NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
 
@@ -159,7 +159,7 @@ def test_a_folder_that_is_not_whole_is_refused_file_by_file(exported: tuple[Mark
     manifest.write_text(json.dumps(told))
     tidemark(*line).failed(1, "object damaged: export.json")
     assert not tidemark.warehouse.joinpath("bazaar", "state").exists()
-    tidemark("import", "s3://bucket/x", "--as", "bazaar").failed(2, "not a folder of this machine")
+    tidemark("import", "gs://bucket/x", "--as", "bazaar").failed(2, "neither a folder of this machine nor one of S3")
     tidemark("import", str(exported[1]), "--as", "unknown").failed(3)
 
 
@@ -176,7 +176,7 @@ def test_an_import_that_was_killed_is_finished_by_the_next_one_or_by_a_run(
         elif dies == "seal":
             patch.setattr(Importer, "complete", _killed)
         else:
-            patch.setattr("tidemark.coordinator.coordinator.CheckpointCoordinator.complete", _killed)
+            patch.setattr("tidemark.coordinator.checkpoints.coordinator.CheckpointCoordinator.complete", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             other.tidemark(*line)
     if dies == "seal":

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 from tests.cli.command import Command
 from tests.copies.market import SEED, Market, market
+from tidemark.adapters import verifying
 from tidemark.adapters.state_reader import files_of
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import DamagedError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.savepoint import SavepointRequest
@@ -63,6 +65,25 @@ def test_a_whole_warehouse_is_whole_to_the_last_byte(whole: Market) -> None:
     assert (told["damaged"], told["broken"]) == ([], [])
     assert (told["files"], told["bytes"]) == (len(named), sum(p.stat().st_size for p in named))
     assert whole.tidemark("verify", "market").ok().err.startswith("whole: 8 restore points")
+
+
+def test_what_restore_points_share_is_read_once(whole: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[object] = Counter()
+
+    def counted(name: str) -> None:
+        real = getattr(verifying, name)
+
+        def call(*given: object) -> object:
+            seen[(name, *given)] += 1
+            return real(*given)
+
+        monkeypatch.setattr(verifying, name, call)
+
+    for name in ("commit_at", "open_table", "hash_of", "from_commit"):
+        counted(name)
+    assert not whole.tidemark.runtime.verify("market", content=True).damages
+    assert set(Counter(str(key[0]) for key in seen)) == {"commit_at", "open_table", "hash_of", "from_commit"}
+    assert [key for key, times in seen.items() if times > 1 and key[0] != "open_table"] == []
 
 
 @pytest.mark.parametrize("damage", [_cut, Path.unlink, _flip], ids=["cut", "gone", "flipped"])

@@ -1,4 +1,4 @@
-"""The stack, up for one module: its own home, ports and project folder; every process is gone afterwards."""
+"""The stack, up once for this folder: its own home, ports and project folder; every process is gone afterwards."""
 
 import os
 import subprocess
@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.engine.standalone import QUICK_JAVA
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import Settings, load_settings
 from tidemark.stack.credentials import ADMIN, load_credentials
@@ -26,7 +27,7 @@ class Stack:
     api: AirflowApi
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project folder whose only DAGs are those of the tests; the code is the checkout's."""
     folder = tmp_path_factory.mktemp("project")
@@ -37,7 +38,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def stack(project: Path) -> Iterator[Stack]:
     """All services, started and stopped by the command line, as a user would."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "AIRFLOW_"))}
@@ -45,6 +46,7 @@ def stack(project: Path) -> Iterator[Stack]:
         "TIDEMARK_ROOT": str(project),
         "TIDEMARK_HOME": str(project / "home"),
         "TIDEMARK_PIPELINES": str(ROOT / "tests" / "airflow" / "pipelines"),
+        "TIDEMARK_SPARK_JAVA_OPTIONS": QUICK_JAVA,
         # DAGs and pipelines of the tests import each other from the checkout.
         "PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)]),
     }

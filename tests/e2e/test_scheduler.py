@@ -15,7 +15,8 @@ import pytest
 from tests.e2e.conftest import ROOT, Stack
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowError, Json
-from tidemark.cli.demo_backfill import Backfill
+from tidemark.cli.demo.dag_runs import Dag
+from tidemark.cli.demo.native import Backfill
 from tidemark.wiring import open_runtime
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
@@ -69,7 +70,7 @@ def backfilled(stack: Stack) -> Stack:
     """Both days are checkpointed by a native backfill."""
     TopicLoader(stack.settings.kafka_address, "trips", partitions=2).load(TRIPS)
     backfill = Backfill(api=stack.api, dag="trips", first=DAY, last=DAY + timedelta(days=1), runs=2)
-    backfill.pause("trips_compact", False)
+    Dag(api=stack.api, id="trips_compact").pause(False)
     backfill.wait(backfill.start())
     return stack
 

@@ -18,7 +18,7 @@ from tests.kafka.topics import Sent, Topics
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.memory import ManualClock
 from tidemark.adapters.state_reader import read_state
-from tidemark.coordinator.inputs import adopt
+from tidemark.coordinator.plans.inputs import adopt
 from tidemark.engine.compaction import CompactionTask, Compactor
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.job import CheckpointJob

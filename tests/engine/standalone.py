@@ -15,6 +15,8 @@ from tidemark.stack.spark_server import LOGGING, find_spark_home
 PATIENCE = 60.0
 """Seconds until a master listens, and until its workers have registered."""
 ROOT = Path(__file__).resolve().parents[2]
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Spark that ends soon: the second compiler would cost more than its code saves."""
 
 
 @contextmanager
@@ -55,6 +57,7 @@ def environment(folder: Path) -> dict[str, str]:
         "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)]),
     }

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.rescaling import CHECKPOINTS, PIPELINE, UIDS, Job, Told, batches, lists_of, made_by
-from tests.engine.standalone import ROOT, environment, standalone
+from tests.engine.standalone import QUICK_JAVA, ROOT, environment, standalone
 from tests.process.twins import World
 
 # Six JVMs start, each of them cold: on a busy machine that takes minutes.
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ONE_CORE = [Job("one", 0, (1, 1, 1)), Job("moving", 0, (8,))]
 CLUSTER = [Job("cluster", 0, (8, 1, 2)), Job("moving", 1, (2,))]
-TWO_CORES = [Job("two", 0, (2, 8, 8)), Job("moving", 2, (1,))]
+TWO_CORES = [Job("two", 0, (2, 2, 2)), Job("eight", 0, (8, 8, 8)), Job("moving", 2, (1,))]
 """The last ones by the server that all tests share. In this order: `moving` is handed from one master to the next."""
 PARALLELISM = {"moving": (8, 2, 1)} | {
     j.timeline: j.tasks for j in (*ONE_CORE, *CLUSTER, *TWO_CORES) if len(j.tasks) > 1
@@ -50,6 +50,7 @@ def _client(root: Path, master: str, jobs: Sequence[Job]) -> list[Told]:
     folder = root / master.replace("/", "_")
     env = environment(folder)
     conf = {"spark.driver.host": "127.0.0.1", "spark.driver.memory": "768m", "spark.local.dir": str(folder / "scratch")}
+    conf |= {f"spark.{jvm}.extraJavaOptions": QUICK_JAVA for jvm in ("driver", "executor")}
     conf |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.executorEnv.PYTHONPATH": env["PYTHONPATH"]}
     if master.startswith("spark:"):
         conf |= {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}

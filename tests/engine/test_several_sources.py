@@ -21,9 +21,9 @@ from tidemark.adapters.foreign_tables import DeltaForeignTables
 from tidemark.adapters.kafka import KafkaLog
 from tidemark.adapters.memory import ManualClock, MemoryStore
 from tidemark.adapters.state_reader import read_state
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.states import Completed, OpenPlan
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.states import Completed, OpenPlan
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.resolving import resolved

@@ -52,6 +52,12 @@ def _stored(frame: DataFrame, schema: OperatorSchema) -> pa.Table:
     return frame.toArrow().cast(arrow_schema(run_columns(schema)))
 
 
+def _rows(spark: SparkSession, runs: list[pa.Table], schema: OperatorSchema) -> DataFrame:
+    """The rows of several runs, which may be none: a compaction drops what has expired."""
+    columns = ", ".join(f"`{name}` {sql}" for name, sql in run_columns(schema))
+    return spark.createDataFrame(pa.concat_tables(runs), columns)
+
+
 def _judge(spark: SparkSession, made: Case, seed: int) -> None:
     chance, schema = random.Random(seed), made.schema
     handles: list[pa.Table] = []
@@ -61,14 +67,12 @@ def _judge(spark: SparkSession, made: Case, seed: int) -> None:
             handles.append(_stored(folded(records, schema, plan, batch.now), schema))
         if handles and chance.random() < 0.5:
             cut = chance.randrange(len(handles))
-            rows = spark.createDataFrame(pa.concat_tables(handles[cut:]))
-            merged = compacted(spark, rows, schema, batch.now, deepest=cut == 0)
+            merged = compacted(spark, _rows(spark, handles[cut:], schema), schema, batch.now, deepest=cut == 0)
             handles = [*handles[:cut], _stored(merged, schema)]
     if not handles:
         return
     last = made.batches[-1]
-    rows = spark.createDataFrame(pa.concat_tables(handles))
-    found = finished(spark, rows, schema, last.now).toArrow().to_pylist()
+    found = finished(spark, _rows(spark, handles, schema), schema, last.now).toArrow().to_pylist()
     got = {(r["key"],): {f.name: r[f.name] for f in schema.fields} for r in found}
     assert got == expected(made, last.number), f"case {seed}, {schema.fields}"
 

@@ -80,7 +80,7 @@ def _measured(address: str) -> int:
     pipeline = Pipeline(name="rate", source=KafkaSource("flights", Flight), operators=[operator])
     record = f"'tail', concat('N', id % {RECORDS // PER_KEY}), 'miles', id % 5000, 'delay', CAST(id AS DOUBLE)"
     records = spark.range(RECORDS).selectExpr(
-        *("'flights' AS topic", "CAST(id % 4 AS INT) AS `partition`", "id AS `offset`"),
+        *("'flights' AS topic", "CAST(id % 4 AS INT) AS `partition`", "id AS `offset`", "0L AS _n"),
         *("timestamp_millis(id) AS timestamp", "timestamp_millis(id) AS event_time"),
         f"named_struct({record}) AS record",
         *("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value"),

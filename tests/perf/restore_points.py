@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.perf import generator
 from tests.perf.bench import SEED, SIZES, UPDATES, create_topic
-from tidemark.coordinator.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings

@@ -23,9 +23,9 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.deliveries import undelivered
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
 from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict

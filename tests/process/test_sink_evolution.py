@@ -18,7 +18,7 @@ from tests.unit.model.evolution_cases import TYPES
 from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.adapters.sink_reader import read_sink
-from tidemark.coordinator.deliveries import undelivered
+from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.engine.resolving import union_of
 from tidemark.errors import IncompatibleStateError
 from tidemark.model.codec import from_json, to_json

@@ -27,7 +27,7 @@ from tidemark.adapters.memory import (
 from tidemark.adapters.memory_feed import Feed
 from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of, read_state
-from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.frames import decoded
 from tidemark.engine.job import CheckpointJob
@@ -168,7 +168,7 @@ class SparkWorld(World):
 
     @property
     def coordinator(self) -> Any:
-        from tidemark.coordinator.coordinator import CheckpointCoordinator
+        from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 
         return CheckpointCoordinator(
             store=self.store, log=self.log, clock=self.clock, write_ids=self.ids, files_exist=lambda handle: True

@@ -18,11 +18,11 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.backfill import Backfill, BackfillRequest
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.offsets import TopicPartition

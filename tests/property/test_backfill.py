@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.backfill_cases import BATCHES, SHOPS, Batch, Killed, ShopWorld, Wider, as_rated, shops
-from tidemark.coordinator.backfill import Backfill
-from tidemark.coordinator.states import Promoted
+from tidemark.coordinator.records.states import Promoted
+from tidemark.coordinator.recovery.backfill import Backfill
 from tidemark.model.checkpoint import Checkpoint
 
 T = TypeVar("T")

@@ -20,18 +20,13 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.duckdb_session import Ask, asking
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.adapters.memory_layouts import state_rows
-from tidemark.adapters.memory_merge import compacted
-from tidemark.coordinator.advance import Advance
-from tidemark.model import keys
+from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.layouts import mapped_sql, table_columns
 from tidemark.model.offsets import TopicPartition
-from tidemark.model.records import CompactionRecord
 from tidemark.model.resolving import resolving_sql
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import CommitRequest
+from tidemark.model.segments import StateHandle
 from tidemark.ports import PlanRequest
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
@@ -49,11 +44,6 @@ def ask() -> Iterator[Ask]:
     """One DuckDB connection for all cases."""
     with asking() as found:
         yield found
-
-
-class _NoFence:
-    def check(self) -> None:
-        """Holds."""
 
 
 @dataclass
@@ -97,40 +87,6 @@ class Line(InMemory):
         sql = resolving_sql(schema, f'({" UNION ALL ".join(parts)}) AS "_stored"', found.now)
         return _plain(found, uid, ask(sql, **tables).to_pylist())
 
-    def compact(self, found: Checkpoint, uid: str, through: Segment) -> None:
-        """Merges everything up to a segment into `base`, for a later plan to adopt."""
-        schema, handle = found.plan.schemas[uid], found.handles[uid]
-        read = StateHandle(tuple(s for s in handle if s.through <= through.through))
-        rows = compacted(schema, state_rows(self.tables, schema, read), found.now, deepest=True)
-        job, table = self.ids(), f"{found.plan.tables[uid]}/base"
-        parent = read.segment_of(table)
-        request = CommitRequest(
-            table=table,
-            parent=parent,
-            files=self.tables.write(f"{table}/{job}", rows).files,
-            rows=len(rows),
-            level=1,
-            checkpoint=read.through,
-            after=read.after,
-            schema=(),
-            write_id=job,
-            metadata={},
-            app=("compaction", 1),
-            drop=tuple(f.path for f in self.tables.live_files(parent)) if parent else (),
-        )
-        done = self.tables.commit(request, _NoFence())
-        record = CompactionRecord(
-            uid=uid,
-            job=job,
-            checkpoint=found.id,
-            timeline=found.plan.slot.timeline,
-            input=read,
-            output=StateHandle((done.segment,)),
-            commits=(done.commit,),
-            write_id=self.ids(),
-        )
-        self.coordinator.objects.put(keys.compaction_key(uid, job), record)
-
 
 def _plain(found: Checkpoint, uid: str, rows: Any) -> State:
     schema = found.plan.schemas[uid]
@@ -167,7 +123,8 @@ def _judge(seed: int, ask: Ask | None) -> int:
         told.append(Told(found, pipeline, {uid: history.expected(uid) for uid in history.kinds}))
         for uid in history.kinds:
             if found.handles[uid] and chance.random() < 0.4:
-                line.compact(found, uid, chance.choice(found.handles[uid].segments))
+                through = chance.choice(found.handles[uid].segments).through
+                line.compact(found, uid, StateHandle(tuple(s for s in found.handles[uid] if s.through <= through)))
     for t in told:
         for uid, right in t.right.items():
             why = f"case {seed}, {t.checkpoint.plan.name}, {uid}: {list(t.pipeline.schemas()[uid].fields)}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.property.oracle import PIPELINE, Reading
 from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_attempts import DECLINED
-from tidemark.coordinator.objects import KINDS, decoded, encoded
+from tidemark.coordinator.records.objects import KINDS, decoded, encoded
 from tidemark.errors import CorruptObjectError
 from tidemark.model import canonical, codec, keys
 from tidemark.model.checkpoint import Commit, Expectation, Verdict
@@ -29,6 +29,7 @@ from tidemark.model.records import (
 )
 from tidemark.model.savepoint import SavepointRequest, TombstoneKind
 from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.sweeps import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 
 
 @cache
@@ -93,6 +94,13 @@ def written() -> dict[str, tuple[str, bytes]]:
     put(keys.stop_key(1), StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))
     house.savepoints.create(SavepointRequest(name="before-upgrade", owner="me", origin="o", checkpoint=2))
     house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-9", "x")
+    put(keys.retention_key(1), RetentionRecord(rule="keep_last(2)", at_ms=1, write_id="w"))
+    hold = HoldRecord(savepoint="s", revision=1, why="case 7", owner="me", released=False, at_ms=1, write_id="w")
+    put(keys.hold_key("s", 1), hold)
+    free = {"bank/state/u/t1-1/runs/1.1/part-0.parquet": 7}
+    swept = SweepRecord(rule="keep_last(2)", released=("chk-1",), free=free, grace_ms=0, at_ms=1, write_id="w")
+    put(keys.sweep_key(1), swept)
+    put(keys.swept_key(1), SweptRecord(files=1, bytes=2, log_files=0, at_ms=2, write_id="w"))
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in house.store.objects.items() if key.endswith(".json")}
 
 

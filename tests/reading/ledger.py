@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.cli.disk_line import DiskLine, Unfenced, write_file
+from tests.cli.disk_line import DiskLine, write_file
+from tests.in_memory import Unfenced
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of
-from tidemark.coordinator.inputs import adopt
+from tidemark.coordinator.plans.inputs import adopt
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.compaction import LevelPolicy, due, groups_of
 from tidemark.model.key_groups import key_group

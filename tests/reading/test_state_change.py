@@ -5,18 +5,21 @@ import os
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import Payment
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.state_change import StateChange, change_of
+from tidemark.adapters.duckdb_session import asking
+from tidemark.adapters.state_change import StateChange, _field, change_of
 from tidemark.adapters.state_diff import Comparison
-from tidemark.coordinator.backfill import Backfill, BackfillRequest
-from tidemark.coordinator.beginnings import Beginning
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.model.checkpoint import Checkpoint
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20241121"))
@@ -180,3 +183,40 @@ def test_nothing_repeated_is_nothing_to_compare(tmp_path: Path) -> None:
     assert backfill.pair() is None
     same = replace(line.pipeline, operators=line.pipeline.operators)
     assert Backfill(coordinator=line.coordinator, pipeline=same, request=request).outlook().left == ()
+
+
+def differing(of: pa.DataType, *pairs: tuple[object, object]) -> list[tuple[Any, ...]]:
+    """What is told of a field `x` that had, and has, these values: keys, sum and largest, exact and inexact."""
+    side = pa.struct([("x", of)])
+    rows = {n: pa.array([{"x": pair[at]} for pair in pairs], side) for at, n in enumerate(("before", "after"))}
+    with asking() as ask:
+        found = [_field(ask, pa.table(rows), "x", inexact) for inexact in (False, True)]
+    return [(f.keys, f.sum, f.largest) for f in found]
+
+
+def test_integers_differ_by_more_than_an_integer_holds() -> None:
+    least, most = -(2**63), 2**63 - 1
+    assert differing(pa.int64(), *[(least, most)] * 3)[0] == (3, 3 * (most - least), most - least)
+
+
+def test_decimals_whose_differences_do_not_fit_have_no_sum() -> None:
+    money, much = pa.decimal128(38, 2), Decimal(9) * 10**35
+    assert differing(money, (Decimal(1), Decimal("1.05")), (Decimal(3), Decimal(2)))[0] == (2, Decimal("-0.95"), 1)
+    assert differing(money, (0, much), (0, much))[0] == (2, None, much)
+    assert differing(money, (-much, much))[0] == (1, None, None)
+
+
+def test_floats_are_close_or_differ_and_what_is_infinite_or_no_number_is_close_to_itself_only() -> None:
+    close, far = (1.0, 1.0 + 1e-12), (1.0, 2.0)
+    exact, inexact = differing(pa.float64(), close, far)
+    assert (exact[0], inexact) == (2, (1, 1.0, 1.0))
+    odd = float("nan"), float("inf"), float("-inf")
+    for one in odd:
+        assert [found[0] for found in differing(pa.float64(), (one, one), close)] == [1, 0]
+        for other in (1.0, 0.0, None, *(x for x in odd if x is not one)):
+            assert [found[0] for found in differing(pa.float64(), (one, other), (other, one))] == [2, 2], (one, other)
+
+
+def test_what_is_no_number_differs_without_a_sum() -> None:
+    assert differing(pa.bool_(), (True, False), (None, None))[0] == (1, None, None)
+    assert differing(pa.list_(pa.int64()), ([1], [1, 2]), ([], []), (None, []))[0] == (2, None, None)

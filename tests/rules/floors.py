@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from tests.rules.source import AUTHOR_FLOOR, ENTRY_FLOOR, FLOORS, UNDECLARED, Finding, Module, dotted, floor_of
+from tests.rules.source import AUTHOR_FLOOR, ENTRY_FLOOR, FLOORS, ROOMS, UNDECLARED, Finding, Module, dotted, floor_of
 
 BLIND_SIBLINGS = {("engine", "adapters"), ("adapters", "engine")}
 STACK_STARTERS = {("cli", "stack")}
@@ -83,7 +83,7 @@ def _misdirected(module: Module, name: str) -> str | None:
     if own == AUTHOR_FLOOR:
         return _beyond_author(module, name)
     if target == module.folder:
-        return None
+        return _upstairs(module, name)
     if its > own:
         return f"that is floor {its}"
     if (module.folder, target) in BLIND_SIBLINGS:
@@ -95,6 +95,16 @@ def _misdirected(module: Module, name: str) -> str | None:
     if module.folder == "testing" and its == 3 and not name.startswith(TESTING_MAY):
         return "testing takes the memory adapters only"
     return None
+
+
+def _upstairs(module: Module, name: str) -> str | None:
+    rooms = ROOMS.get(module.folder)
+    if rooms is None or module.name.count(".") == 1:
+        return None
+    own, its = (n.split(".")[2] for n in (module.name, name + "."))
+    if own not in rooms:
+        return f"{own} is no room of {module.folder}"
+    return f"{its} is no room below {own}" if its not in rooms[: rooms.index(own) + 1] else None
 
 
 def _beyond_author(module: Module, name: str) -> str | None:

@@ -31,6 +31,9 @@ FLOORS: dict[str, int] = {
 }
 """Floor of every folder or module directly below `tidemark`; a new one is entered here, or its test fails."""
 
+ROOMS: dict[str, tuple[str, ...]] = {"coordinator": ("records", "plans", "checkpoints", "recovery", "retention")}
+"""Rooms of a folder that is large enough to have floors of its own, the lowest first."""
+
 ENTRY_FLOOR, AUTHOR_FLOOR = 5, 6
 UNDECLARED = -1
 

@@ -3,17 +3,13 @@
 from collections.abc import Callable
 
 from tests.simulation.world import OTHER_CODE, PIPELINE, World
-from tidemark.adapters.memory_merge import compacted
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.states import OpenPlan, Promoted
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.states import OpenPlan, Promoted, Superseded
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
-from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
-from tidemark.model.records import CompactionRecord, Failure
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import CommitRequest
+from tidemark.model.records import Failure
 from tidemark.ports import PlanRequest
 
 EXPECTED = (ConflictError, StoreError, CheckpointExpiredError)
@@ -80,61 +76,28 @@ def _aborter(world: World) -> Callable[[], object]:
     return act
 
 
-class _NoFence:
-    """A compaction is no attempt: nothing revokes it."""
-
-    def check(self) -> None:
-        """Holds."""
-
-
 def _compactor(world: World) -> Callable[[], object]:
     def act() -> None:
         head = world.coordinator.head().entry
         if not isinstance(head, Checkpoint) or not head.handles[UID]:
             return
-        handle, plan = head.handles[UID], head.plan
-        rows = compacted(plan.schemas[UID], world.tables.rows(handle), head.now, deepest=True)
-        job, table = world.ids(), f"{plan.tables[UID]}/base"
-        run = world.tables.write(f"{table}/{job}", rows)
-        parent = handle.segment_of(table)
-        request = CommitRequest(
-            table=table,
-            parent=parent,
-            files=run.files,
-            rows=run.rows,
-            level=1,
-            checkpoint=handle.through,
-            after=handle.after,
-            schema=(),
-            write_id=job,
-            metadata={},
-            app=("compaction", 1),
-            drop=tuple(f.path for f in world.tables.live_files(parent)) if parent else (),
-        )
-        done = world.tables.commit(request, _NoFence())
-        record = CompactionRecord(
-            uid=UID,
-            job=job,
-            checkpoint=head.id,
-            timeline=plan.slot.timeline,
-            input=handle,
-            output=StateHandle((done.segment,)),
-            commits=(done.commit,),
-            write_id=world.ids(),
-        )
-        world.coordinator.objects.put(keys.compaction_key(UID, job), record)
+        world.compact(head, UID, head.handles[UID])
 
     return act
 
 
 def _restorer(world: World) -> Callable[[], object]:
+    """Restores; it has lost where a checkpoint or another closing took the slot that it wanted."""
+
     def act() -> None:
         head = world.coordinator.head()
         if not isinstance(head.entry, Checkpoint):
             return
         chosen = world.rng.choice(list(world.coordinator.checkpoints(head.timeline)))
         done = world.recovery.restore(Beginning(checkpoint=chosen))
+        lost = isinstance(done, Superseded) or bool(done.overtaken)
         world.scheduler.trace.append(f"  {type(done).__name__} {done.closing}")
+        world.scheduler.trace.append(f"  restore {'lost' if lost else 'won'}")
 
     return act
 

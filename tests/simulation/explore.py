@@ -10,8 +10,8 @@ from tests.simulation import planted
 from tests.simulation.actors import populate
 from tests.simulation.checker import violations
 from tests.simulation.world import PIPELINE, World
-from tidemark.coordinator import objects
-from tidemark.coordinator.advance import Advance
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.records import objects
 from tidemark.ports import PlanRequest
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from tidemark.adapters.memory_tables import MemoryTables
-from tidemark.coordinator.attempts import Attempts, OwnedAttempt
-from tidemark.coordinator.inputs import InputPlanner
-from tidemark.coordinator.objects import Objects, encoded
-from tidemark.coordinator.promotion import Promotion
-from tidemark.coordinator.publishing import Publisher
-from tidemark.coordinator.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
+from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
+from tidemark.coordinator.checkpoints.publishing import Publisher
+from tidemark.coordinator.plans.inputs import InputPlanner
+from tidemark.coordinator.records.objects import Objects, encoded
+from tidemark.coordinator.records.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
+from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.records import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind

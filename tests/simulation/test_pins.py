@@ -13,10 +13,10 @@ import pytest
 from tests.simulation.scheduler import Scheduler
 from tests.unit.coordinator.house import House
 from tidemark.adapters.memory_store import MemoryStore
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.recovery import Recovery
-from tidemark.coordinator.savepoints import Savepoints
-from tidemark.coordinator.tombstones import Tombstones
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.tombstones import Tombstones
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.savepoint import SavepointRequest, TombstoneKind
 from tidemark.ports import PutOutcome
@@ -89,7 +89,6 @@ class World:
         try:
             found = self.savepoints.checkpoint_of("sp")
             Recovery(coordinator=self.coordinator).fork(Beginning(checkpoint=found, savepoint="sp"), name)
-            self.tombstones.refuse_doomed(SAVEPOINT, "sp")
             self.told.append(name)
         except (ConflictError, NotFoundError):
             self.scheduler.trace.append(f"  {name} was refused")

@@ -53,6 +53,8 @@ def test_schedules_reach_every_kind_of_accident() -> None:
         "CheckpointExpiredError",
         "StoreError",
         "  Restored ",
+        "  restore won",
+        "  restore lost",
         "  Promoted(",
         "  Behind(",
         "/base 0",

@@ -20,7 +20,7 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.engine.steps import CommitGap
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.keys import outcome_key

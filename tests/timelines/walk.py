@@ -11,13 +11,13 @@ from tests.in_memory import Payment
 from tests.process.twins import World
 from tests.timelines.oracle import Oracle
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.promotion import Promotion
-from tidemark.coordinator.recovery import Recovery
-from tidemark.coordinator.restore_request import RestoreRequest
-from tidemark.coordinator.savepoints import Savepoints
-from tidemark.coordinator.states import Behind, Promoted, Restored
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.states import Behind, Promoted, Restored
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint import Checkpoint

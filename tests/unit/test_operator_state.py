@@ -9,7 +9,7 @@ import pytest
 from tests.process.lists import PIPELINE, Local, Order, Seen, follow, told
 from tests.process.twins import World
 from tidemark import Fold, Process, state
-from tidemark.coordinator.beginnings import Beginning
+from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.errors import DeclarationError, IncompatibleStateError, NameRefusedError, ProcessFunctionError
 from tidemark.model.operator_state import Redistribution
 from tidemark.pipeline import Pipeline

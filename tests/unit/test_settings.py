@@ -68,6 +68,11 @@ def test_an_unknown_name_in_the_file_is_refused_but_other_tools_may_use_it(tmp_p
         ("TIDEMARK_KAFKA_PORT", "70000"),
         ("TIDEMARK_SPARK", "yarn"),
         ("TIDEMARK_SPARK_DRIVER_MEMORY", "lots"),
+        ("TIDEMARK_S3_ENDPOINT", "s3.example"),
+        ("TIDEMARK_S3_ENDPOINT", "ftp://s3.example"),
+        ("TIDEMARK_S3_ENDPOINT", "http://s3.example:99999"),
+        ("TIDEMARK_S3_ENDPOINT", "http://s3 example"),
+        ("TIDEMARK_S3_PATH_STYLE", "perhaps"),
     ],
 )
 def test_a_value_that_does_not_fit_is_told_by_variable(
@@ -82,6 +87,19 @@ def test_a_database_password_is_never_printed(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("TIDEMARK_AIRFLOW_DATABASE", "postgresql://u:hidden-word@h/d")
     settings = _load(tmp_path)
     assert "hidden-word" not in f"{settings!r}{settings}{settings.model_dump_json()}"
+
+
+def test_an_endpoint_has_no_place_for_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_S3_ENDPOINT", "https://somebody:hidden-word@s3.example")
+    with pytest.raises(UsageError, match="TIDEMARK_S3_ENDPOINT") as caught:
+        _load(tmp_path)
+    assert "hidden-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["http://127.0.0.1:8333", "https://s3.example", "http://[::1]:9000", "https://h/s3/"])
+def test_an_endpoint_is_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("TIDEMARK_S3_ENDPOINT", value)
+    assert _load(tmp_path).s3_endpoint == value
 
 
 def test_settings_are_frozen(tmp_path: Path) -> None:

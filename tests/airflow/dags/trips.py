@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from tests.airflow.pipelines.trips import trips
 from tidemark import Retention
 from tidemark.airflow import backfill_dag, checkpoint_dag, compaction_dag
-from tidemark.coordinator.restart import FixedDelay
+from tidemark.coordinator.checkpoints.restart import FixedDelay
 
 dag = checkpoint_dag(
     trips,

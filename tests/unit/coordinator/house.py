@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from tests.in_memory import START_MS, InMemory, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.failures import FailureReport
-from tidemark.coordinator.states import NothingOpen, OpenPlan
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.failures import FailureReport
+from tidemark.coordinator.records.states import NothingOpen, OpenPlan
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
@@ -56,6 +56,7 @@ def at(ms: int) -> datetime:
 class House(InMemory):
     """Store, log, tables, clock, and the verbs over them."""
 
+    name = PIPELINE.name
     pipeline: Pipeline = PIPELINE
     store: MemoryStore = field(default_factory=MemoryStore)
     log: MemoryLog = field(default_factory=MemoryLog)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.coordinator.house import House
 from tidemark.adapters.memory import Fault, FaultyStore
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.states import Aborted, Completed, OpenPlan, SealedPlan, Void
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Void
 from tidemark.errors import CheckpointExpiredError, ConflictError, CorruptObjectError, FencedError, StoreError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Sealed

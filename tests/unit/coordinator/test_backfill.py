@@ -8,10 +8,11 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, Account, House, Wider, at
 from tidemark import Fold, KafkaSource, state
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.backfill import Backfill, BackfillRequest
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.recorded import steps
+from tidemark.adapters.memory_store import MemoryStore
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.recorded import steps
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.errors import (
     ConflictError,
     DataLostError,
@@ -21,6 +22,7 @@ from tidemark.errors import (
     UsageError,
 )
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.keys import slot_key
 from tidemark.model.records import StopRecord
 from tidemark.operators import Process
 from tidemark.pipeline import Broadcast, Pipeline
@@ -274,3 +276,24 @@ def test_intervals_are_covered_on_the_fork_as_they_were() -> None:
     assert [c.plan.replays for c in fork] == [(3, 4, 5), (6, 7, 8)]
     assert [c.covered_until_ms for c in fork] == [2000, 4000]
     assert [c.interval.start_ms for c in fork if c.interval] == [1000, 2000]
+
+
+def test_a_step_reads_no_manifest_that_is_older_than_its_beginning() -> None:
+    asked: list[str] = []
+
+    class Told(MemoryStore):
+        """Remembers what it was asked for."""
+
+        def get(self, key: str) -> bytes | None:
+            asked.append(key)
+            return super().get(key)
+
+    house = House()
+    made = five(house)
+    one = backfill(house, made[3])
+    one = replace(one, coordinator=replace(house.coordinator, store=Told(house.store.objects)))
+    one.begin()
+    asked.clear()
+    assert one.trigger() is not None
+    old = [slot_key("t1", c.plan.slot.sequence) for c in made]
+    assert [key for key in old if key in asked] == old[3:]

@@ -15,9 +15,9 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.attempts import OwnedAttempt
-from tidemark.coordinator.coordinator import CheckpointCoordinator
-from tidemark.coordinator.states import Completed, OpenPlan
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.states import Completed, OpenPlan
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, StateOverflowError
 from tidemark.model.checkpoint import Checkpoint, Sealed

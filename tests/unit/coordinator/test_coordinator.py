@@ -7,8 +7,8 @@ import pytest
 from tests.unit.coordinator.house import ASK, P0, House, at
 from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
 from tidemark.adapters.memory import Fault, FaultyStore
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
 from tidemark.model import keys
 from tidemark.model.records import Closing, IdRecord

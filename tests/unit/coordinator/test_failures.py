@@ -6,9 +6,16 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.coordinator.house import ASK, PIPELINE, House
-from tidemark.coordinator.failures import classify, failure_of
-from tidemark.coordinator.restart import ENDLESS, ExponentialDelay, FailureRate, FixedDelay, NoRestart, Retries
-from tidemark.coordinator.states import Aborted, Completed, OpenPlan, Refused, SealedPlan, Void
+from tidemark.coordinator.checkpoints.failures import classify, failure_of
+from tidemark.coordinator.checkpoints.restart import (
+    ENDLESS,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    Retries,
+)
+from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, Refused, SealedPlan, Void
 from tidemark.errors import (
     BrokerError,
     CheckpointExpiredError,

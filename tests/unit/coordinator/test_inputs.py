@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House, Wider
 from tidemark import Fold, state
-from tidemark.coordinator.inputs import adopt
+from tidemark.coordinator.plans.inputs import adopt
 from tidemark.errors import IncompatibleStateError
 from tidemark.model import keys
 from tidemark.model.records import CompactionRecord
@@ -122,10 +122,12 @@ def test_the_next_plan_adopts_the_newest_whose_files_are_there() -> None:
     assert plan.handles["accounts"].segments[1].after == 1
 
 
-def test_a_compaction_of_another_timeline_is_not_adopted() -> None:
+@pytest.mark.parametrize(("timeline", "adopted"), [("t1", ["accounts"]), ("t9", [])])
+def test_a_compaction_of_another_timeline_is_not_adopted(timeline: str, adopted: list[str]) -> None:
     house, read = _house_with_runs()
-    _put(house, record(read, BASE_2, timeline="t9"))
-    assert house.plan().adopted == {}
+    house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
+    _put(house, record(read, BASE_2, timeline=timeline))
+    assert list(house.plan().adopted) == adopted, "all its files are there"
 
 
 def test_an_adopted_compaction_is_not_adopted_again() -> None:

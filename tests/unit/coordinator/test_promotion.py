@@ -6,10 +6,10 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, House
 from tests.unit.coordinator.test_recovery import three
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.promotion import Promotion
-from tidemark.coordinator.states import Behind, Promoted, Superseded
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.states import Behind, Promoted, Superseded
+from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint import Checkpoint
 

@@ -8,12 +8,13 @@ from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
 from tidemark.adapters.memory import MemoryCompute
-from tidemark.coordinator.advance import Advance
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.recovery import Recovery
-from tidemark.coordinator.states import Restored, Superseded, Void
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.states import Restored, Superseded, Void
+from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.errors import ConflictError, CorruptObjectError, IncompatibleStateError, NameRefusedError, UsageError
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.savepoint import TombstoneKind
 
 
 class Died(BaseException):
@@ -43,6 +44,20 @@ def held(house: House, checkpoint: Checkpoint) -> dict:
     """The state of a checkpoint as a reader sees it."""
     compute = MemoryCompute(pipeline=checkpoint and house.pipeline, log=house.log, tables=house.tables)
     return {key[0]: row["payments"] for key, row in compute.resolve(checkpoint, "accounts").items()}
+
+
+def test_a_fork_that_died_before_it_looked_for_tombstones_looks_when_it_is_repeated() -> None:
+    house = House()
+    first = Beginning(checkpoint=three(house)[0])
+    with pytest.raises(Died):
+        dying(house, "genesis", "after").fork(first, "beside")
+    tombstones = house.savepoints.tombstones
+    standing, _ = tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "released")
+    for name in ("beside", "beside", "another", "another"):
+        with pytest.raises(ConflictError, match="chk-1 is about to be deleted"):
+            house.recovery.fork(first, name)
+    tombstones.withdraw(standing, "it is pinned")
+    assert [house.recovery.fork(first, name).won for name in ("beside", "another", "third")] == [False, False, True]
 
 
 def test_a_restore_makes_a_new_timeline_live_and_names_what_it_leaves() -> None:

@@ -12,12 +12,12 @@ from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
 from tidemark.cli.timeline import drawn, plain_tree
-from tidemark.coordinator.branches import branches
-from tidemark.coordinator.deliveries import delivered, undelivered
-from tidemark.coordinator.recovery import Recovery
-from tidemark.coordinator.restore_request import RestoreRequest
-from tidemark.coordinator.restoring import RestorePlan, plan_restore
-from tidemark.coordinator.states import Promoted, Restored
+from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
+from tidemark.coordinator.records.branches import branches
+from tidemark.coordinator.records.states import Promoted, Restored
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.restoring import RestorePlan, plan_restore
 from tidemark.errors import ConflictError, DataLostError, NotFoundError, UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.offsets import OffsetRange
@@ -175,6 +175,9 @@ def test_what_happens_to_topics_is_told_plainly() -> None:
     again = "what was sent to topic out stays; what is read again is sent again, under other ids"
     assert plan(house, checkpoint=1, restore_sinks=True).sinks == {"seen": again}
     assert plan(house, checkpoint=1).sinks == {"seen": "what was sent to topic out stays, and is not sent again"}
+    assert plan(house, checkpoint=1, restore_sinks=True).sent_again == ("out",)
+    assert plan(house, checkpoint=1).sent_again == ()
+    assert plan(house, checkpoint=2, restore_sinks=True).sent_again == (), "chk-3 was not sent yet"
     restored(house, checkpoint=1)
     house.send(1)
     house.complete()

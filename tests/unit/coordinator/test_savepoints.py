@@ -8,8 +8,8 @@ import pytest
 from tests.in_memory import START_MS
 from tests.unit.coordinator.house import House
 from tidemark.adapters.memory_store import MemoryStore
-from tidemark.coordinator.beginnings import Beginning
-from tidemark.coordinator.savepoints import Savepoints
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
 from tidemark.model import keys
 from tidemark.model.records import StopRecord

@@ -7,8 +7,8 @@ import pytest
 from tests.in_memory import Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, state
 from tidemark.adapters.memory import MemoryLog
-from tidemark.coordinator.parents import Parent
-from tidemark.coordinator.ranges import PlannedRanges, plan_ranges
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
 from tidemark.errors import DataLostError, DeclarationError
 from tidemark.model.offsets import TopicPartition
 from tidemark.pipeline import Broadcast

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, House
 from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
-from tidemark.coordinator.stopping import Stopped, Stopping
+from tidemark.coordinator.recovery.stopping import Stopped, Stopping
 from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from tests.in_memory import Unfenced
 from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_attempts import begun
 from tidemark.adapters.memory import MemoryTables
@@ -18,13 +19,6 @@ UID = "accounts"
 KEPT = 2
 TWO, ONE = ("a", "b"), ("a",)
 """Accounts of a run with two files, and of one with a single file."""
-
-
-class Unfenced:
-    """Holds."""
-
-    def check(self) -> None:
-        """Nothing to say."""
 
 
 @dataclass

@@ -1,5 +1,7 @@
 """Keys of the store: padded, so that the order of names is the order of numbers."""
 
+import pytest
+
 from tidemark.model import keys
 from tidemark.model.plan import Slot
 
@@ -15,6 +17,22 @@ def test_every_object_has_its_place() -> None:
     assert keys.compaction_key("u", "j") == "compactions/u/j.json"
     assert keys.job_key("j") == "jobs/j.json"
     assert keys.stop_key(1) == "stops/00000001.json"
+
+
+@pytest.mark.parametrize("number", [0, 1, 10**12 + 7])
+def test_a_key_gives_its_number_back(number: int) -> None:
+    for key in (
+        keys.id_key(number),
+        keys.slot_key("t1.5", number),
+        keys.delivery_key("out.json", number),
+        keys.stop_key(number),
+        keys.savepoint_key("v2.json", number),
+        keys.tombstone_key("checkpoint", "chk-17", number),
+    ):
+        assert keys.number_of(key) == number
+        assert keys.greatest([keys.id_key(3), key]) == max(3, number)
+    assert keys.place_of(keys.slot_key("t1.5", number)) == ("t1.5", number)
+    assert keys.greatest([]) == 0
 
 
 def test_the_order_of_names_is_the_order_of_numbers() -> None:

@@ -1,0 +1,79 @@
+"""The patch DAG: its shape, and runs of it by `dag.test()`; the store, the tables and the verbs are the real ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.airflow.disk_world import DiskWorld
+from tests.airflow.test_dag_runs import DagRun, states
+from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
+from tidemark.adapters.checkpoint_reader import read_checkpoint
+from tidemark.errors import DeclarationError
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture
+def asked(airflow_home: object) -> Callable[..., Any]:
+    """A run with a conf; of a DAG of its own, because `dag.test()` keeps a conf as the DAG's defaults."""
+    return lambda **conf: found("patch").test(run_conf={"pipeline": "trips", "source": "chk-1", **conf})
+
+
+@pytest.fixture
+def disk(world: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+    """Two checkpoints of two buses, on disk."""
+    from tidemark import wiring
+
+    made = DiskWorld()
+    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    for day in range(2):
+        made.drive("a", 1, day=day)
+        made.drive("b", 5, day=day)
+        assert dag_run(day=day + 1).state == "success"
+    return made
+
+
+def test_a_patch_is_a_form_and_two_tasks(airflow_home: object) -> None:
+    from tidemark.airflow import patch_dag
+
+    dag = found("patch")
+    assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["patch"], "patch": []}
+    assert (dag.timetable.can_be_scheduled, dag.max_active_runs) == (False, 1)
+    assert dag.params["execute"] is False, "a dry run, unless it is asked for"
+    with pytest.raises(DeclarationError, match="without pipelines"):
+        patch_dag([])
+
+
+def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
+    disk: DiskWorld,
+    asked: Callable[..., Any],
+    said: Said,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    right, gone = tmp_path / "right.parquet", tmp_path / "gone.parquet"
+    pq.write_table(pa.table({"bus": ["a", "c"], "trips": [9, 1], "miles": [90, 7]}), right)
+    pq.write_table(pa.table({"bus": ["b"]}), gone)
+    conf = {"name": "fixed", "set_tables": [f"buses={right}"], "delete_tables": [f"buses={gone}"]}
+    assert states(asked(**conf)) == {"plan": "success", "patch": "skipped"}
+    assert "buses: new 1, changed 1, equal 0, deleted 1, absent 0, rows 3" in said()
+    runtime = disk.open_runtime()
+    assert runtime.savepoints("trips").find("fixed") is None
+    for _ in range(2):
+        assert states(asked(**conf, execute=True)) == {"plan": "success", "patch": "success"}, "twice, and done once"
+        assert "tidemark state diff trips buses --from chk-1 --to chk-3 --values" in said()
+    made = runtime.savepoints("trips").get("fixed")
+    assert (made.checkpoint, made.timeline) == (3, "fixed")
+    rows = read_checkpoint(str(runtime.settings.warehouse), runtime.checkpoint("trips", 3), "buses").to_pylist()
+    assert {r["bus"]: (r["trips"], r["miles"]) for r in rows} == {"a": (9, 90), "c": (1, 7)}
+    for wrong, words in (
+        ({"name": "other"}, "nothing to patch"),
+        ({**conf, "name": "chk-1"}, "reads as a checkpoint id"),
+        ({**conf, "set_tables": ["buses"]}, "UID=TABLE"),
+        ({**conf, "name": "other", "timeline": "fixed"}, "timeline fixed is there already"),
+    ):
+        assert states(asked(**wrong)) == {"plan": "failed", "patch": "upstream_failed"}
+        assert words in said()

@@ -1,0 +1,110 @@
+"""The retention DAG: its shape, and runs of it by `dag.test()`; store, tables on disk and verbs are the real ones."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.disk_world import DiskWorld
+from tests.airflow.test_backfill import HERE, _answer, _question
+from tests.airflow.test_dag_runs import events
+from tests.airflow.world import DAY
+from tidemark import Retention
+from tidemark.errors import DeclarationError, UsageError
+from tidemark.ports import PlanRequest
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+_serial = count(1)
+
+
+@pytest.fixture
+def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+    """Four checkpoints; the second one's state was compacted, so that what came before is free."""
+    from tidemark import wiring
+
+    made = DiskWorld()
+    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    for day in range(4):
+        made.drive("a", day + 1, day=day)
+        made.open_runtime().run_once("trips", PlanRequest(origin="test"))
+    return made
+
+
+@pytest.fixture
+def dags(airflow_home: Path) -> dict[str, Any]:
+    from airflow.dag_processing.dagbag import DagBag
+
+    return dict(DagBag(HERE / "dags").dags)
+
+
+@pytest.fixture
+def run(dags: dict[str, Any]) -> Callable[[str], Any]:
+    return lambda dag_id: dags[dag_id].test(logical_date=None, run_after=DAY + timedelta(days=900 + next(_serial)))
+
+
+def states(found: Any) -> dict[str, str]:
+    return {ti.task_id: str(ti.state) for ti in found.get_task_instances()}
+
+
+def test_plan_sweep_verify_are_mapped_over_pipelines(dags: dict[str, Any]) -> None:
+    dag = dags["retention"]
+    assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {
+        "plan": ["sweep"], "sweep": ["verify"], "verify": [],
+    }  # fmt: skip
+    assert dags["asking"].get_task("plan").downstream_task_ids == {"approve"}
+    assert {"tidemark", "trips"} == set(dag.tags)
+    assert "legal holds" in dag.doc_md
+    assert all(task.is_mapped for task in dag.tasks)
+
+
+def test_a_run_releases_deletes_verifies_and_tells_the_asset(
+    disk: DiskWorld, run: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    opened = disk.open_runtime()
+    opened.declare_retention("trips", Retention.keep_last(2))
+    done = run("retention")
+    assert states(done) == {"plan": "success", "sweep": "success", "verify": "success"}
+    (event,) = events(done)
+    assert event.asset.uri == "x-tidemark://trips/retention"
+    assert event.extra["released"] == ["chk-1", "chk-2"]
+    assert event.extra["rule"] == "keep_last(2)"
+    assert event.extra["deleted_bytes"] >= 0
+    logged = caplog.text + "".join(capfd.readouterr())
+    assert "released: ['chk-1', 'chk-2']" in logged
+    assert opened.released("trips") == {"chk-1", "chk-2"}
+    assert opened.verify("trips").damages == ()
+
+
+def test_without_a_declared_retention_it_keeps_everything(disk: DiskWorld, run: Any) -> None:
+    done = run("retention")
+    assert set(states(done).values()) == {"success"}
+    assert disk.open_runtime().released("trips") == frozenset()
+
+
+@pytest.mark.parametrize(("answer", "gone"), [("Approve", {"chk-1", "chk-2", "chk-3"}), ("Reject", set())])
+def test_somebody_is_asked_before_anything_goes(disk: DiskWorld, run: Any, answer: str, gone: set[str]) -> None:
+    disk.open_runtime().declare_retention("trips", Retention.keep_last(1))
+    thread = threading.Thread(target=lambda: _answer(_question().ti_id, answer))
+    thread.start()
+    done = run("asking")
+    thread.join()
+    assert states(done)["sweep"] == ("success" if gone else "skipped")
+    assert disk.open_runtime().released("trips") == gone
+
+
+def test_nobody_is_asked_where_nothing_goes(disk: DiskWorld, run: Any) -> None:
+    assert set(states(run("asking")).values()) == {"success"}
+
+
+def test_a_dag_without_pipelines_or_with_another_grace_time_is_refused(airflow_home: Path) -> None:
+    from tests.airflow.pipelines.trips import trips
+    from tidemark.airflow import retention_dag
+
+    with pytest.raises(DeclarationError, match="without pipelines"):
+        retention_dag([])
+    with pytest.raises(UsageError, match="not a span of time"):
+        retention_dag([trips], grace="soon")

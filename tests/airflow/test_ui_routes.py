@@ -1,0 +1,262 @@
+"""The plugin's routes with Airflow's real auth manager and database: who gets in, what is capped, what is answered."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.disk_world import DiskWorld
+from tests.airflow.world import World
+from tidemark.model.savepoint import SavepointRequest
+from tidemark.ports import PlanRequest
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+HOSTILE = "<script>alert('1')</script>\u202e\"" + "x" * 200
+SAMPLE = {
+    "pipeline": "trips", "checkpoint": "1", "uid": "buses", "name": "kept", "dag_id": "trips",
+}  # fmt: skip
+QUERIES = {"origin": {"key": "b1"}, "dags": {"run_id": "r1"}, "restore-plan": {"savepoint": "kept"}}
+"""What a route needs, by a part of its path."""
+
+
+@pytest.fixture
+def plugin(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The package of the plugin, with nothing remembered of other tests."""
+    monkeypatch.syspath_prepend(str(PLUGINS))
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,ann:viewer")
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
+    import tidemark_ui.app
+    import tidemark_ui.plugin
+    import tidemark_ui.reading
+
+    tidemark_ui.reading.pages.cache_clear()
+    yield tidemark_ui
+    tidemark_ui.reading.pages.cache_clear()
+
+
+@pytest.fixture
+def disk(world: World, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+    """As `world`, with tables that can be read."""
+    from tidemark import wiring
+
+    made = DiskWorld()
+    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    return made
+
+
+@pytest.fixture
+def filled(disk: DiskWorld) -> DiskWorld:
+    """A checkpoint, and a savepoint of it, with hostile names wherever names are free."""
+    disk.drive("b1", 3)
+    disk.drive(HOSTILE, 5)
+    opened = disk.open_runtime()
+    opened.run_once("trips", PlanRequest(origin=HOSTILE))
+    request = SavepointRequest(name="kept", owner=HOSTILE, origin="test", checkpoint=1, note=HOSTILE)
+    opened.savepoints("trips").create(request)
+    return disk
+
+
+Client = Callable[..., Any]
+
+
+@pytest.fixture
+def client(plugin: Any) -> Client:
+    """`client("GET", path, role="viewer")`; no role = nobody is logged in."""
+    from airflow.api_fastapi.app import init_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    manager = init_auth_manager(FastAPI())
+    root = FastAPI()
+    root.mount("/tidemark", plugin.app.create_app())
+    made = TestClient(root)
+
+    def call(method: str, path: str, role: str | None = "viewer", **more: Any) -> Any:
+        token = role and manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role or None))
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return made.request(method, f"/tidemark{path}", headers=headers | more.pop("headers", {}), **more)
+
+    return call
+
+
+def leaves(app: Any, below: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every route of an application with its method and path, those below mounts too."""
+    from fastapi.routing import APIRoute
+
+    for route in app.routes:
+        if isinstance(route, APIRoute):
+            yield from ((method, below + route.path, route) for method in sorted(route.methods))
+        elif getattr(route, "routes", None):
+            yield from leaves(route, below + route.path)
+        else:
+            yield "GET", below + getattr(route, "path", "?"), route
+
+
+def asked(method: str, path: str) -> dict[str, Any]:
+    """What a call of a route has beside its path."""
+    query = next((query for part, query in QUERIES.items() if part in path), {})
+    return {"params": query} | ({"json": {"execute": False}} if method == "POST" else {})
+
+
+def unguarded(app: Any, send: Client) -> list[str]:
+    """Routes that answer somebody who is not logged in with anything but 401."""
+    found = []
+    for method, path, _ in leaves(app):
+        answer = send(method, path.format(**SAMPLE), role=None, **asked(method, path))
+        if answer.status_code != 401:
+            found.append(f"{method} {path}: {answer.status_code}")
+    return found
+
+
+def test_every_route_refuses_who_is_not_logged_in(plugin: Any, client: Client, filled: DiskWorld) -> None:
+    app = plugin.app.create_app()
+    assert len(list(leaves(app))) >= 15
+    assert unguarded(app, client) == []
+
+
+def test_an_unguarded_route_and_an_unguarded_mount_are_found(plugin: Any, tmp_path: Path) -> None:
+    from fastapi import FastAPI
+    from fastapi.staticfiles import StaticFiles
+    from fastapi.testclient import TestClient
+
+    (tmp_path / "page.js").write_text("1")
+    app = plugin.app.create_app()
+    bare = FastAPI(openapi_url=None)
+    bare.add_api_route("/hello", lambda: "hello")
+    app.mount("/more", bare)
+    app.mount("/files", StaticFiles(directory=tmp_path))
+    made = TestClient(app)
+
+    def send(method: str, path: str, role: str | None, **more: Any) -> Any:
+        return made.request(method, path, **more)
+
+    assert [found.split(":")[0] for found in unguarded(app, send)] == ["GET /more/hello", "GET /files"]
+
+
+def test_a_viewer_reads_everything_and_changes_nothing(plugin: Any, client: Client, filled: DiskWorld) -> None:
+    for method, path, _ in leaves(plugin.app.create_app()):
+        answer = client(method, path.format(**SAMPLE), **asked(method, path))
+        expected = 403 if method == "POST" else 404 if path.startswith("/static") else 200
+        assert answer.status_code == expected, f"{method} {path}: {answer.text}"
+
+
+def test_who_has_no_role_sees_no_pipeline(client: Client, filled: DiskWorld) -> None:
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="nobody", role=None))
+    bearer = {"Authorization": f"Bearer {token}"}
+    assert client("GET", "/pipelines", role=None, headers=bearer).json() == []
+    assert client("GET", "/pipelines/trips/checkpoints", role=None, headers=bearer).status_code == 403
+
+
+def test_nothing_tells_what_the_routes_are(client: Client) -> None:
+    for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/", "/static/../plugin.py"):
+        assert client("GET", path, role="admin").status_code in (404, 405), path
+
+
+def test_names_that_nobody_knows_are_not_found(client: Client, filled: DiskWorld) -> None:
+    for path in (
+        "/pipelines/nobody/checkpoints",
+        "/pipelines/%2e%2e/checkpoints",
+        "/pipelines/trips%00/checkpoints",
+        "/pipelines/trips/checkpoints/details/99",
+        "/pipelines/trips/checkpoints/lineage/99",
+        "/pipelines/trips/checkpoints/details/1/subtasks/nothing",
+        "/pipelines/trips/savepoints/nothing/disposal",
+        "/pipelines/trips/state/nothing/origin?key=b1",
+        "/pipelines/trips/state/buses/origin?key=nobody",
+        "/static/nothing.js",
+    ):
+        assert client("GET", path, role="admin").status_code == 404, path
+
+
+def test_sizes_and_pages_are_capped(client: Client, filled: DiskWorld) -> None:
+    below = "/pipelines/trips"
+    for path in (
+        f"{below}/checkpoints?limit=101",
+        f"{below}/checkpoints?offset=1000001",
+        f"{below}/checkpoints?unknown=1",
+        f"{below}/checkpoints?text={'x' * 251}",
+        f"{below}/checkpoints/series?last=1001",
+        f"{below}/state/buses/origin",
+        f"{below}/state/buses/origin?key={'x' * 1001}",
+        f"{below}/state/buses/origin?{'&'.join(['key=x'] * 17)}",
+        f"{below}/restore-plan",
+    ):
+        assert client("GET", path, role="admin").status_code == 422, path
+
+
+def test_only_json_of_a_known_size_changes_anything(client: Client, filled: DiskWorld) -> None:
+    path = "/pipelines/trips/savepoints/kept/disposal"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client("POST", path, "admin", content="execute=true", headers=form).status_code == 415
+    assert (
+        client("POST", path, "admin", content='{"execute":true}', headers={"Content-Type": "text/plain"}).status_code
+        == 415
+    )
+    assert client("POST", path, "admin", json={"execute": True, "x": "y" * 70_000}).status_code == 413
+    chunks = {"content": iter([b'{"execute":true}']), "headers": {"Content-Type": "application/json"}}
+    assert client("POST", path, "admin", **chunks).status_code == 411
+    assert client("POST", path, "admin", json={"execute": True, "more": 1}).status_code == 422
+    assert client("POST", path, "admin", json={"execute": "yes please"}).status_code == 422
+    assert not filled.open_runtime().savepoints("trips").get("kept").disposed
+    assert client("POST", path, "admin", json={"execute": False}).json()["disposed"] is False
+    assert client("POST", path, "admin", json={"execute": True}).json()["disposed"] is True
+    assert client("POST", path, "admin", json={"execute": True}).status_code == 404
+
+
+def test_a_run_is_told_what_it_made_and_the_pipeline_its_dag(
+    client: Client, disk: DiskWorld, dag_run: Callable[..., Any]
+) -> None:
+    disk.drive("b1", 3)
+    run = dag_run(1)
+    assert run.state == "success"
+    [told] = client("GET", "/dags/trips/checkpoints", params={"run_id": run.run_id}).json()
+    assert told == {"pipeline": "trips", "checkpoints": [1], "timelines": [], "savepoints": []}
+    [facts] = client("GET", "/pipelines").json()
+    assert (facts["name"], facts["dag_id"], facts["may_trigger"]) == ("trips", "trips", False)
+    [facts] = client("GET", "/pipelines", role="admin").json()
+    assert facts["may_trigger"]
+    config = client("GET", "/pipelines/trips/checkpoints/config").json()
+    assert (config["tolerable_failed_checkpoints"], config["retries"]) == (2, 2)
+    assert config["timeout"] > 0
+
+
+def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(client: Client, disk: DiskWorld) -> None:
+    disk.drive("b1", 3)
+    disk.open_runtime().run_once("trips", PlanRequest(origin="cli"))
+    told = client("GET", "/pipelines/trips/checkpoints").json()
+    assert [line["origin"] for line in told["history"]] == ["cli"]
+    assert client("GET", "/dags/another/checkpoints", params={"run_id": "cli"}).json()[0]["checkpoints"] == [1]
+
+
+def test_hostile_names_are_data_in_json_that_no_browser_takes_for_a_page(client: Client, filled: DiskWorld) -> None:
+    answer = client("GET", "/pipelines/trips/savepoints")
+    assert answer.json()[0]["note"] == answer.json()[0]["owner"] == HOSTILE
+    row = client("GET", "/pipelines/trips/state/buses/origin", params={"key": HOSTILE}).json()
+    assert row["row"]["bus"] == HOSTILE
+    assert answer.headers["content-type"] == "application/json"
+    assert client("GET", "/pipelines/trips/checkpoints").json()["history"][0]["origin"] == HOSTILE
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_the_bundle_is_served_as_modules(client: Client, plugin: Any) -> None:
+    for app in plugin.plugin.TidemarkPlugin.react_apps:
+        answer = client("GET", "/" + app["bundle_url"].partition("/")[2])
+        assert answer.headers["content-type"].startswith("text/javascript")
+        assert f"globalThis.{app['name']} = " in answer.text
+
+
+def test_airflow_finds_one_plugin_and_imports_none_of_its_parts_alone(plugin: Any) -> None:
+    from airflow._shared.plugins_manager.plugins_manager import _load_plugins_from_plugin_directory
+
+    found, errors = _load_plugins_from_plugin_directory(str(PLUGINS), ignore_file_syntax="glob")
+    assert (errors, [p.name for p in found]) == ({}, ["tidemark"])
+    assert "routes" not in sys.modules

@@ -1,0 +1,31 @@
+"""A market, a bucket, and another market: what tests of exports in a bucket begin with."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Command
+from tests.copies.market import SEED, Market, market
+from tests.copies.places import BucketPlace
+from tests.s3.server import Bucket
+
+NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Market:
+    """A market with three checkpoints that nobody changes."""
+    print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
+    return market(tmp_path_factory.mktemp("made")).grown(3, compacted=2)
+
+
+@pytest.fixture
+def place(bucket: Bucket) -> BucketPlace:
+    """A folder of a bucket, without an export."""
+    return BucketPlace(bucket)
+
+
+@pytest.fixture
+def other(made: Market, tmp_path: Path) -> Market:
+    """A pipeline of another name in another warehouse, without a checkpoint."""
+    return made.beside(Command(tmp_path / "other", *NOWHERE), "bazaar")

@@ -1,0 +1,95 @@
+"""Patches at random: whatever is set, deleted, compacted and read afterwards, plain dicts say the same."""
+
+import itertools
+import os
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.cli.disk_line import ParquetFiles
+from tests.copies.ward import NAME, Ward
+from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.duckdb_session import asking
+from tidemark.adapters.memory_merge import compacted
+from tidemark.adapters.state_diff import Detail
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.resolving import compacted_sql, run_columns
+from tidemark.wiring.queries import DiffRequest
+
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20131101"))
+SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+FOLDED = ("sensors", "fresh")
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 3 * SCALE))
+def test_what_is_patched_is_what_a_dict_holds_and_goes_on_as_one(seed: int, tmp_path: Path) -> None:
+    print(f"seed {seed}; repeat with TIDEMARK_TEST_SEED={seed}")
+    ward = Ward(tmp_path, random.Random(seed))
+    made = [ward.checkpoint(count=8)]
+    for _ in range(2):
+        _compact(ward, None)
+        made.append(ward.checkpoint())
+    for turn in ("one", "two"):
+        source = ward.chance.choice(made)
+        before = ward.tidemark.objects(NAME)
+        done, told = ward.patch(source, turn)
+        after = ward.tidemark.objects(NAME)
+        assert {key: after[key] for key in before} == before, "what was patched is as it was, bit for bit"
+        _check_diff(ward, source, done)
+        for uid, state in told.states.items():
+            was, now = ward.oracles[source.id].rows(uid), ward.oracles[done.id].rows(uid)
+            assert state.new == len(now.keys() - was.keys()), uid
+            assert state.rows and state.bytes
+        made = [source, done]
+        for _ in range(3):
+            ward.check(made[-1])
+            _check_compactions(ward, made[-1])
+            _compact(ward, turn)
+            made.append(ward.checkpoint(turn))
+        ward.check(source)
+        ward.check(made[-1])
+
+
+def _compact(ward: Ward, timeline: str | None) -> None:
+    for uid in (*FOLDED, "kept"):
+        how = ward.chance.choice([None, False, True])
+        if how is not None:
+            ward.line.compact(uid, full=how, timeline=timeline)
+
+
+def _check_diff(ward: Ward, source: Checkpoint, done: Checkpoint) -> None:
+    """The diff is the patch: what was set has changed, even to the same; what was deleted was there."""
+    for uid in ("sensors", "kept"):
+        was, now = (ward.rows(c, uid, changed=True) for c in (source, done))
+        touched = {key for key, row in now.items() if row["_changed"] == done.id}
+        assert {k: now[k] for k in now.keys() - touched} == {k: was[k] for k in was.keys() & now.keys() - touched}
+        wanted = {key: "updated" if key in was else "inserted" for key in touched}
+        wanted |= dict.fromkeys(was.keys() - now.keys(), "deleted")
+        request = DiffRequest(uid=uid, before=source.id, after=done.id, detail=Detail.VALUES)
+        found = ward.runtime.diff(NAME, request)
+        assert {r["key"]["sensor"]: r["change"] for r in found.rows.to_pylist()} == wanted
+        assert found.bytes_read is not None, "only what changed is read"
+        back = ward.runtime.diff(NAME, DiffRequest(uid=uid, before=done.id, after=source.id, detail=Detail.CHANGES))
+        assert {r["key"]["sensor"] for r in back.rows.to_pylist()} == set(wanted)
+
+
+def _check_compactions(ward: Ward, checkpoint: Checkpoint) -> None:
+    """A compaction of everything writes the same rows by SQL and by the twin, and they resolve to the same."""
+    for uid, deepest in itertools.product((*FOLDED, "kept"), (False, True)):
+        schema = checkpoint.plan.schemas[uid]
+        rows = ParquetFiles(ward.line.root, checkpoint.plan.schemas).rows(checkpoint.handles[uid])
+        columns = arrow_schema(run_columns(schema))
+        twin = pa.Table.from_pylist(compacted(schema, rows, checkpoint.now, deepest=deepest), schema=columns)
+        with asking() as ask:
+            sql = compacted_sql(schema, "rows", checkpoint.now, deepest=deepest)
+            found = ask(sql, rows=pa.Table.from_pylist(rows, schema=columns)).cast(columns)
+        if schema.is_plain and not deepest:
+            # Of a state that no patch shadows, what lies deepest is never merged so, and then kinds say nothing.
+            found, twin = (t.drop_columns(["_kind"]) for t in (found, twin))
+        assert _sorted(found) == _sorted(twin), (uid, deepest)
+
+
+def _sorted(table: pa.Table) -> list[str]:
+    return sorted(map(str, table.to_pylist(maps_as_pydicts="strict")))

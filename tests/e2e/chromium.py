@@ -1,0 +1,160 @@
+"""A page of Chromium, driven over its DevTools protocol: what a person would click, type and see."""
+
+import base64
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+PATIENCE = 90.0
+_BY_TEXT = """((text, kinds) => {
+  const all = [...document.querySelectorAll(kinds)];
+  return all.find(e => e.innerText.trim() === text) || all.find(e => e.innerText.includes(text));
+})(%s, %s)"""
+
+
+class Page:
+    """One page.
+
+    Args:
+        connection: to the page's debugger.
+        base: the site's address.
+    """
+
+    def __init__(self, connection: ClientConnection, base: str) -> None:
+        self._connection = connection
+        self._serial = 0
+        self.base = base
+
+    def call(self, method: str, **params: Any) -> Any:
+        """A method of the protocol, and its result."""
+        self._serial += 1
+        self._connection.send(json.dumps({"id": self._serial, "method": method, "params": params}))
+        while True:
+            answer = json.loads(self._connection.recv(timeout=PATIENCE))
+            if answer.get("id") == self._serial:
+                assert "result" in answer, f"{method}: {answer}"
+                return answer["result"]
+
+    def script(self, expression: str) -> Any:
+        """The value of an expression in the page; None where it fails, as it does while a page loads."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        return answer["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        """Waits until an expression is true, and for what it moves to stand still."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.script(condition):
+            assert time.monotonic() < deadline, f"{condition}\n{self.script('document.body.innerText')}"
+            time.sleep(0.2)
+        time.sleep(1.0)
+
+    def open(self, path: str, text: str) -> None:
+        """Opens a page and waits for a text."""
+        self.call("Page.navigate", url=self.base + path)
+        self.sees("Search Dags")  # its words are loaded
+        self.sees(text)
+
+    def sees(self, text: str) -> None:
+        """Waits for a text."""
+        self.wait(f"document.body.innerText.includes({json.dumps(text)})")
+
+    def click(self, text: str, kinds: str = "button, label, a") -> None:
+        """Clicks in the middle of what has a text."""
+        wanted = _BY_TEXT % (json.dumps(text), json.dumps(kinds))
+        self.wait(f"!!{wanted}")
+        self.script(f"{wanted}.scrollIntoView({{block: 'center'}})")
+        time.sleep(0.5)
+        x, y, wide, high = self.script(f"(r => [r.x, r.y, r.width, r.height])({wanted}.getBoundingClientRect())")
+        for kind in ("mousePressed", "mouseReleased"):
+            where = {"x": x + wide / 2, "y": y + high / 2}
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
+        time.sleep(1.0)
+
+    def types(self, field: str, text: str) -> None:
+        """Types into a field of a form, by its id."""
+        self.wait(f"!!document.getElementById('{field}')")
+        self.script(f"document.getElementById('{field}').focus()")
+        self.call("Input.insertText", text=text)
+        time.sleep(0.3)
+
+    def chooses(self, field: str, text: str) -> None:
+        """Chooses an entry of a list, by typing a part of it."""
+        self.script(f"document.getElementById('{field}').querySelector('input').focus()")
+        self.press("ArrowDown", 40)
+        self.call("Input.insertText", text=text)
+        time.sleep(0.5)
+        self.press("Enter", 13)
+
+    def dates(self, number: int, text: str) -> None:
+        """Types a date, `2013/07/01`, into one of the page's pickers."""
+        pickers = "[...document.querySelectorAll('p')].filter(e => e.innerText.startsWith('Select date'))"
+        self.script(f"{pickers}[{number}].click()")
+        self.wait("!!document.querySelector('input[placeholder=\"YYYY/MM/DD\"]')")
+        self.script("document.querySelector('input[placeholder=\"YYYY/MM/DD\"]').focus()")
+        self.call("Input.insertText", text=text)
+        self.press("Enter", 13)
+        self.press("Escape", 27)
+
+    def press(self, key: str, code: int) -> None:
+        """A key, down and up."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+        time.sleep(0.5)
+
+    def picture(self, file: Path, selector: str = "body", cut: tuple[int, int, int] = (0, 0, 10_000)) -> None:
+        """Writes a picture of one element, less the pixels left of, above and below a cut."""
+        self.script("document.activeElement.blur()")
+        self.script(f"document.querySelector({json.dumps(selector)}).scrollIntoView()")
+        time.sleep(0.5)
+        found = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
+        x, y, wide, high = self.script(f"(r => [r.x, r.y, r.width, r.height])({found})")
+        left, above, below = cut
+        clip = {"x": x + left, "y": y + above, "width": wide - left, "height": min(high, below) - above, "scale": 1}
+        image = self.call("Page.captureScreenshot", format="png", clip=clip)["data"]
+        file.write_bytes(base64.b64decode(image))
+
+
+@contextmanager
+def chromium(base: str, token: str, size: tuple[int, int] = (1000, 1400), theme: str = "light") -> Iterator[Page]:
+    """A browser without a window, logged in to Airflow by a token."""
+    folder = Path(tempfile.mkdtemp(prefix="chromium-"))
+    program = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
+    command = [program, *options, f"--user-data-dir={folder}", "about:blank"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with connect(_debugger(folder), max_size=None, proxy=None) as connection:
+            page = Page(connection, base)
+            wide, high = size
+            page.call("Emulation.setDeviceMetricsOverride", width=wide, height=high, deviceScaleFactor=1, mobile=False)
+            page.call("Network.setCookie", name="_token", value=token, url=f"{base}/")
+            page.call("Page.navigate", url=base)
+            page.wait(f"localStorage.setItem('theme', '{theme}') === undefined && location.href.startsWith('{base}')")
+            yield page
+            page.call("Browser.close")
+        process.wait(PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _debugger(folder: Path) -> str:
+    """The address of the first page's debugger, once the browser has written its port."""
+    port, deadline = folder / "DevToolsActivePort", time.monotonic() + PATIENCE
+    while not port.is_file() or len(port.read_text().splitlines()) < 2:
+        assert time.monotonic() < deadline, "Chromium did not start"
+        time.sleep(0.1)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://127.0.0.1:{port.read_text().splitlines()[0]}/json", timeout=PATIENCE) as answer:
+        pages = json.load(answer)
+    return next(str(page["webSocketDebuggerUrl"]) for page in pages if page["type"] == "page")

@@ -1,0 +1,234 @@
+"""The pages in a real browser, over a real API server of Airflow: what somebody sees, clicks and types.
+
+The tests share a server and run in the order in which they are written.
+"""
+
+import json
+import shutil
+import time
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.pipelines.trips import trips
+from tests.cli.disk_line import DiskLine
+from tests.cli.disk_runtime import DiskRuntime
+from tests.e2e.airflow_pages import Server, api_server
+from tests.e2e.chromium import Page, chromium
+from tests.pages.conftest import PIPELINES, Trips
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.savepoint import SavepointRequest
+from tidemark.ports import PlanRequest
+from tidemark.settings import load_settings
+from tidemark.wiring.pages import Pages
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(not (shutil.which("chromium") or shutil.which("google-chrome")), reason="no Chromium here"),
+]
+BUS = "<script>window.pwned=1</script>'\"\u202e" + "x" * 200
+FAILED = '<img src=x onerror="window.pwned=1"> ' + "y" * 300
+LONG = "n" * 63
+RUN = "by-hand"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server, and a warehouse with a history of everything."""
+    home = tmp_path_factory.mktemp("pages")
+    with api_server(home) as made:
+        made.ask("POST", "/api/v2/dags/trips/dagRuns", {"logical_date": None, "dag_run_id": RUN}, made.token())
+        fill(home)
+        yield made
+
+
+def fill(home: Path) -> None:
+    """chk-1 and 2, one of a DAG run; two savepoints, a fork; chk-3 fails, 4 is restored from 1, 5 is in progress."""
+    line = DiskLine(home / "warehouse", trips, "trips")
+    settings = load_settings(root=str(home), warehouse=str(home / "warehouse"), pipelines=str(PIPELINES))
+    runtime = DiskRuntime(line, settings)
+    world = Trips(line, Pages(runtime))
+    world.drive("b1", BUS, None)
+    runtime.run_once("trips", PlanRequest(origin=RUN))
+    world.checkpoint("b1", "b2")
+    for name, at in (("kept", 1), (LONG, 2)):
+        request = SavepointRequest(name=name, owner=BUS, origin="test", checkpoint=at, note=BUS)
+        runtime.savepoints("trips").create(request)
+    runtime.fork("trips", LONG, RestoreRequest(savepoint="kept"))
+    world.fail(FAILED)
+    runtime.restore("trips", RestoreRequest(savepoint="kept", request="r"))
+    world.checkpoint("b3")
+    world.plan()
+
+
+@pytest.fixture(scope="module")
+def page(server: Server) -> Iterator[Page]:
+    with chromium(server.base, server.token(), size=(1400, 1200)) as made:
+        yield made
+
+
+def go(page: Page, place: str, text: str) -> None:
+    """Opens a view of the page and waits for a text."""
+    page.call("Page.navigate", url="about:blank")
+    page.call("Page.navigate", url=f"{page.base}/plugin/checkpoints#pipeline=trips&{place}")
+    page.sees(text)
+
+
+def words(page: Page) -> str:
+    return str(page.script("document.querySelector('[data-page]').innerText"))
+
+
+def fills(page: Page, label: str, text: str) -> None:
+    """Types into a field, by its label."""
+    field = f"document.querySelector('input[aria-label={json.dumps(label)}]')"
+    labelled = f"[...document.querySelectorAll('label')].find(l => l.innerText.startsWith({json.dumps(label)}))"
+    page.script(f"({field} || {labelled}.querySelector('input')).focus()")
+    page.call("Input.insertText", text=text)
+    time.sleep(0.5)
+
+
+def test_the_overview_tells_how_the_pipeline_is(page: Page) -> None:
+    go(page, "view=overview", "Latest restore")
+    told = words(page)
+    for text in ("chk-4 on t2", "3 completed", "1 failed", "1 in progress", "1 restored", "ENGINE_ERROR", "p99.9"):
+        assert text in told, text
+    assert page.script("document.querySelectorAll('[data-page] svg[role=img] path').length") >= 4
+
+
+def test_the_history_has_a_line_for_each_and_is_filtered(page: Page) -> None:
+    go(page, "view=history", "chk-5")
+    told = words(page)
+    assert all(f"chk-{n}" in told for n in range(1, 6))
+    fills(page, "Search ids, runs and savepoints", "kept")
+    page.sees("1–1 of 1")
+    fills(page, "Search ids, runs and savepoints", " nothing is called so")
+    page.sees("No checkpoint fits")
+
+
+def test_a_line_opens_by_keyboard_and_shows_its_lineage(page: Page) -> None:
+    go(page, "view=history", "chk-2")
+    page.script("[...document.querySelectorAll('tr[tabindex]')].find(r => r.innerText.includes('chk-2')).focus()")
+    page.press("Enter", 13)
+    page.wait("!!document.querySelector('[data-node=\"state buses\"]')")
+    page.script("document.querySelector('[data-node=\"partition trips-0\"]').focus()")
+    page.press("Enter", 13)
+    page.sees("end (excluded)")
+    assert "[3, 5)" in words(page)
+    assert "checkpoint=2" in page.script("location.hash")
+
+
+def test_a_run_has_a_tab_with_its_checkpoint(page: Page) -> None:
+    page.call("Page.navigate", url=f"{page.base}/dags/trips/runs/{RUN}/plugin/checkpoint")
+    page.wait("!!document.querySelector('[data-node=manifest]')")
+    assert "chk-1" in words(page)
+    page.script(
+        "document.querySelector('[data-node=\"chk-2\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    )
+    page.click("Lineage of chk-2", "button")
+    page.wait("document.querySelector('[data-page]').innerText.includes('chk-2 (of another run)')")
+
+
+def test_a_row_leads_to_its_checkpoint_and_offsets(page: Page) -> None:
+    go(page, "view=origin", "Which row?")
+    fills(page, "bus", "b3")
+    page.click("Where does it come from?", "button")
+    page.wait("!!document.querySelector('[data-origin=\"4\"]')")
+    assert "t2" in words(page)
+    page.click("The change before", "button")
+    page.sees("there was no such row")
+
+
+def test_hostile_names_are_text(page: Page) -> None:
+    for place, seen in (
+        ("view=timelines", BUS[:30]),
+        ("view=history&checkpoint=3", FAILED[:30]),
+        ("view=overview", "t2"),
+    ):
+        go(page, place, seen)
+        assert page.script("typeof window.pwned") == "undefined"
+        assert page.script("document.querySelectorAll('[data-page] script, [data-page] img').length") == 0
+    go(page, "view=origin", "Which row?")
+    fills(page, "bus", BUS)
+    page.click("Where does it come from?", "button")
+    page.wait("!!document.querySelector('[data-origin=\"1\"]')")
+    assert page.script("typeof window.pwned") == "undefined"
+    wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert page.script(wide), "a long name makes the page scroll sideways"
+    assert page.script(
+        "[...document.querySelectorAll('[data-page] dd bdi')].some(e => e.innerText.includes('<script>'))"
+    )
+
+
+def test_a_button_triggers_the_dag_with_its_form(page: Page, server: Server) -> None:
+    go(page, "view=history&checkpoint=2", "Create savepoint…")
+    page.click("Create savepoint…", "[data-details] button")
+    fills(page, "Name", "from-the-page")
+    page.click("Create savepoint", "form button[type=submit]")
+    page.wait("!!document.querySelector('[data-run]')")
+    run = page.script("document.querySelector('[data-run]').dataset.run")
+    made = server.ask("GET", f"/api/v2/dags/savepoint/dagRuns/{run}".replace("+", "%2B"), token=server.token())
+    wanted = {"pipeline": "trips", "name": "from-the-page", "checkpoint": "chk-2"}
+    assert {name: made["conf"].get(name) for name in wanted} == wanted
+
+
+def test_a_restore_shows_what_it_would_come_to_first(page: Page) -> None:
+    go(page, "view=history&checkpoint=1", "Restore…")
+    page.click("Restore…", "[data-details] button")
+    page.sees("Stays on it")
+    assert "trips-0 [3, 6)" in words(page)
+
+
+def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: Server) -> None:
+    go(page, "view=timelines", LONG)
+    line = "[...document.querySelectorAll('tr')].find(r => r.innerText.includes('chk-2'))"
+    page.script(f"[...{line}.querySelectorAll('button')].find(b => b.innerText === 'Dispose…').click()")
+    page.sees("Needed by")
+    page.click("Dispose", "td button")
+    page.wait("![...document.querySelectorAll('tr')].some(r => r.innerText.includes('chk-2'))")
+    left = server.ask("GET", "/tidemark/pipelines/trips/savepoints", token=server.token())
+    assert [s["name"] for s in left] == ["kept"]
+
+
+def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: Server) -> None:
+    with chromium(server.base, server.token("ann"), size=(1400, 1200)) as page:
+        go(page, "view=timelines", "kept")
+        assert "Dispose" not in words(page) and "Checkpoint now" not in words(page)
+    for path in ("/tidemark/static/page.js", "/tidemark/pipelines", "/tidemark/pipelines/trips/checkpoints"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            server.ask("GET", path)
+        refused.value.close()
+        assert refused.value.code == 401
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_stand_out_in_both_themes(server: Server, theme: str) -> None:
+    with chromium(server.base, server.token(), size=(1400, 1200), theme=theme) as page:
+        go(page, "view=history", "chk-5")
+        faint: Any = page.script(CONTRAST)
+        assert faint == [], faint
+
+
+CONTRAST = """(() => {
+  const shade = (c) => { const x = document.createElement('canvas').getContext('2d');
+    x.fillStyle = c; x.fillRect(0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data]; };
+  const bent = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => [r, g, b].map(v => bent(v / 255))
+    .reduce((sum, v, n) => sum + v * [.2126, .7152, .0722][n], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = shade(getComputedStyle(e).backgroundColor);
+    if (c[3] > 200) return c; } return [255, 255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll('[data-page] *')) {
+    const says = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!says || e.closest('svg, [disabled]')) continue;
+    const [a, b] = [light(shade(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < 4.5) found.push(e.innerText.slice(0, 40) + ' ' + ratio.toFixed(1));
+  }
+  return [...new Set(found)];
+})()"""
+"""Texts whose contrast to what is behind them is below 4.5 (WCAG AA)."""

@@ -1,0 +1,53 @@
+"""Files of a run are held against a count that does not come from them, whatever Spark reports of the write."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.dataframe import DataFrame
+
+from tidemark.engine import writing
+from tidemark.engine.writing import write_rows
+from tidemark.errors import StoreError
+from tidemark.model.writes import WrittenRun
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write reports nothing, as where the server did not wait for what it observed (SPARK-54279)."""
+    monkeypatch.setattr(DataFrame, "executionInfo", property(lambda _: None))
+
+
+def _write(spark: SparkSession, folder: Path, rows: int = 1000) -> WrittenRun:
+    return write_rows(spark.range(rows), ["id"], str(folder / "1.1"), 2, ["id"])
+
+
+def test_a_count_that_was_not_reported_is_made(spark: SparkSession, tmp_path: Path, silent: None) -> None:
+    assert _write(spark, tmp_path).rows == 1000
+    assert _write(spark, tmp_path / "none", rows=0).rows == 0
+
+
+def test_files_that_lack_rows_are_found_though_nothing_was_reported(
+    spark: SparkSession, tmp_path: Path, silent: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = writing.written_run
+
+    def short(folder: str, rows: int, bounded: list[str]) -> WrittenRun:
+        next(Path(folder).glob("*.parquet")).unlink()
+        return whole(folder, rows, bounded)
+
+    monkeypatch.setattr(writing, "written_run", short)
+    with pytest.raises(StoreError, match="hold 500 rows, the write reported 1000"):
+        _write(spark, tmp_path)
+
+
+def test_what_the_write_reported_is_not_counted_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(rows: DataFrame) -> int:
+        raise AssertionError(f"counted again: {rows}")
+
+    monkeypatch.setattr(DataFrame, "count", counted)
+    assert _write(spark, tmp_path).rows == 1000

@@ -1,0 +1,1 @@
+"""What the pages in Airflow answer, over warehouses on disk: no Airflow, no Spark."""

@@ -1,0 +1,22 @@
+"""Restores of a pipeline whose attempts send to a topic themselves: what they have sent, they have sent (D9, I8)."""
+
+from tests.process.test_sending import World, ticks
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.restoring import plan_restore
+
+
+def test_a_restore_tells_what_attempts_have_sent() -> None:
+    world = World(ticks())
+    world.log.create("out", 1)
+    for name in "abc":
+        world.send(name)
+        world.checkpoint()
+
+    def again(*, restore_sinks: bool) -> tuple[str, ...]:
+        asked = RestoreRequest(checkpoint=1, restore_sinks=restore_sinks).beginning(world.coordinator)
+        return plan_restore(
+            Recovery(coordinator=world.coordinator, pipeline=world.pipeline), asked, world.pipeline
+        ).sent_again
+
+    assert (again(restore_sinks=True), again(restore_sinks=False)) == (("out",), ())

@@ -1,0 +1,119 @@
+"""Bugs that the tests of retention must find: each switches one of its rules off."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from tidemark.coordinator.retention import survey, sweeping
+from tidemark.coordinator.retention.planning import Judge
+from tidemark.coordinator.retention.rules import Lines
+from tidemark.coordinator.retention.sweeping import Sweeper
+from tidemark.model.savepoint import TombstoneKind
+
+
+@contextmanager
+def ignore_forks() -> Iterator[None]:
+    """The rule looks at the live timeline only, and what forks began at pins nothing."""
+    with (
+        patch.object(Lines, "forks", property(lambda self: [])),
+        patch.object(survey, "pins_of_timelines", lambda lines, plans: iter(())),
+        patch.object(survey, "is_newborn", lambda lines, name: False),
+    ):
+        yield
+
+
+@contextmanager
+def ignore_plans() -> Iterator[None]:
+    """A plan that is under way holds nothing."""
+    standing = survey._standing
+
+    def without(coordinator: Any) -> Any:
+        return standing(coordinator)[0], {}, {}
+
+    def why(self: Judge, number: int, attempt: int) -> str:
+        return f"orphan of {number}.{attempt}"
+
+    with patch.object(survey, "_standing", without), patch.object(Judge, "_why_attempt", why):
+        yield
+
+
+@contextmanager
+def ignore_jobs() -> Iterator[None]:
+    """Nobody asks which jobs are open."""
+    found = survey.open_jobs
+
+    def none_open(*given: Any) -> Any:
+        return replace(found(*given), open=frozenset())
+
+    with patch.object(survey, "open_jobs", none_open):
+        yield
+
+
+@contextmanager
+def delete_by_age() -> Iterator[None]:
+    """What no checkpoint names that is kept by the rule is old, and goes; nobody asks who wrote it."""
+
+    def why(self: Judge, f: Any, place: Any, registry: Any) -> str:
+        return "kept" if f.path in registry else "it is old"
+
+    with patch.object(Judge, "_why", why):
+        yield
+
+
+@contextmanager
+def skip_the_second_look() -> Iterator[None]:
+    """A tombstone is confirmed without another look for pins."""
+
+    def decide(self: Sweeper, tombstone: Any, again: Any) -> bool:
+        return self._tombstones.confirm(tombstone)
+
+    with patch.object(Sweeper, "_decide", decide):
+        yield
+
+
+@contextmanager
+def forget_the_tombstone() -> Iterator[None]:
+    """Pins are looked at, then the checkpoint is released: a pin that comes in between sees nothing."""
+
+    def release(self: Sweeper, seen: Any) -> tuple[str, ...]:
+        for found in seen.subsumed:
+            self.coordinator.crash("sweep.tombstones", "before")
+            slot = found.plan.slot
+            place = f"timelines/{slot.timeline}/{slot.sequence:012d}.json"
+            standing, _ = self._tombstones.raise_for(TombstoneKind.CHECKPOINT, found.plan.name, "x", place)
+            self._tombstones.confirm(standing)
+        return tuple(found.plan.name for found in seen.subsumed)
+
+    with patch.object(Sweeper, "_release", release):
+        yield
+
+
+@contextmanager
+def judge_by_an_old_survey() -> Iterator[None]:
+    """A sweep looks once, and judges by that what it lists later."""
+    look = sweeping.look
+    seen: dict[int, Any] = {}
+
+    def once(coordinator: Any, rule: Any) -> Any:
+        if id(coordinator) not in seen:
+            seen[id(coordinator)] = (look(coordinator, rule), coordinator)
+        return seen[id(coordinator)][0]
+
+    with patch.object(sweeping, "look", once):
+        yield
+
+
+BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    bug.__name__.replace("_", "-"): bug
+    for bug in (
+        ignore_forks,
+        ignore_plans,
+        ignore_jobs,
+        delete_by_age,
+        skip_the_second_look,
+        forget_the_tombstone,
+        judge_by_an_old_survey,
+    )
+}

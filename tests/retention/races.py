@@ -1,0 +1,368 @@
+"""Sweeps beside everything that may need a file, interleaved at every operation on the store, a table or the disk.
+
+Actors may die or sleep at any operation. Whatever an actor was told must stay true: what is pinned can be read, what
+was begun can go on, and every checkpoint that was not released holds what it held.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from greenlet import getcurrent
+
+from tests.retention.shelves import ASK, ONE_FOLD, MemoryShelf
+from tests.simulation.scheduler import Killed, Scheduler
+from tests.simulation.world import Declared
+from tidemark.adapters.memory import ManualClock, SequentialIds
+from tidemark.adapters.memory_store import MemoryStore
+from tidemark.adapters.memory_table_files import MemoryTableFiles
+from tidemark.adapters.memory_tables import MemoryTables
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.states import OpenPlan, SealedPlan
+from tidemark.coordinator.records.tombstones import of_checkpoints
+from tidemark.errors import ConflictError, NotFoundError, StoreError
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.keys import job_key
+from tidemark.model.records import JobRecord
+from tidemark.model.shared_state import StoredFile
+from tidemark.model.writes import WrittenRun
+from tidemark.ports import PutOutcome
+from tidemark.retention import Retention
+
+World = tuple[MemoryShelf, dict[int, dict[str, list[str]]]]
+PREPARED = 40
+"""So many worlds are made, for schedules to begin in."""
+FAST = Declared(**{f.name: getattr(ONE_FOLD, f.name) for f in fields(ONE_FOLD)})
+EXPECTED = (ConflictError, NotFoundError)
+"""What an actor may be told; a StoreError would say that a file has gone under its feet."""
+
+
+@dataclass
+class Steps(MemoryStore):
+    """A store at whose every operation another process may go on."""
+
+    pause: Callable[[str], None] = lambda what: None
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        self.pause(f"put {key}")
+        return super().put_if_absent(key, body)
+
+    def get(self, key: str) -> bytes | None:
+        self.pause(f"get {key}")
+        return super().get(key)
+
+    def list(self, prefix: str) -> Sequence[str]:
+        self.pause(f"list {prefix}")
+        return super().list(prefix)
+
+
+@dataclass
+class SlowTables(MemoryTables):
+    """Tables whose writes and commits are steps."""
+
+    pause: Callable[[str], None] = lambda what: None
+
+    def write(self, folder: str, rows: Any) -> WrittenRun:
+        self.pause(f"write {folder}")
+        return super().write(folder, rows)
+
+    def _latest(self, table: str) -> int:
+        self.pause(f"version {table}")
+        return super()._latest(table)
+
+    def _compare_and_set(self, table: str, version: int, made: Any) -> bool:
+        self.pause(f"commit {table}")
+        return super()._compare_and_set(table, version, made)
+
+
+@dataclass(frozen=True)
+class SlowFiles(MemoryTableFiles):
+    """A disk whose every file is a step."""
+
+    pause: Callable[[str], None] = lambda what: None
+
+    def files(self, folder: str) -> Sequence[StoredFile]:
+        self.pause(f"files {folder}")
+        return super().files(folder)
+
+    def delete(self, paths: Iterable[str]) -> int:
+        count = 0
+        for path in paths:
+            self.pause(f"delete {path}")
+            count += super().delete([path])
+        return count
+
+
+def made(seed: int) -> "World":
+    """A line of checkpoints, perhaps compacted, forked, swept; and what each checkpoint held."""
+    rng, held = Random(seed), dict[int, dict[str, list[str]]]()
+    shelf = MemoryShelf(pipeline=FAST, store=Steps(), tables=SlowTables())
+
+    def keep(found: Checkpoint) -> None:
+        held[found.id] = shelf.rows(found)
+
+    for _ in range(rng.randrange(2, 5)):
+        keep(shelf.checkpoint(rng.choice("ab")))
+        if rng.random() < 0.4:
+            shelf.merge()
+    if rng.random() < 0.4:
+        shelf.fork("old", rng.choice(sorted(held)))
+        if rng.random() < 0.5:
+            keep(shelf.checkpoint("a", timeline="old"))
+    if rng.random() < 0.3:
+        shelf.sweep(Retention.keep_last(2), grace_ms=rng.choice((0, 10_000)))
+    return shelf, held
+
+
+prepared = lru_cache(maxsize=None)(made)
+
+
+def copied(world: "World") -> "World":
+    """A world of its own with what another one has."""
+    old, held = world
+    tables = SlowTables(
+        files=dict(old.tables.files),
+        tables={name: list(versions) for name, versions in old.tables.tables.items()},
+        oldest=dict(old.tables.oldest),
+        log_checkpoints={name: set(found) for name, found in old.tables.log_checkpoints.items()},
+    )
+    shelf = MemoryShelf(
+        pipeline=FAST,
+        store=Steps(dict(old.store.objects)),
+        log=deepcopy(old.log),
+        tables=tables,
+        clock=ManualClock(old.clock.ms),
+        ids=SequentialIds(old.ids.last),
+    )
+    return shelf, dict(held)
+
+
+class Races:
+    """One schedule, from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.scheduler = Scheduler(self.rng)
+        self.dead: set[object] = set()
+        self.pinned: list[tuple[str, int]] = []
+        self.begun: list[str] = []
+        self.disposed: set[str] = set()
+        self.shelf, self.held = copied(prepared(seed % PREPARED))
+        shelf, pause = self.shelf, self._pause
+        shelf.store.pause, shelf.tables.pause = pause, pause
+        shelf.files = SlowFiles(shelf.tables, pause)
+
+    def _pause(self, what: str) -> None:
+        """A process that was killed does nothing more, not even in its finally blocks."""
+        if getcurrent() in self.dead:
+            raise Killed
+        try:
+            self.scheduler.pause(what)
+        except Killed:
+            self.dead.add(getcurrent())
+            raise
+
+    def actors(self) -> "Races":
+        """Fills the schedule: one or two sweeps, and some of those that they may harm."""
+        rng, add = self.rng, self.scheduler.add
+        for n in range(rng.choice((1, 1, 2))):
+            add(f"sweep{n}", self._patient(self._sweep))
+        others = {
+            "pin": self._pin,
+            "fork": self._fork,
+            "restore": self._restore,
+            "run": self._run,
+            "merge": self._merge,
+            "export": self._export,
+            "dispose": self._dispose,
+        }
+        for name in rng.sample(sorted(others), rng.randrange(1, 4)):
+            act = others[name]
+            add(name, self._patient(self._overtaken(act) if name in ("run", "merge") else act))
+        return self
+
+    def go(self) -> list[str]:
+        """What was broken, in words; then the world is left to itself and swept twice."""
+        self.scheduler.go(lambda: None)
+        broken = self._broken()
+        self.shelf.sweep(Retention.keep_last(1))
+        self.shelf.sweep(Retention.keep_last(1))
+        return [*broken, *self._broken(), *self._left(), *self._goes_on()]
+
+    def _patient(self, act: Callable[[], None]) -> Callable[[], None]:
+        def go() -> None:
+            try:
+                act()
+            except EXPECTED as error:
+                self.scheduler.trace.append(f"  {type(error).__name__}: {error.what}")
+
+        return go
+
+    def _overtaken(self, act: Callable[[], None]) -> Callable[[], None]:
+        """What works on a timeline that is closed meanwhile works for nothing, and may find its files gone."""
+
+        def go() -> None:
+            live = self.shelf.coordinator.timelines.live()
+            try:
+                act()
+            except StoreError:
+                if live == self.shelf.coordinator.timelines.live():
+                    raise
+
+        return go
+
+    def _any(self) -> int:
+        return self.rng.choice(sorted(self.held))
+
+    def _sweep(self) -> None:
+        self.shelf.sweep(Retention.keep_last(1))
+
+    def _pin(self) -> None:
+        name, number = f"s{self.rng.randrange(10**6)}", self._any()
+        self.shelf.save(name, number)
+        self.pinned.append((name, number))
+
+    def _fork(self) -> None:
+        name = f"f{self.rng.randrange(10**6)}"
+        found = self.shelf.coordinator.checkpoint(self._any())
+        self.shelf.recovery.fork(Beginning(checkpoint=found), name)
+        self.begun.append(name)
+        self._run(name)
+
+    def _restore(self) -> None:
+        found = self.shelf.coordinator.checkpoint(self._any())
+        self.shelf.recovery.restore(Beginning(checkpoint=found))
+
+    def _run(self, timeline: str | None = None) -> None:
+        shelf = self.shelf
+        shelf.pay(self.rng.choice("ab"))
+        Advance(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=shelf.run, timeline=timeline).once(ASK)
+
+    def _merge(self) -> None:
+        """A compaction as the product has it: job record, files, commit, record."""
+        shelf = self.shelf
+        newest = next(shelf.coordinator.checkpoints(), None)
+        if newest is None or not newest.handles["accounts"]:
+            return
+        job = f"{shelf.ids.last + 1:032x}"
+        opened = JobRecord(
+            job=job, kind="compaction", uid="accounts", checkpoint=newest.id,
+            opened_at_ms=shelf.clock.now_ms(), write_id=job,
+        )  # fmt: skip
+        shelf.coordinator.objects.put(job_key(job), opened)
+        refuse_doomed(shelf.coordinator, newest.id)
+        shelf.compact(newest, "accounts", newest.handles["accounts"], job=job)
+
+    def _export(self) -> None:
+        """Reads a checkpoint for a while, under a job; what it has begun it can end."""
+        found = self.shelf.coordinator.checkpoint(self._any())
+        with open_job(self.shelf.coordinator, "export", found.id):
+            for _ in range(40):
+                self.shelf.coordinator.objects.list("ids/")
+                if self.shelf.rows(found) != self.held[found.id]:
+                    raise AssertionError(f"an export of {found.plan.name} reads something else")
+
+    def _dispose(self) -> None:
+        for record in self.shelf.savepoints.list()[:1]:
+            self.shelf.savepoints.dispose(record.name)
+            self.disposed.add(record.name)
+
+    def _broken(self) -> list[str]:
+        """What does not hold of checkpoints and savepoints; reads as the hub, so that nobody goes on."""
+        c, found = self.shelf.coordinator, []
+        gone = {name for name, t in of_checkpoints(c.objects).items() if t.confirmed}
+        for checkpoint in c.timelines.all():
+            if checkpoint.plan.name in gone:
+                continue
+            try:
+                rows = self.shelf.rows(checkpoint)
+            except StoreError as error:
+                found.append(f"I5: {checkpoint.plan.name} is kept, and {error.what}")
+                continue
+            if rows != self.held.get(checkpoint.id, rows):
+                found.append(f"I4: {checkpoint.plan.name} holds something else than it did")
+        standing = [(name, number) for name, number in self.pinned if name not in self.disposed]
+        found += [f"I5: savepoint {n} was promised, chk-{i} is released" for n, i in standing if f"chk-{i}" in gone]
+        return found
+
+    def _left(self) -> list[str]:
+        """Files of nobody, after two sweeps with nobody beside them."""
+        c, shelf = self.shelf.coordinator, self.shelf
+        gone = {name for name, t in of_checkpoints(c.objects).items() if t.confirmed}
+        needed = {p for x in c.timelines.all() if x.plan.name not in gone for p in shelf.named(x)}
+        states = [c.open_plan(name) for name in c.timelines.names()]
+        folders = {f"{s.plan.id}." for s in states if isinstance(s, OpenPlan | SealedPlan)}
+        left = {p for p in shelf.data() - needed if not p.split("/")[-2].startswith(tuple(folders) or ("-",))}
+        # A compaction may be adopted by the next plan, or one that died may still go on, until somebody overtakes it.
+        return [f"needed by nobody, and there: {path}" for path in sorted(left) if "/base/" not in path]
+
+    def _goes_on(self) -> list[str]:
+        """Every timeline that was promised, and the live one, takes a checkpoint."""
+        c, found = self.shelf.coordinator, []
+        for name in {*self.begun, c.timelines.live()}:
+            head = c.head(name)
+            if type(head.entry).__name__ == "Closing":
+                continue
+            try:
+                self.shelf.rows(self.shelf.checkpoint("a", timeline=name))
+            except (StoreError, NotFoundError) as error:
+                found.append(f"I10: timeline {name} does not go on: {error.what}")
+        return found
+
+
+@dataclass(frozen=True)
+class Explored:
+    """One schedule: what was broken, and who did what."""
+
+    found: list[str]
+    trace: list[str]
+
+
+def explore(seed: int) -> Explored:
+    """Plays one schedule."""
+    races = Races(seed).actors()
+    try:
+        found = races.go()
+    except Exception as error:  # whatever an actor lets escape is a find
+        found = [f"{type(error).__name__} escaped: {error!r}"]
+    return Explored(found, races.scheduler.trace)
+
+
+def repro(seed: int, bug: str | None = None) -> str:
+    """The line that repeats a schedule."""
+    return f"PYTHONPATH=include python -m tests.retention.races --seed {seed}" + (f" --bug {bug}" if bug else "")
+
+
+def main() -> int:
+    """The command: `--seed N` prints a trace, `--schedules N` plays that many."""
+    from tests.retention.planted import BUGS
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--schedules", type=int, default=1000)
+    parser.add_argument("--bug", choices=sorted(BUGS))
+    asked = parser.parse_args()
+    with BUGS[asked.bug]() if asked.bug else ExitStack():
+        if asked.seed is not None:
+            played = explore(asked.seed)
+            print(*played.trace, *played.found, sep="\n")
+            return bool(played.found)
+        for seed in range(asked.first, asked.first + asked.schedules):
+            if found := explore(seed).found:
+                print(*found, repro(seed, asked.bug), sep="\n")
+                return 1
+    print(f"{asked.schedules} schedules from seed {asked.first}, 0 violations")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""Two worlds for retention, with the same verbs: dicts, and real Delta tables with a real store. No Spark in either."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tests.cli.disk_line import DiskLine
+from tests.in_memory import START_MS, InMemory
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
+from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory_table_files import MemoryTableFiles
+from tidemark.adapters.table_files import LocalTableFiles
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.retention.planning import plan
+from tidemark.coordinator.retention.sweeping import Sweeper, Swept
+from tidemark.engine.job import CheckpointJob
+from tidemark.errors import StoreError
+from tidemark.faults import no_crash
+from tidemark.model.checkpoint import Checkpoint, Sealed
+from tidemark.model.deletion import DeletionPlan
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.records import Closing
+from tidemark.model.savepoint import SavepointRecord, SavepointRequest
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.ports import CrashPoints, PlanRequest, TableFiles
+from tidemark.retention import Retention
+
+TOPIC = "payments"
+ASK = PlanRequest(origin="test")
+
+
+class Account(state.Keyed):
+    """What is folded."""
+
+    payments: int = state.count()
+    total: int | None = state.sum("amount")
+
+
+class Count(state.Keyed):
+    """What the process remembers."""
+
+    payments: int = state.value(0)
+
+
+@dataclass(frozen=True)
+class Paid:
+    """One record."""
+
+    account: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is emitted."""
+
+    account: str
+    so_far: int
+
+
+def tell(account: str, payments: Iterator[Paid], count: Count) -> Iterator[Told]:
+    """One row per payment."""
+    for _ in payments:
+        count.payments += 1
+        yield Told(account, count.payments)
+
+
+FOLD = Fold("accounts", key_by="account", state=Account)
+PIPELINE = Pipeline(
+    name="shelf",
+    source=KafkaSource(TOPIC, Paid),
+    operators=[
+        FOLD,
+        Process("teller", key_by="account", state=Count, function=tell, emits=Told, sink=DeltaSink("told")),
+    ],
+    max_dead_letters=1.0,
+)
+ONE_FOLD = replace(PIPELINE, operators=[FOLD])
+
+
+class Shelf:
+    """The verbs over either world."""
+
+    pipeline: Pipeline
+    log: MemoryLog
+    clock: ManualClock
+    tables: Any
+    coordinator: CheckpointCoordinator
+    files: TableFiles
+
+    def pay(self, *accounts: str, amount: int = 1) -> None:
+        """One payment of each account; without a name it becomes a dead letter."""
+        for account in accounts:
+            body: dict[str, object] = {"account": account, "amount": amount} if account else {"amount": amount}
+            self.log.append(TopicPartition(TOPIC, 0), json.dumps(body).encode(), timestamp_ms=self.clock.now_ms())
+
+    def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
+        """Pays, and completes a checkpoint; time goes on by a second."""
+        self.clock.advance(1000)
+        self.pay(*accounts)
+        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run, timeline=timeline)
+        return advance.once(ASK).checkpoints[-1]
+
+    def run(self, attempt: Any, crash: CrashPoints = no_crash) -> Sealed:
+        """One attempt, up to its seal."""
+        raise NotImplementedError
+
+    @property
+    def savepoints(self) -> Savepoints:
+        return Savepoints(self.coordinator)
+
+    @property
+    def recovery(self) -> Recovery:
+        return Recovery(coordinator=self.coordinator)
+
+    def save(self, name: str, checkpoint: int | None = None, expires_at_ms: int | None = None) -> SavepointRecord:
+        """Names a checkpoint."""
+        asked = SavepointRequest(
+            name=name, owner="test", origin=name, checkpoint=checkpoint, expires_at_ms=expires_at_ms
+        )
+        return self.savepoints.create(asked)
+
+    def fork(self, name: str, checkpoint: int) -> None:
+        """Begins a timeline beside the live one."""
+        self.recovery.fork(Beginning(checkpoint=self.coordinator.checkpoint(checkpoint)), name)
+
+    def restore(self, checkpoint: int) -> Closing:
+        """Begins a timeline in place of the live one."""
+        done = self.recovery.restore(Beginning(checkpoint=self.coordinator.checkpoint(checkpoint)))
+        return done.closing
+
+    def promote(self, name: str) -> object:
+        """Makes a fork live."""
+        return Promotion(coordinator=self.coordinator).promote(name, discard=True)
+
+    def sweep(self, rule: Retention | None, grace_ms: int = 0, crash: CrashPoints = no_crash) -> Swept:
+        """Releases and deletes."""
+        c = replace(self.coordinator, crash=crash)
+        return Sweeper(coordinator=c, files=self.files, rule=rule, grace_ms=grace_ms).sweep()
+
+    def plan(self, rule: Retention | None) -> DeletionPlan:
+        """What a sweep would do."""
+        return plan(self.coordinator, self.files, rule)
+
+    def rows(self, found: Checkpoint) -> dict[str, list[str]]:
+        """All stored rows that a checkpoint names, by uid and kind, in one order.
+
+        Raises:
+            StoreError: a file or a version is gone.
+        """
+        handles = {f"{a.uid} {kind}": h for a in found.sealed.acks for kind, h in _handles(a)}
+        return {name: sorted(map(repr, self.held(handle))) for name, handle in handles.items()}
+
+    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
+        """Stored rows of a handle."""
+        raise NotImplementedError
+
+    def named(self, found: Checkpoint) -> set[str]:
+        """The data files that a checkpoint names, relative to the warehouse."""
+        return {p for a in found.sealed.acks for _, handle in _handles(a) for s in handle for p in self.of_version(s)}
+
+    def of_version(self, segment: Segment) -> list[str]:
+        """The data files of a segment, found without the product's registry."""
+        raise NotImplementedError
+
+    def readable(self, found: Checkpoint) -> bool:
+        """Whether all of a checkpoint can be read."""
+        try:
+            self.rows(found)
+        except (StoreError, OSError, DeltaError):
+            return False
+        return True
+
+    def data(self) -> set[str]:
+        """Data files that there are."""
+        return {
+            f.path for f in self.files.files(PIPELINE.name) if f.path.endswith(".parquet") and "_delta" not in f.path
+        }
+
+
+def _handles(ack: Any) -> list[tuple[str, StateHandle]]:
+    return [("state", ack.handle), ("dead letters", ack.dead_letters), ("sink", ack.sink)]
+
+
+@dataclass
+class MemoryShelf(Shelf, InMemory):
+    """In dicts."""
+
+    pipeline: Pipeline = PIPELINE
+    store: Any = field(default_factory=MemoryStore)
+    log: MemoryLog = field(default_factory=MemoryLog)
+    tables: MemoryTables = field(default_factory=MemoryTables)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
+    ids: SequentialIds = field(default_factory=SequentialIds)
+    name = PIPELINE.name
+
+    def __post_init__(self) -> None:
+        if TOPIC not in self.log.topic_ids((TOPIC,)):
+            self.log.create(TOPIC, 1)
+        self.files = MemoryTableFiles(self.tables)
+
+    def run(self, attempt: Any, crash: CrashPoints = no_crash) -> Sealed:
+        job = CheckpointJob(
+            compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables),
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=self.ids,
+            crash=crash,
+            max_dead_letters=1.0,
+        )
+        return job.execute(attempt)
+
+    def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
+        """Compacts the newest checkpoint of a timeline down to the deepest level."""
+        newest = next(self.coordinator.checkpoints(timeline), None)
+        if newest is None or not newest.handles[uid]:
+            return False
+        self.compact(newest, uid, newest.handles[uid])
+        return True
+
+    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
+        return self.tables.rows(handle)
+
+    def of_version(self, segment: Segment) -> list[str]:
+        return [f"{segment.path}/{f.path}" for f in self.tables.files_of(segment)]
+
+
+class DiskShelf(DiskLine, Shelf):
+    """Real Delta tables and a real store."""
+
+    def __init__(self, root: Path, pipeline: Pipeline = PIPELINE) -> None:
+        super().__init__(root=root, pipeline=pipeline, topic=TOPIC, partitions=1)
+        self.files = LocalTableFiles(str(root))
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        return replace(DiskLine.coordinator.fget(self), files_exist=self._exist, name=self.pipeline.name)
+
+    def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
+        return Shelf.checkpoint(self, *accounts, timeline=timeline)
+
+    def run(self, attempt: Any, crash: CrashPoints | None = None) -> Sealed:
+        before, self.crash = self.crash, crash or self.crash
+        try:
+            return self.execute(attempt)
+        finally:
+            self.crash = before
+
+    def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
+        """Compacts the newest checkpoint of the live timeline down to the deepest level."""
+        return self.compact(uid, full=True)
+
+    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
+        # deltalake by itself says which files a version has; nothing of the product's reading is used.
+        found: list[Mapping[str, Any]] = []
+        for s in handle:
+            table = DeltaTable(str(self.root / s.path), version=s.version)
+            for action in pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all().to_pylist():
+                if s.after < int(action["partition._checkpoint"]) <= s.through:
+                    found += pq.read_table(self.root / s.path / action["path"], partitioning=None).to_pylist()
+        return found
+
+    def of_version(self, segment: Segment) -> list[str]:
+        # A plain replay of the log's JSON, which shares nothing with the product.
+        live: dict[str, int] = {}
+        for version in range(segment.version + 1):
+            log = self.root / segment.path / "_delta_log" / f"{version:020d}.json"
+            for line in log.read_text().splitlines():
+                action = json.loads(line)
+                if "add" in action:
+                    live[action["add"]["path"]] = int(action["add"]["partitionValues"]["_checkpoint"])
+                if "remove" in action:
+                    live.pop(action["remove"]["path"], None)
+        return [f"{segment.path}/{path}" for path, at in live.items() if segment.after < at <= segment.through]
+
+    def _exist(self, handle: StateHandle) -> bool:
+        return all((self.root / s.path / f.path).is_file() for s in handle for f in self.tables.live_files(s))

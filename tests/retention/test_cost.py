@@ -1,0 +1,57 @@
+"""What a plan of retention costs: a thousand versions are read once, then only what was committed since (E15)."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tidemark.adapters import table_files
+from tidemark.adapters.table_files import LocalTableFiles
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.shared_state import Holder, SharedStateRegistry
+
+VERSIONS = 1000
+KEPT = 30
+"""Files that a version has; older ones were compacted."""
+TABLE = "p/state/u/t1-1/runs"
+SECONDS = 3.0
+
+
+def commit(root: Path, version: int) -> None:
+    """A run of one file; the oldest one goes."""
+    values = {"_level": "0", "_checkpoint": str(version + 1)}
+    add = {"path": f"{version + 1}.1/part-0.parquet", "partitionValues": values, "size": 10, "dataChange": True}
+    actions: list[object] = [{"commitInfo": {"write_id": "w"}}, {"add": add}]
+    if version >= KEPT:
+        actions.append({"remove": {"path": f"{version + 1 - KEPT}.1/part-0.parquet"}})
+    log = root / TABLE / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+
+
+def holder(version: int) -> Holder:
+    after, number = max(0, version + 1 - KEPT), version + 1
+    held = min(KEPT, version + 1)
+    segment = Segment(after=after, through=number, path=TABLE, version=version, rows=held, bytes=10 * held, files=held)
+    return Holder(name=f"chk-{number}", why=("kept",), handles=(StateHandle((segment,)),))
+
+
+def test_a_thousand_versions_are_planned_in_time_and_a_new_one_costs_one_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(VERSIONS):
+        commit(tmp_path, version)
+    files, began = LocalTableFiles(str(tmp_path)), time.process_time()
+    registry = SharedStateRegistry.of([holder(v) for v in range(VERSIONS)], files.history)
+    assert time.process_time() - began < SECONDS
+    assert len(registry.by_file) == VERSIONS
+    assert len(registry.by_file[f"{TABLE}/500.1/part-0.parquet"]) == KEPT
+    reads: list[int] = []
+    commits = table_files._commit
+    monkeypatch.setattr(table_files, "_commit", lambda root, v: reads.append(v) or commits(root, v))
+    commit(tmp_path, VERSIONS)
+    assert files.history(TABLE).newest == VERSIONS
+    assert reads == [VERSIONS, VERSIONS + 1], "the new commit, and the look whether there is another one"
+    files.history(TABLE)
+    assert reads[2:] == []

@@ -1,0 +1,30 @@
+"""Sweeps interleaved with everything that may need a file; and that the bugs of `planted` are found (I5, fault 34)."""
+
+import os
+
+import pytest
+
+from tests.retention.planted import BUGS
+from tests.retention.races import explore, repro
+
+SCHEDULES = int(os.environ.get("TIDEMARK_TEST_RACES", "300"))
+ENOUGH = 2000
+"""Schedules in which every planted bug is found; most take a handful."""
+
+
+def test_a_sweep_deletes_nothing_that_anybody_beside_it_needs() -> None:
+    for seed in range(SCHEDULES):
+        found = explore(seed).found
+        assert not found, "\n".join([repro(seed), *found])
+
+
+@pytest.mark.parametrize("bug", sorted(BUGS))
+def test_a_planted_bug_is_found(bug: str) -> None:
+    with BUGS[bug]():
+        assert any(explore(seed).found for seed in range(ENOUGH)), f"{bug} was not found in {ENOUGH} schedules"
+
+
+def test_schedules_meet_pins_withdrawals_and_deletions() -> None:
+    traces = ["\n".join(explore(seed).trace) for seed in range(120)]
+    for what in ("delete shelf/", "ConflictError", "ReleasedError", ": killed", ": frozen", "put sweeps/"):
+        assert any(what in trace for trace in traces), what

@@ -1,0 +1,156 @@
+"""What a rule keeps over timelines, where it is written down, and its text (D7, E11)."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.retention.shelves import ONE_FOLD, MemoryShelf
+from tests.unit.coordinator.house import House
+from tidemark.coordinator.retention.holding import Holding
+from tidemark.coordinator.retention.rules import Rules
+from tidemark.errors import ConflictError, DeclarationError, NotFoundError
+from tidemark.model.deletion import spans
+from tidemark.model.retention_text import parse_retention
+from tidemark.model.savepoint import TombstoneKind
+from tidemark.retention import Retention
+
+
+@pytest.fixture
+def shelf() -> MemoryShelf:
+    return MemoryShelf(pipeline=ONE_FOLD)
+
+
+def released(shelf: MemoryShelf, rule: Retention) -> list[str]:
+    return list(shelf.plan(rule).released)
+
+
+def test_what_a_restore_has_left_goes_as_newer_checkpoints_arrive(shelf: MemoryShelf) -> None:
+    for _ in range(4):
+        shelf.checkpoint("a")
+    shelf.restore(2)
+    assert released(shelf, Retention.keep_last(2)) == [], (
+        "chk-3 and chk-4 are the newest, chk-2 and chk-1 the live line"
+    )
+    shelf.checkpoint("a")
+    assert released(shelf, Retention.keep_last(2)) == ["chk-1", "chk-3"]
+    shelf.checkpoint("a")
+    assert released(shelf, Retention.keep_last(2)) == ["chk-1", "chk-2", "chk-3", "chk-4"]
+
+
+def test_a_fork_is_counted_by_itself(shelf: MemoryShelf) -> None:
+    for _ in range(3):
+        shelf.checkpoint("a")
+    shelf.fork("trial", 1)
+    assert released(shelf, Retention.keep_last(1)) == ["chk-2"], "the fork began at chk-1 and has none of its own"
+    for _ in range(2):
+        shelf.checkpoint("b", timeline="trial")
+    assert released(shelf, Retention.keep_last(1)) == ["chk-1", "chk-2", "chk-4"]
+    assert released(shelf, Retention.keep_last(2)) == ["chk-1"]
+
+
+def test_after_a_promote_both_lines_are_one(shelf: MemoryShelf) -> None:
+    for _ in range(2):
+        shelf.checkpoint("a")
+    shelf.fork("trial", 1)
+    shelf.checkpoint(timeline="trial")
+    shelf.promote("trial")
+    assert released(shelf, Retention.keep_last(1)) == ["chk-1", "chk-2"]
+
+
+def test_every_reason_is_told(shelf: MemoryShelf) -> None:
+    for _ in range(2):
+        shelf.checkpoint("a")
+    shelf.save("june", 1)
+    whys = {k.why: k.checkpoints for k in shelf.plan(Retention.keep_last(1)).kept}
+    assert whys == {"newest": ("chk-2",), "keep_last(1)": ("chk-2",), "savepoint june": ("chk-1",)}
+
+
+def test_a_rule_is_written_down_where_it_differs(shelf: MemoryShelf) -> None:
+    rules = Rules(shelf.coordinator)
+    assert rules.standing() is None
+    assert not rules.record(None)
+    assert rules.record(Retention.keep_last(2))
+    assert not rules.record(Retention.keep_last(2))
+    assert rules.record(Retention.keep_last(2) | Retention.daily(30, timezone="Europe/Berlin"))
+    assert str(rules.standing()) == "keep_last(2) | daily(30, timezone='Europe/Berlin')"
+    assert rules.record(None)
+    assert rules.standing() is None
+    assert len(shelf.coordinator.objects.list("retention/")) == 3
+
+
+COUNTS = st.integers(1, 10**6)
+MEMBERS = st.one_of(
+    st.builds(Retention.keep_last, COUNTS),
+    st.builds(Retention.hourly, COUNTS),
+    st.builds(Retention.daily, COUNTS, timezone=st.sampled_from(("UTC", "Europe/Berlin", "America/New_York"))),
+    st.builds(Retention.monthly, COUNTS),
+    st.builds(lambda ms: Retention.keep_for(timedelta(milliseconds=ms)), st.integers(1, 10**13)),
+)
+
+
+@given(st.lists(MEMBERS, min_size=1, max_size=6))
+def test_the_text_of_a_rule_reads_back_to_the_rule(members: list[Retention]) -> None:
+    rule = members[0]
+    for member in members[1:]:
+        rule = rule | member
+    assert parse_retention(str(rule)) == rule
+    assert parse_retention(repr(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "keep_last", "keep_last()", "keep_last(1, 2)", "keep_last(True)", "keep_last(2) & daily(3)", "keep_last(2) |",
+        "keep_for(7)", "keep_for(timedelta(7))", "keep_for(timedelta(days=1.5))", "keep_for(timedelta(fortnights=1))",
+        "__import__('os').system('true')", "(lambda: keep_last(2))()", "Retention", "open('x')", "keep_last(*[2])",
+        "keep_last(**{'n': 2})", "daily(2, timezone=open('x'))", "keep_last(2); keep_last(3)", "(" * 5000, "x" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_no_rule_is_refused_and_never_evaluated(text: str) -> None:
+    with pytest.raises(DeclarationError):
+        parse_retention(text)
+
+
+def test_a_hold_stands_until_it_is_released_and_may_be_repeated() -> None:
+    house = House()
+    house.send(1)
+    house.complete()
+    with pytest.raises(NotFoundError):
+        Holding(house.coordinator).hold("sp", why="x", owner="me")
+    shelf = MemoryShelf(pipeline=ONE_FOLD)
+    shelf.checkpoint("a")
+    shelf.save("sp", 1)
+    holding = Holding(shelf.coordinator)
+    assert holding.hold("sp", why="case 7", owner="me") == holding.hold("sp", why="again", owner="you")
+    with pytest.raises(ConflictError, match="case 7"):
+        shelf.savepoints.dispose("sp")
+    holding.release("sp")
+    assert holding.hold("sp", why="case 8", owner="me").revision == 3
+    holding.release("sp")
+    assert shelf.savepoints.dispose("sp").disposed
+
+
+def test_a_hold_that_meets_a_disposal_gives_way() -> None:
+    shelf = MemoryShelf(pipeline=ONE_FOLD)
+    shelf.checkpoint("a")
+    shelf.save("sp", 1)
+    shelf.savepoints.tombstones.raise_for(TombstoneKind.SAVEPOINT, "sp", "disposed")
+    with pytest.raises(ConflictError, match="about to be deleted"):
+        Holding(shelf.coordinator).hold("sp", why="late", owner="me")
+    assert shelf.savepoints.needed_by("sp") == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ((), "none"),
+        (("chk-3",), "chk-3"),
+        (("chk-10", "chk-9", "chk-8", "chk-11"), "chk-8 to chk-11"),
+        (("chk-1", "chk-2", "chk-4"), "chk-1 to chk-2, chk-4"),
+        (("plan chk-5", "chk-4", "timeline t2"), "chk-4, plan chk-5, timeline t2"),
+    ],
+)
+def test_names_are_told_in_spans(names: tuple[str, ...], told: str) -> None:
+    assert spans(names) == told

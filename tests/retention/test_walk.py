@@ -1,0 +1,44 @@
+"""Random walks over everything that makes, pins and frees files: in dicts, and on real Delta tables (E15, I4, I5)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.retention.planted import BUGS
+from tests.retention.shelves import DiskShelf, MemoryShelf, Shelf
+from tests.retention.walk import Walk
+from tidemark.errors import CorruptObjectError, StoreError
+
+SEEDS = range(int(os.environ.get("TIDEMARK_TEST_WALKS", "20")))
+ON_DISK = range(int(os.environ.get("TIDEMARK_TEST_DISK_WALKS", "4")))
+
+
+def walked(shelf: Shelf, seed: int, steps: int) -> Walk:
+    """A walk, compared with its oracle after every sweep."""
+    walk = Walk(shelf, seed)
+    try:
+        return walk.steps(steps)
+    except BaseException:
+        print(f"seed {seed}, {steps} steps on {type(shelf).__name__}", *walk.trace[-40:], sep="\n")
+        raise
+
+
+def test_what_is_kept_reads_back_and_what_is_free_is_gone_in_memory() -> None:
+    walks = [walked(MemoryShelf(), seed, 60) for seed in SEEDS]
+    assert sum(walk.swept for walk in walks) > 5 * len(walks)
+    assert sum(walk.freed for walk in walks) > 10 * len(walks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ON_DISK)
+def test_what_is_kept_reads_back_and_what_is_free_is_gone_on_delta_tables(seed: int, tmp_path: Path) -> None:
+    walk = walked(DiskShelf(tmp_path), seed, 40)
+    assert walk.swept > 2
+
+
+@pytest.mark.parametrize("bug", ["ignore-forks"])
+def test_a_walk_finds_a_planted_bug(bug: str) -> None:
+    with pytest.raises((AssertionError, StoreError, CorruptObjectError)), BUGS[bug]():
+        for seed in SEEDS:
+            Walk(MemoryShelf(), seed).steps(60)

@@ -1,0 +1,350 @@
+"""A seeded walk over checkpoints, compactions, timelines, savepoints and sweeps, some of which die halfway.
+
+The oracle is made of plain dicts. It says which checkpoints a sweep releases, which files must be there afterwards and
+which must be gone; what a checkpoint holds was copied when it was completed.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.retention.shelves import ASK, Shelf
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.records.states import Completed, OpenPlan
+from tidemark.coordinator.records.tombstones import of_checkpoints
+from tidemark.errors import ConflictError, ReleasedError
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.failure import FailureReason
+from tidemark.model.records import Failure
+from tidemark.retention import Retention
+
+Rows = dict[str, list[str]]
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class CrashAt:
+    """Dies at the nth crash point; None = never."""
+
+    def __init__(self, nth: int | None) -> None:
+        self.left, self.at = nth, ""
+
+    def __call__(self, step: str, moment: str) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0:
+                self.at = f"{step}:{moment}"
+                raise Died
+
+
+@dataclass
+class Known:
+    """A completed checkpoint, as it was when it was completed."""
+
+    timeline: str
+    parent: int | None
+    at_ms: int
+    rows: Rows
+    files: set[str]
+
+
+@dataclass
+class Line:
+    """A timeline."""
+
+    own: list[int] = field(default_factory=list)
+    begins: int | None = None
+    closed: str | None = None
+    open_id: int | None = None
+    sinks_of: int | None = None
+    """The checkpoint whose sink rows a restore has kept."""
+
+
+@dataclass
+class Oracle:
+    """What must be true, from plain values."""
+
+    known: dict[int, Known] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=lambda: {"t1": Line()})
+    once_live: list[str] = field(default_factory=lambda: ["t1"])
+    savepoints: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+
+    @property
+    def live(self) -> str:
+        return self.once_live[-1]
+
+    def newest(self, timeline: str) -> int | None:
+        line = self.lines[timeline]
+        return line.own[-1] if line.own else line.begins
+
+    def pins(self, now_ms: int) -> set[int]:
+        """What must stay whatever the rule says."""
+        found = {n for n, until in self.savepoints.values() if until is None or until > now_ms}
+        for name, line in self.lines.items():
+            if line.closed is None and not line.own and line.begins is not None:
+                found.add(line.begins)
+            if line.closed is None and line.open_id is not None and self.newest(name) is not None:
+                found.add(self.newest(name))
+        return found
+
+    def sweep(self, last: int | None, now_ms: int) -> None:
+        """A sweep by `keep_last(last)`; None = by no rule."""
+        if last is not None:
+            kept = self.pins(now_ms) | self._kept(last)
+            self.released |= set(self.known) - kept
+        over = [n for n, (at, until) in self.savepoints.items() if until is not None and until <= now_ms]
+        for name in over:
+            if not self._needed(self.savepoints[name][0]):
+                del self.savepoints[name]
+
+    def _needed(self, checkpoint: int) -> bool:
+        """Whether a savepoint of it cannot be disposed."""
+        for name, line in self.lines.items():
+            newborn = not line.own and line.begins == checkpoint
+            if line.closed is None and (newborn or (line.open_id is not None and self.newest(name) == checkpoint)):
+                return True
+        return False
+
+    def _kept(self, last: int) -> set[int]:
+        lineage, number = [], self.newest(self.live)
+        while number is not None:
+            lineage.append(number)
+            number = self.known[number].parent
+        together = [n for name in self.once_live for n in self.lines[name].own]
+        histories = [
+            lineage,
+            sorted(together, key=lambda n: (self.known[n].at_ms, n), reverse=True),
+            *(line.own[::-1] for name, line in self.lines.items() if line.closed is None and name != self.live),
+        ]
+        return {n for history in histories for n in [x for x in history if x not in self.released][:last]}
+
+    def needed(self) -> set[str]:
+        """Files that must be there."""
+        return {path for n, known in self.known.items() if n not in self.released for path in known.files}
+
+
+class Walk:
+    """One walk over one shelf."""
+
+    def __init__(self, shelf: Any, seed: int) -> None:
+        self.shelf: Shelf = shelf
+        self.rng, self.oracle = Random(seed), Oracle()
+        self.trace: list[str] = []
+        self.number = 0
+        self.pending: dict[str, list[tuple[set[str], bool]]] = {}
+        """Per timeline the files of compactions, and whether a plan was made since that may adopt them."""
+        self.swept = self.freed = 0
+
+    def steps(self, count: int) -> "Walk":
+        """So many verbs."""
+        verbs: dict[Callable[[], None], int] = {
+            self.advance: 12,
+            self.merge: 4,
+            self.leave_open: 2,
+            self.abandon: 1,
+            self.fork: 2,
+            self.restore: 2,
+            self.promote: 1,
+            self.save: 2,
+            self.dispose: 1,
+            self.sweep: 5,
+        }
+        for _ in range(count):
+            (verb,) = self.rng.choices(list(verbs), list(verbs.values()))
+            self.trace.append(verb.__name__)
+            verb()
+        self.sweep()
+        return self
+
+    def advance(self) -> None:
+        """A checkpoint on any open timeline; what was left open is finished."""
+        name = self._timeline()
+        if self.oracle.lines[name].open_id is None:
+            self._planned(name)
+        self._completed(name, self.shelf.checkpoint(*self._accounts(), timeline=name))
+
+    def _completed(self, name: str, found: Checkpoint) -> None:
+        line = self.oracle.lines[name]
+        held = self._known(found, name)
+        assert line.open_id in (None, found.id)
+        line.own.append(found.id)
+        line.open_id = None
+        self.oracle.known[found.id] = held
+        self.pending[name] = [(files, planned) for files, planned in self.pending.get(name, []) if not planned]
+
+    def merge(self) -> None:
+        """A compaction of the live timeline's newest checkpoint, for the next plan to adopt."""
+        before, live = self.shelf.data(), self.oracle.live
+        uid = self.rng.choice(("accounts", "teller"))
+        if self.oracle.lines[live].own and self.shelf.merge(uid):
+            self.pending.setdefault(live, []).append((self.shelf.data() - before, False))
+
+    def leave_open(self) -> None:
+        """A plan whose attempt dies on the way."""
+        name = self._timeline()
+        self.shelf.pay(*self._accounts())
+        found = self.shelf.coordinator.trigger(self.shelf.pipeline, ASK, name)
+        if isinstance(found, Completed):  # it had died behind its seal
+            self._completed(name, found.checkpoint)
+            return
+        assert isinstance(found, OpenPlan)
+        if self.oracle.lines[name].open_id is None:
+            self._planned(name)
+        self.oracle.lines[name].open_id = found.plan.id
+        owned = self.shelf.coordinator.begin(found.plan)
+        if isinstance(owned, OwnedAttempt) and self.rng.random() < 0.7:
+            crash = CrashAt(self.rng.randrange(1, 30))
+            try:
+                self.shelf.run(owned, crash)
+            except Died:
+                self.trace.append(f"  died at {crash.at}")
+
+    def abandon(self) -> None:
+        """An open plan is given up."""
+        for name, line in self.oracle.lines.items():
+            if line.open_id is not None and line.closed is None:
+                plan = self.shelf.coordinator.plan_of(line.open_id)
+                self.shelf.coordinator.abort(plan, Failure(reason=FailureReason.DECLINED, message="x", next="y"))
+                if isinstance(self.shelf.coordinator.state(plan), OpenPlan):
+                    raise AssertionError("it is still open")
+                if type(self.shelf.coordinator.state(plan)).__name__ == "Aborted":
+                    line.open_id = None
+                    self.pending[name] = [(files, False) for files, _ in self.pending.get(name, [])]
+                return
+
+    def fork(self) -> None:
+        """Of any checkpoint; a released one is refused."""
+        number = self._any()
+        if number is None:
+            return
+        name = self._name("f")
+        if number in self.oracle.released:
+            self._refused(lambda: self.shelf.fork(name, number))
+            return
+        self.shelf.fork(name, number)
+        self.oracle.lines[name] = Line(begins=number)
+
+    def restore(self) -> None:
+        """To any checkpoint; a released one is refused."""
+        number = self._any()
+        if number is None:
+            return
+        if number in self.oracle.released:
+            self._refused(lambda: self.shelf.restore(number))
+            return
+        head = self.oracle.newest(self.oracle.live)
+        closing = self.shelf.restore(number)
+        self.oracle.lines[closing.successor] = Line(begins=number, sinks_of=head)
+        self._close(closing.successor)
+
+    def promote(self) -> None:
+        """A fork becomes live."""
+        forks = [n for n, line in self.oracle.lines.items() if n != self.oracle.live and line.closed is None]
+        if forks:
+            name = self.rng.choice(forks)
+            self.shelf.promote(name)
+            self._close(name)
+
+    def save(self) -> None:
+        """A name for any checkpoint, perhaps for a while only."""
+        number, name = self._any(), self._name("s")
+        if number is None:
+            return
+        until = self.rng.choice((None, self.shelf.clock.now_ms() + self.rng.randrange(1, 20_000)))
+        if number in self.oracle.released:
+            self._refused(lambda: self.shelf.save(name, number, until))
+            return
+        self.shelf.save(name, number, until)
+        self.oracle.savepoints[name] = (number, until)
+
+    def dispose(self) -> None:
+        """A name ends, unless it is needed."""
+        for name in sorted(self.oracle.savepoints)[:1]:
+            try:
+                self.shelf.savepoints.dispose(name)
+                del self.oracle.savepoints[name]
+            except ConflictError:
+                self.trace.append("  needed")
+
+    def sweep(self) -> None:
+        """A sweep, which may die anywhere and is repeated; then all is compared."""
+        last = self.rng.choice((1, 1, 2, 3, 5, None))
+        rule = None if last is None else Retention.keep_last(last)
+        before = self.shelf.data()
+        crash = CrashAt(self.rng.choice((None, self.rng.randrange(1, 40))))
+        try:
+            self.shelf.sweep(rule, crash=crash)
+        except Died:
+            self.trace.append(f"  died at {crash.at}")
+            self.shelf.sweep(rule)
+        self.oracle.sweep(last, self.shelf.clock.now_ms())
+        self.swept += 1
+        self.freed += len(before - self.shelf.data())
+        self.compare()
+
+    def compare(self) -> None:
+        """Released is what the oracle says; the rest reads back to what it was; nothing is there that nobody needs."""
+        gone = {int(n[4:]) for n, t in of_checkpoints(self.shelf.coordinator.objects).items() if t.confirmed}
+        assert gone == self.oracle.released, (sorted(gone), sorted(self.oracle.released))
+        for number, known in self.oracle.known.items():
+            if number not in gone:
+                found = self.shelf.coordinator.checkpoint(number)
+                assert self.shelf.rows(found) == known.rows, f"chk-{number} holds something else than it did"
+        data, needed = self.shelf.data(), self.oracle.needed()
+        assert needed <= data, f"needed, and gone: {sorted(needed - data)}"
+        left = [path for path in sorted(data - needed) if not self._tolerated(path)]
+        assert not left, f"needed by nobody, and there: {left}"
+
+    def _tolerated(self, path: str) -> bool:
+        """Of an open plan, of a compaction that waits for the next plan, of a timeline without a checkpoint."""
+        lines = [line for line in self.oracle.lines.values() if line.closed is None]
+        folder = path.split("/")[-2]
+        if any(line.open_id is not None and folder.startswith(f"{line.open_id}.") for line in lines):
+            return True
+        if any(path in f for n, kept in self.pending.items() if self.oracle.lines[n].closed is None for f, _ in kept):
+            return True
+        newborn = [line for line in lines if not line.own and line.sinks_of is not None]
+        return "/sinks/" in path and any(path in self.oracle.known[line.sinks_of].files for line in newborn)
+
+    def _known(self, found: Checkpoint, name: str) -> Known:
+        line = self.oracle.lines[name]
+        return Known(
+            timeline=name,
+            parent=self.oracle.newest(name),
+            at_ms=found.plan.logical_time_ms,
+            rows=deepcopy(self.shelf.rows(found)),
+            files=self.shelf.named(found) if line else set(),
+        )
+
+    def _planned(self, name: str) -> None:
+        self.pending[name] = [(files, True) for files, _ in self.pending.get(name, [])]
+
+    def _close(self, successor: str) -> None:
+        self.oracle.lines[self.oracle.live].closed = successor
+        self.oracle.once_live.append(successor)
+
+    def _refused(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except ReleasedError:
+            return
+        raise AssertionError("a released checkpoint was taken")
+
+    def _timeline(self) -> str:
+        names = [name for name, line in self.oracle.lines.items() if line.closed is None]
+        return self.rng.choice([self.oracle.live, *names])
+
+    def _any(self) -> int | None:
+        return self.rng.choice(sorted(self.oracle.known)) if self.oracle.known else None
+
+    def _accounts(self) -> list[str]:
+        return [self.rng.choice(("a", "b", "c", "")) for _ in range(self.rng.randrange(0, 4))]
+
+    def _name(self, prefix: str) -> str:
+        self.number += 1
+        return f"{prefix}{self.number}"

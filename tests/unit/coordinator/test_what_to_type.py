@@ -1,0 +1,128 @@
+"""The third line of an error is a command to type, with the pipeline's name in it."""
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.coordinator.house import ASK, House
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.plans.recorded import remaining
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.stopping import Stopping
+from tidemark.errors import TidemarkError
+from tidemark.model.savepoint import SavepointChange, SavepointRequest, TombstoneKind
+from tidemark.settings import load_settings
+from tidemark.wiring.core import Core
+
+PACKAGE = Path(__file__).resolve().parents[3] / "include" / "tidemark"
+
+
+def asked(name: str = "sp", **more: object) -> SavepointRequest:
+    return SavepointRequest(name=name, owner="ann", origin="o", **more)
+
+
+def pin_nothing(house: House) -> None:
+    empty = House()
+    empty.savepoints.create(asked())
+
+
+def overtaken(house: House) -> None:
+    house.savepoints.create(asked())
+
+    class Racing(type(house.store)):
+        """Somebody changes the savepoint right before a put."""
+
+        def put_if_absent(self, key: str, body: bytes) -> object:
+            if key.endswith("sp/000002.json"):
+                house.savepoints.change("sp", SavepointChange(note="mine"))
+            return super().put_if_absent(key, body)
+
+    slow = replace(house.coordinator, store=Racing(house.store.objects))
+    replace(house.savepoints, coordinator=slow).change("sp", SavepointChange(note="theirs"))
+
+
+def stop_again(house: House) -> None:
+    Stopping(house.coordinator).stop("maintenance")
+    Stopping(house.coordinator).stop_with_savepoint(asked(), "again", house.complete)
+
+
+def resume_drained(house: House) -> None:
+    Stopping(house.coordinator).stop_with_savepoint(asked(drained=True), "the end", house.complete)
+    Stopping(house.coordinator).resume("after all")
+
+
+def pin_doomed(house: House) -> None:
+    house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "retention")
+    house.savepoints.create(asked(checkpoint=1))
+
+
+def fenced(house: House) -> None:
+    house.send(1)
+    plan = house.plan()
+    first = house.coordinator.begin(plan)
+    house.coordinator.begin(plan)
+    assert isinstance(first, OwnedAttempt)
+    first.check()
+
+
+def repeat_another_line(house: House) -> None:
+    house.recovery.fork(RestoreRequest(checkpoint=2).beginning(house.coordinator), "later")
+    remaining(house.coordinator.timelines, house.coordinator.head("later"), 1)
+
+
+CASES: list[tuple[Callable[[House], object], str]] = [
+    (pin_nothing, "tidemark run bank"),
+    (overtaken, "tidemark savepoint show bank sp"),
+    (stop_again, "tidemark savepoint create bank NAME"),
+    (resume_drained, "tidemark resume bank --force"),
+    (pin_doomed, "tidemark savepoint list bank "),
+    (fenced, "tidemark checkpoint list bank "),
+    (repeat_another_line, "tidemark checkpoint list bank "),
+    (lambda house: house.savepoints.get("nobody"), "tidemark savepoint list bank "),
+    (lambda house: house.coordinator.checkpoint(99), "tidemark checkpoint list bank "),
+    (lambda house: house.coordinator.plan_of(99), "tidemark checkpoint list bank "),
+    (lambda house: house.coordinator.head("nowhere"), "tidemark timeline list bank "),
+    (lambda house: RestoreRequest(as_of_ms=0).beginning(house.coordinator), "tidemark checkpoint list bank "),
+]
+
+
+@pytest.mark.parametrize(
+    ("do", "command"), CASES, ids=lambda given: given if isinstance(given, str) else given.__name__
+)
+def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[House], object], command: str) -> None:
+    house = House()
+    for _ in range(2):
+        house.send(1)
+        house.complete()
+    with pytest.raises(TidemarkError) as caught:
+        do(house)
+    assert command in caught.value.next
+
+
+def test_a_plan_that_is_refused_because_of_a_stop_says_how_to_resume() -> None:
+    house = House()
+    Stopping(house.coordinator).stop("maintenance")
+    ended = house.advance.once(ASK).ended
+    assert ended is not None
+    assert "tidemark resume bank" in ended.next
+
+
+def test_the_coordinator_of_a_project_knows_the_name(tmp_path: Path) -> None:
+    core = Core(load_settings(root=tmp_path))
+    assert core.coordinator("flights").objects.pipeline == "flights"
+
+
+def test_no_text_tells_to_type_a_placeholder() -> None:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.parent.name in ("cli", "airflow"):  # examples there are for people who choose one
+            continue
+        texts = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
+        found += [
+            f"{path.name}: {t}" for t in texts if isinstance(t, str) and re.search(r"tidemark [a-z ]*PIPELINE", t)
+        ]
+    assert not found, "write the pipeline's name: " + "; ".join(found)
