@@ -165,7 +165,7 @@ def test_a_patch_that_was_killed_is_finished_by_the_same_command(
     where = {
         "write": "tidemark.wiring.patches.Patches._patch_written",
         "commit": "tidemark.adapters.delta_log.DeltaTables.make_durable",
-        "record": "tidemark.coordinator.recovery.patching.Patcher._draft",
+        "record": "tidemark.coordinator.recovery.idle_plans.Idle.plan",
         "plan": "tidemark.coordinator.records.freezing.Freezer.freeze",
         "complete": "tidemark.coordinator.recovery.patching.Patcher._complete",
         "pin": "tidemark.coordinator.recovery.savepoints.Savepoints.create",

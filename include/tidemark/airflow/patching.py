@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, Context, Param, chain
+from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, Field
 
@@ -19,9 +19,8 @@ from tidemark.airflow.answering import (
     switch,
     text_field,
 )
+from tidemark.airflow.forms import form_dag
 from tidemark.airflow.operators import PLAN, Ids, runtime
-from tidemark.airflow.retrying import retry_arguments
-from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.model.expiry import expiry_ms
 from tidemark.pipeline import Pipeline
 
@@ -154,22 +153,14 @@ def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch") -> DAG:
         DeclarationError: no pipelines.
     """
     names = names_of(pipelines, "patch_dag")
-    with DAG(
+    return form_dag(
         dag_id,
-        description="Patch: a corrected savepoint beside another one",
-        schedule=None,
-        catchup=False,
-        max_active_runs=1,
-        params=_form(names),
-        tags=["tidemark", *names],
-        doc_md=_PAGE,
-    ) as dag:
-        shared = {"pipelines": names, **retry_arguments(FixedDelay(attempts=3))}
-        chain(
-            PlanPatchOperator(task_id=PLAN, doc_md=PlanPatchOperator.__doc__, **shared),
-            ExecutePatchOperator(task_id=PATCH, doc_md=ExecutePatchOperator.__doc__, **shared),
-        )
-    return dag
+        "Patch: a corrected savepoint beside another one",
+        pipelines=names,
+        form=_form(names),
+        page=_PAGE,
+        tasks={PLAN: PlanPatchOperator, PATCH: ExecutePatchOperator},
+    )
 
 
 _PAGE = """### A corrected savepoint

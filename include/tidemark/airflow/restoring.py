@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, Context, Param, chain
+from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, Field
 
@@ -21,9 +21,8 @@ from tidemark.airflow.answering import (
     switch,
     text_field,
 )
+from tidemark.airflow.forms import form_dag
 from tidemark.airflow.operators import PLAN, Ids, runtime
-from tidemark.airflow.retrying import retry_arguments
-from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.model.names import parse_id
 from tidemark.pipeline import Pipeline
 
@@ -163,22 +162,14 @@ def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DA
         DeclarationError: no pipelines.
     """
     names = names_of(pipelines, "restore_dag")
-    with DAG(
+    return form_dag(
         dag_id,
-        description="Restore: make an older checkpoint live again",
-        schedule=None,
-        catchup=False,
-        max_active_runs=1,
-        params=_form(names),
-        tags=["tidemark", *names],
-        doc_md=_PAGE,
-    ) as dag:
-        shared = {"pipelines": names, **retry_arguments(FixedDelay(attempts=3))}
-        chain(
-            PlanRestoreOperator(task_id=PLAN, doc_md=PlanRestoreOperator.__doc__, **shared),
-            ExecuteRestoreOperator(task_id=RESTORE, doc_md=ExecuteRestoreOperator.__doc__, **shared),
-        )
-    return dag
+        "Restore: make an older checkpoint live again",
+        pipelines=names,
+        form=_form(names),
+        page=_PAGE,
+        tasks={PLAN: PlanRestoreOperator, RESTORE: ExecuteRestoreOperator},
+    )
 
 
 _PAGE = """### A restore on demand

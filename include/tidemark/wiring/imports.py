@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.inputs import PlannedInputs
+from tidemark.coordinator.recovery.bringing import Bringer, Brought
 from tidemark.coordinator.recovery.imports import Importer, Importing
 from tidemark.errors import StoreError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import DEEPEST
 from tidemark.model.exports import Export
 from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import CompactionRecord
-from tidemark.model.resolving import run_columns
 from tidemark.model.segments import StateHandle
-from tidemark.model.writes import CommitRequest, WrittenRun
+from tidemark.model.writes import WrittenRun
 from tidemark.wiring.core import Core, random_id
 from tidemark.wiring.s3_urls import is_url, opened_export
 
@@ -116,7 +114,7 @@ class Imports(Core):
             with open_job(importer.coordinator, "import", number) as job:
                 for uid, handle in wanted.handles(number).items():
                     if named & {segment.path for segment in handle}:
-                        self._bring(importer, folder, wanted, Brought(uid=uid, number=number, job=job))
+                        self._bring(importer, folder, wanted, wanted.brought(uid, number, job))
                 plan = importer.plan(wanted, slot, number)
                 return told(wanted, plan, importer.complete(plan))
 
@@ -159,71 +157,22 @@ class Imports(Core):
                 ) from error
             yield ExportFolder(folder)
 
-    def _bring(self, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: "Brought") -> None:
-        """Copies an operator's rows to a table of their own and commits them there, as a compaction would."""
+    def _bring(self, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: Brought) -> None:
+        """Copies an operator's rows to a table of their own."""
         from tidemark.engine.files import bounded_columns, written_run
 
-        state, table = wanted.export.states[brought.uid], f"{wanted.folder(brought.uid, brought.number)}/base"
-        there = self.settings.warehouse / table / brought.job
-        folder.copy(state.stored, there)
-        run = written_run(str(there), state.rows, bounded_columns(state.schema))
-        request = _request(wanted, brought, run, random_id())
-        done = self.tables.commit(request, Unfenced())
-        self.tables.make_durable([done.commit], [f"{table}/{brought.job}"])
-        if StateHandle((done.segment,)) != wanted.handles(brought.number)[brought.uid]:
+        state = wanted.export.states[brought.uid]
+
+        def write(place: str) -> WrittenRun:
+            there = self.settings.warehouse / place
+            folder.copy(state.stored, there)
+            return written_run(str(there), state.rows, bounded_columns(state.schema))
+
+        made = Bringer(coordinator=importer.coordinator, tables=self.tables).bring(brought, write)
+        if StateHandle((made,)) != wanted.handles(brought.number)[brought.uid]:
             raise StoreError(
-                f"{table} is not the table that was to be made", next="import again: it takes another name."
+                f"{brought.table} is not the table that was to be made", next="import again: it takes another name."
             )
-        job = f"{brought.uid}.{brought.number}.{request.write_id}"
-        record = CompactionRecord(
-            uid=brought.uid,
-            job=job,
-            checkpoint=brought.number,
-            timeline=wanted.timeline,
-            input=StateHandle(),
-            output=StateHandle((done.segment,)),
-            commits=(done.commit,),
-            write_id=request.write_id,
-        )
-        importer.coordinator.objects.put(keys.compaction_key(brought.uid, job), record)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """One operator's rows on their way: the uid that they had, the id that their tables are named by, the job."""
-
-    uid: str
-    number: int
-    job: str
-
-
-class Unfenced:
-    """The fence of a table that is nobody else's: its name was taken with an id."""
-
-    def check(self) -> None:
-        """Never raises."""
-
-
-def _request(wanted: Importing, brought: Brought, run: WrittenRun, write_id: str) -> CommitRequest:
-    name = wanted.pipeline.name
-    return CommitRequest(
-        table=f"{wanted.folder(brought.uid, brought.number)}/base",
-        parent=None,
-        files=run.files,
-        rows=run.rows,
-        level=DEEPEST,
-        checkpoint=brought.number,
-        after=0,
-        schema=run_columns(wanted.export.states[brought.uid].schema),
-        write_id=write_id,
-        metadata={
-            "tidemark_pipeline": name,
-            "tidemark_timeline": wanted.timeline,
-            "tidemark_uid": brought.uid,
-            "tidemark_job": brought.job,
-        },
-        app=(f"{name}/{wanted.timeline}/{brought.uid}/base", brought.number * 2**20),
-    )
 
 
 def told(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, done: Checkpoint | None) -> Imported:

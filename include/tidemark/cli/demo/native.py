@@ -133,8 +133,10 @@ class Backfill:
         deadline = time.monotonic() + ACTIVE_WITHIN
         while True:
             active = self._active()
-            if active is not None:
+            if active is not None and len(self.dag_runs()) == self.runs:
                 return active
+            # SQLite was locked while Airflow made the runs, and again while it took the backfill back.
+            self._cancel(active)
             try:
                 return int(self.api.post("backfills", self._body())["id"])
             except AirflowError as error:

@@ -11,19 +11,19 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.idle import completed_idle
 from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
 from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
 from tidemark.coordinator.records.freezing import Freezer
 from tidemark.coordinator.records.states import Completed, NothingOpen, PlanState
 from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.recovery.bringing import Brought
+from tidemark.coordinator.recovery.idle_plans import Idle
 from tidemark.errors import ConflictError
 from tidemark.model import keys
 from tidemark.model.canonical import sha256_of
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.compaction import DEEPEST
 from tidemark.model.exports import Export, ExportedState
 from tidemark.model.names import checked_timeline
-from tidemark.model.offsets import Barrier, OffsetRanges
-from tidemark.model.plan import CheckpointPlan, Interval, Slot
-from tidemark.model.queries import names_of, stored_texts
+from tidemark.model.plan import CheckpointPlan, Slot
 from tidemark.model.records import Closing, Genesis
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.pipeline import Pipeline
@@ -58,6 +58,21 @@ class Importing:
     def handles(self, number: int) -> dict[str, StateHandle]:
         """Per uid the state as it will lie there: the first version of a table of its own; empty without rows."""
         return {uid: self._brought(uid, state, number) for uid, state in self.export.states.items()}
+
+    def brought(self, uid: str, number: int, job: str) -> Brought:
+        """An operator's rows on their way into the folder."""
+        return Brought(
+            kind="import",
+            pipeline=self.pipeline.name,
+            timeline=self.timeline,
+            uid=uid,
+            number=number,
+            job=job,
+            folder=self.folder(uid, number),
+            schema=self.export.states[uid].schema,
+            level=DEEPEST,
+            after=0,
+        )
 
     @property
     def least(self) -> int:
@@ -171,7 +186,8 @@ class Importer:
             IncompatibleStateError, NotFoundError, BrokerError: see `inputs` and `coordinator.sinks`.
         """
         inputs = self.inputs(wanted, slot, brought)
-        draft = self._draft(wanted, slot, inputs, self.take_id(slot, brought + 1))
+        idle = Idle(pipeline=wanted.pipeline, slot=slot, of=wanted.export, inputs=inputs, origin=wanted.origin)
+        draft = idle.plan(self.coordinator, self.take_id(slot, brought + 1))
         if self._freezer.freeze(draft) is PutOutcome.LOST:
             raise ConflictError(
                 f"{wanted.pipeline.name}: another plan took the first slot of timeline {slot.timeline}",
@@ -193,43 +209,6 @@ class Importer:
                 next=f"import again, before anything runs {plan.pipeline}.",
             )  # fmt: skip
         return done
-
-    def _draft(self, wanted: Importing, slot: Slot, inputs: PlannedInputs, number: int) -> CheckpointPlan:
-        c, e, pipeline = self.coordinator, wanted.export, wanted.pipeline
-        sinks = timeline_sinks(pipeline, slot.timeline, Parent(), c.log, c.timelines.live)
-        covered = e.covered_until_ms
-        copied = [uid for uid in pipeline.tables if uid in e.broadcast_versions and uid in e.states]
-        nothing = OffsetRanges.between(e.ranges.ends, Barrier(e.ranges.ends))
-        return CheckpointPlan(
-            pipeline=pipeline.name,
-            id=number,
-            slot=slot,
-            parent=None,
-            ranges=nothing,
-            topic_ids=e.topic_ids,
-            sources=e.sources,
-            handles=inputs.handles,
-            dead_letters=inputs.dead_letters,
-            sinks=planned_sinks(sinks, number, nothing),
-            tables=inputs.tables(pipeline.name, slot.timeline, number),
-            schemas=inputs.schemas,
-            adopted={},
-            operator_states=inputs.operator_states,
-            logical_time_ms=e.logical_time_ms,
-            watermark_ms=e.watermark_ms,
-            watermarks=e.watermarks,
-            broadcast_versions={uid: e.broadcast_versions[uid] for uid in copied},
-            broadcast_ids={uid: e.broadcast_ids[uid] for uid in copied},
-            interval=None if covered is None else Interval(start_ms=covered, end_ms=covered),
-            covers=True,
-            isolation=e.isolation,
-            fingerprint=pipeline.fingerprint,
-            losses=(),
-            origin=wanted.origin,
-            planned_at_ms=c.clock.now_ms(),
-            write_id=c.write_ids(),
-            queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
-        )
 
 
 def _has_begun(wanted: Importing) -> ConflictError:

@@ -13,26 +13,22 @@ from tidemark.coordinator.checkpoints.idle import completed_idle
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
-from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
 from tidemark.coordinator.records.freezing import Freezer
 from tidemark.coordinator.records.states import Completed, NothingOpen
 from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.recovery.bringing import Bringer, Brought
+from tidemark.coordinator.recovery.idle_plans import Idle, parent_of
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError
-from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.names import checked_timeline
-from tidemark.model.offsets import Barrier, OffsetRanges
-from tidemark.model.plan import CheckpointPlan, Interval, Slot
-from tidemark.model.queries import names_of, stored_texts
-from tidemark.model.records import CompactionRecord, Genesis
-from tidemark.model.resolving import run_columns
+from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.records import Genesis
 from tidemark.model.savepoint import SavepointRecord, SavepointRequest
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import CommitRequest, WrittenRun
+from tidemark.model.writes import WrittenRun
 from tidemark.pipeline import Pipeline
 from tidemark.ports import PutOutcome, StateTables
 
@@ -70,7 +66,7 @@ class Patcher:
     """Makes savepoints with corrections.
 
     Attributes:
-        coordinator: of the pipeline; crash points are `patch.files`, `.commit` and `.record` beside its own.
+        coordinator: of the pipeline; crash points are those of `Bringer`, of kind `patch`, beside its own.
         tables: where commits go.
         write: writes rows.
     """
@@ -116,7 +112,7 @@ class Patcher:
             IncompatibleStateError: it does not fit; the message names every uid and field.
         """
         planner = InputPlanner(objects=self.coordinator.objects, files_exist=self.coordinator.files_exist)
-        return planner.plan(wanted.pipeline, slot, _parent(genesis), allow_removed=False)
+        return planner.plan(wanted.pipeline, slot, parent_of(genesis), allow_removed=False)
 
     def _standing(self, wanted: Patching, genesis: Genesis) -> Slot | CheckpointPlan:
         """The free slot behind the genesis, or the plan that an earlier call has put there."""
@@ -133,38 +129,30 @@ class Patcher:
         c = self.coordinator
         inputs, number = self.inputs(wanted, slot, genesis), self._freezer.take_id(slot, genesis.parent + 1)
         with open_job(c, "patch", number) as job:
-            brought = {uid: self._bring(_Bringing(wanted, inputs, uid, number, job)) for uid in wanted.uids}
-            plan = self._draft(wanted, genesis, slot, _with(inputs, brought, number), number)
+            brought = {uid: self._bring(wanted, inputs, uid, number, job) for uid in wanted.uids}
+            named = _with(inputs, brought, number)
+            idle = Idle(pipeline=wanted.pipeline, slot=slot, of=genesis, inputs=named, origin=wanted.origin)
+            plan = idle.plan(c, number)
             if self._freezer.freeze(plan) is PutOutcome.LOST:
                 raise _taken(f"another plan took the first slot of timeline {slot.timeline}", "patch again.")
             return self._complete(plan)
 
-    def _bring(self, of: "_Bringing") -> Segment:
-        """Writes an operator's rows to a table of the fork's own, and commits them there, as a compaction would."""
-        crash, folder = self.coordinator.crash, f"{of.table}/{of.job}"
-        crash("patch.files", "before")
-        run = self.write(of.uid, folder, of.number)
-        crash("patch.files", "after")
-        request = of.request(run, self.coordinator.write_ids())
-        crash("patch.commit", "before")
-        done = self.tables.commit(request, _Unfenced())
-        self.tables.make_durable([done.commit], [folder])
-        crash("patch.commit", "after")
-        job = f"{of.uid}.{of.number}.{request.write_id}"
-        record = CompactionRecord(
-            uid=of.uid,
+    def _bring(self, wanted: Patching, inputs: PlannedInputs, uid: str, number: int, job: str) -> Segment:
+        folders = inputs.tables(wanted.pipeline.name, wanted.timeline, number)
+        brought = Brought(
+            kind="patch",
+            pipeline=wanted.pipeline.name,
+            timeline=wanted.timeline,
+            uid=uid,
+            number=number,
             job=job,
-            checkpoint=of.number,
-            timeline=of.wanted.timeline,
-            input=StateHandle(),
-            output=StateHandle((done.segment,)),
-            commits=(done.commit,),
-            write_id=request.write_id,
+            folder=folders[uid],
+            schema=inputs.schemas[uid],
+            level=_LEVEL,
+            after=inputs.handles[uid].through,
         )
-        crash("patch.record", "before")
-        self.coordinator.objects.put(keys.compaction_key(of.uid, job), record)
-        crash("patch.record", "after")
-        return done.segment
+        bringer = Bringer(coordinator=self.coordinator, tables=self.tables)
+        return bringer.bring(brought, lambda folder: self.write(uid, folder, number))
 
     def _complete(self, plan: CheckpointPlan) -> Checkpoint:
         done = completed_idle(self.coordinator, plan)
@@ -176,88 +164,6 @@ class Patcher:
     def _freezer(self) -> Freezer:
         c = self.coordinator
         return Freezer(objects=c.objects, write_ids=c.write_ids, crash=c.crash)
-
-    def _draft(
-        self, wanted: Patching, genesis: Genesis, slot: Slot, inputs: PlannedInputs, number: int
-    ) -> CheckpointPlan:
-        c, pipeline, covered, parent = self.coordinator, wanted.pipeline, genesis.covered_until_ms, _parent(genesis)
-        sinks = timeline_sinks(pipeline, slot.timeline, parent, c.log, c.timelines.live)
-        nothing = OffsetRanges.between(parent.ends, Barrier(parent.ends))
-        copied = [uid for uid in pipeline.tables if uid in genesis.broadcast_versions]
-        return CheckpointPlan(
-            pipeline=pipeline.name,
-            id=number,
-            slot=slot,
-            parent=genesis.parent,
-            ranges=nothing,
-            topic_ids=genesis.topic_ids,
-            sources=genesis.sources,
-            handles=inputs.handles,
-            dead_letters=inputs.dead_letters,
-            sinks=planned_sinks(sinks, number, nothing),
-            tables=inputs.tables(pipeline.name, slot.timeline, number),
-            schemas=inputs.schemas,
-            adopted={},
-            operator_states=inputs.operator_states,
-            logical_time_ms=genesis.logical_time_ms,
-            watermark_ms=genesis.watermark_ms,
-            watermarks=genesis.watermarks,
-            broadcast_versions={uid: genesis.broadcast_versions[uid] for uid in copied},
-            broadcast_ids={uid: genesis.broadcast_ids[uid] for uid in copied},
-            interval=None if covered is None else Interval(start_ms=covered, end_ms=covered),
-            covers=True,
-            isolation=genesis.isolation or pipeline.isolation,
-            fingerprint=pipeline.fingerprint,
-            losses=(),
-            origin=wanted.origin,
-            planned_at_ms=c.clock.now_ms(),
-            write_id=c.write_ids(),
-            queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Bringing:
-    """One operator's rows on their way."""
-
-    wanted: Patching
-    inputs: PlannedInputs
-    uid: str
-    number: int
-    job: str
-
-    @property
-    def table(self) -> str:
-        folders = self.inputs.tables(self.wanted.pipeline.name, self.wanted.timeline, self.number)
-        return f"{folders[self.uid]}/base"
-
-    def request(self, run: WrittenRun, write_id: str) -> CommitRequest:
-        name, timeline = self.wanted.pipeline.name, self.wanted.timeline
-        return CommitRequest(
-            table=self.table,
-            parent=None,
-            files=run.files,
-            rows=run.rows,
-            level=_LEVEL,
-            checkpoint=self.number,
-            after=self.inputs.handles[self.uid].through,
-            schema=run_columns(self.inputs.schemas[self.uid]),
-            write_id=write_id,
-            metadata={
-                "tidemark_pipeline": name,
-                "tidemark_timeline": timeline,
-                "tidemark_uid": self.uid,
-                "tidemark_job": self.job,
-            },
-            app=(f"{name}/{timeline}/{self.uid}/base", self.number * 2**20),
-        )
-
-
-class _Unfenced:
-    """The fence of a table that is nobody else's: its name was taken with an id."""
-
-    def check(self) -> None:
-        """Never raises."""
 
 
 def patched(schema: OperatorSchema, number: int) -> OperatorSchema:
@@ -272,10 +178,6 @@ def _with(inputs: PlannedInputs, brought: Mapping[str, Segment], number: int) ->
     }
     schemas = {uid: patched(s, number) if uid in brought else s for uid, s in inputs.schemas.items()}
     return replace(inputs, handles=handles, schemas=schemas)
-
-
-def _parent(genesis: Genesis) -> Parent:
-    return Parent.of(Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis))
 
 
 def _taken(what: str, then: str) -> ConflictError:

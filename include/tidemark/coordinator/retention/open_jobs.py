@@ -19,7 +19,7 @@ from tidemark.model.segments import Segment, StateHandle
 LONGEST = timedelta(days=7)
 """How long a job that only reads may be open before a sweep gives it up."""
 _READING = frozenset({"export"})
-_BEGINNING = frozenset({"import", "patch"})
+BEGINNING = frozenset({"import", "patch"})
 """What begins a timeline: over, once another plan has taken the slot of its id."""
 
 Heads = Mapping[str, Checkpoint | Genesis]
@@ -127,7 +127,7 @@ def _adoptable(record: CompactionRecord, heads: Heads) -> bool:
 
 
 def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[int, Checkpoint]) -> bool:
-    if job.kind in _BEGINNING:
+    if job.kind in BEGINNING:
         record = objects.read(IdRecord, keys.id_key(job.checkpoint))
         return record is None or objects.slot(record.slot.timeline, record.slot.sequence) is None
     if job.kind != "compaction":

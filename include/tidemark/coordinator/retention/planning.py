@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.series import Series
 from tidemark.coordinator.records.states import Aborted, Completed, PlanState, Void
+from tidemark.coordinator.retention.open_jobs import BEGINNING
 from tidemark.coordinator.retention.survey import Survey, handles_of, look
 from tidemark.errors import NotFoundError
 from tidemark.model import keys
@@ -170,8 +171,8 @@ class Judge:
         if job not in jobs.known:
             return UNKNOWN
         kind = jobs.known[job].kind
-        if kind == "import":
-            return f"brought in by import {job}; no restore point that is kept names it"
+        if kind in BEGINNING:
+            return f"brought in by {kind} {job}; no restore point that is kept names it"
         return f"orphan: {kind} {job} came to nothing"
 
     def _state(self, number: int) -> PlanState | None:

@@ -1,0 +1,94 @@
+"""The plan of a checkpoint that reads nothing and names state that was brought in: of an import, of a patch.
+
+Its ranges end where they begin, so whoever executes it comes to the same manifest (I10).
+"""
+
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.plans.inputs import PlannedInputs
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
+from tidemark.coordinator.records.timelines import Head
+from tidemark.model.exports import Export
+from tidemark.model.offsets import Barrier, OffsetRanges
+from tidemark.model.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.queries import names_of, stored_texts
+from tidemark.model.records import Genesis
+from tidemark.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """What such a plan is made of.
+
+    Attributes:
+        pipeline: today's declaration.
+        slot: which it takes.
+        of: the facts that it goes on with.
+        inputs: the state that it names.
+        origin: by which whoever made it knows it again.
+    """
+
+    pipeline: Pipeline
+    slot: Slot
+    of: Genesis | Export
+    inputs: PlannedInputs
+    origin: str
+
+    def plan(self, c: CheckpointCoordinator, number: int) -> CheckpointPlan:
+        """The plan; nothing is put.
+
+        Args:
+            c: of the pipeline.
+            number: the id that was taken.
+
+        Raises:
+            TidemarkError: see `timeline_sinks`.
+        """
+        of, pipeline, inputs, slot = self.of, self.pipeline, self.inputs, self.slot
+        before, covered, schemas = _before(of), of.covered_until_ms, inputs.schemas
+        sinks = timeline_sinks(pipeline, slot.timeline, before, c.log, c.timelines.live)
+        nothing = OffsetRanges.between(of.ranges.ends, Barrier(of.ranges.ends))
+        there = of.states if isinstance(of, Export) else of.handles
+        copied = [uid for uid in pipeline.tables if uid in of.broadcast_versions and uid in there]
+        return CheckpointPlan(
+            pipeline=pipeline.name,
+            id=number,
+            slot=slot,
+            parent=of.parent if isinstance(of, Genesis) else None,
+            ranges=nothing,
+            topic_ids=of.topic_ids,
+            sources=of.sources,
+            handles=inputs.handles,
+            dead_letters=inputs.dead_letters,
+            sinks=planned_sinks(sinks, number, nothing),
+            tables=inputs.tables(pipeline.name, slot.timeline, number),
+            schemas=schemas,
+            adopted={},
+            operator_states=inputs.operator_states,
+            logical_time_ms=of.logical_time_ms,
+            watermark_ms=of.watermark_ms,
+            watermarks=of.watermarks,
+            broadcast_versions={uid: of.broadcast_versions[uid] for uid in copied},
+            broadcast_ids={uid: of.broadcast_ids[uid] for uid in copied},
+            interval=None if covered is None else Interval(start_ms=covered, end_ms=covered),
+            covers=True,
+            isolation=of.isolation or pipeline.isolation,
+            fingerprint=pipeline.fingerprint,
+            losses=(),
+            origin=self.origin,
+            planned_at_ms=c.clock.now_ms(),
+            write_id=c.write_ids(),
+            queries={uid: names_of(stored_texts(schema)) for uid, schema in schemas.items()},
+        )
+
+
+def parent_of(genesis: Genesis) -> Parent:
+    """What the first plan behind a genesis builds on."""
+    return Parent.of(Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis))
+
+
+def _before(of: Genesis | Export) -> Parent:
+    """What sinks go on from: an export has none."""
+    return parent_of(of) if isinstance(of, Genesis) else Parent()
