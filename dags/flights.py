@@ -13,5 +13,5 @@ dag = checkpoint_dag(
     start=datetime(2013, 1, 1),
     end=datetime(2014, 1, 1),
     until="interval_end",
-    retention=Retention.keep_last(3) | Retention.monthly(12, timezone="America/New_York"),
+    retention=Retention.keep_last(6),
 )

@@ -200,7 +200,8 @@ def test_both_lines_are_found_and_every_checkpoint_is_shown_once(promoted: Memor
     ]
     assert [c.id for c in new.own] == [4, 5]
     assert [c.id for c in upto(new.checkpoints, new.own[0])] == [1, 4]
-    table = table_of([old, new])
+    table = table_of([old, new], {"chk-2"})
+    assert [row["state"] for row in table] == ["kept", "released", "kept", "kept", "kept"]
     assert [(row["id"], row["timeline"]) for row in table] == [
         *((f"chk-{n}", "t1") for n in (1, 2, 3)),
         *((f"chk-{n}", "better") for n in (4, 5)),

@@ -43,7 +43,11 @@ def dags(airflow_home: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def run(dags: dict[str, Any]) -> Callable[[str], Any]:
-    return lambda dag_id: dags[dag_id].test(logical_date=None, run_after=DAY + timedelta(days=900 + next(_serial)))
+    def one(dag_id: str, **conf: str) -> Any:
+        after = DAY + timedelta(days=900 + next(_serial))
+        return dags[dag_id].test(logical_date=None, run_after=after, run_conf=conf or None)
+
+    return one
 
 
 def states(found: Any) -> dict[str, str]:
@@ -77,6 +81,25 @@ def test_a_run_releases_deletes_verifies_and_tells_the_asset(
     assert "released: ['chk-1', 'chk-2']" in logged
     assert opened.released("trips") == {"chk-1", "chk-2"}
     assert opened.verify("trips").damages == ()
+
+
+def test_a_form_may_ask_for_another_grace_time(disk: DiskWorld, run: Any) -> None:
+    opened = disk.open_runtime()
+    opened.declare_retention("trips", Retention.keep_last(1))
+    (later,) = events(run("retention", grace="7d"))
+    assert later.extra["released"] == ["chk-1", "chk-2", "chk-3"]
+    assert later.extra["deleted_files"] == 0
+    free = {f.path for f in opened.retention_plan("trips").free}
+    assert free, "what is free waits"
+    (now,) = events(run("retention"))
+    assert now.extra["deleted_files"] == len(free)
+
+
+def test_a_grace_time_that_is_none_is_answered(disk: DiskWorld, run: Any) -> None:
+    disk.open_runtime().declare_retention("trips", Retention.keep_last(1))
+    done = run("retention", grace="soon")
+    assert states(done)["plan"] == "failed"
+    assert disk.open_runtime().released("trips") == frozenset()
 
 
 def test_without_a_declared_retention_it_keeps_everything(disk: DiskWorld, run: Any) -> None:

@@ -187,9 +187,10 @@ def test_the_page_of_the_dag_states_the_retention(flights: Any) -> None:
     from tests.airflow.pipelines.trips import trips
     from tidemark.airflow import checkpoint_dag
 
-    rule = "`keep_last(3)` or `monthly(12, timezone='America/New_York')`"
-    assert f"| checkpoints kept | the newest, and those of {rule}; " in flights.doc_md
+    assert "| checkpoints kept | the newest, and those of `keep_last(6)`; " in flights.doc_md
     assert "releases the others |" in flights.doc_md
+    two = checkpoint_dag(trips, retention=Retention.keep_last(3) | Retention.monthly(12, timezone="America/New_York"))
+    assert "`keep_last(3)` or `monthly(12, timezone='America/New_York')`" in two.doc_md
     everything = checkpoint_dag(trips, retention=None)
     assert "| checkpoints kept | all |" in everything.doc_md
     assert everything.get_task("complete").retention is None

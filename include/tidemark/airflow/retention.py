@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset, BaseOperator, Context, chain
+from airflow.sdk import DAG, Asset, BaseOperator, Context, Param, chain
+from pydantic import BaseModel, ConfigDict
 
-from tidemark.airflow.answering import answering, names_of
+from tidemark.airflow.answering import answering, names_of, parsed
 from tidemark.airflow.assets import retention_asset
 from tidemark.airflow.operators import PLAN, Ids, announce, runtime
 from tidemark.airflow.retrying import retry_arguments
@@ -20,19 +21,47 @@ APPROVE, SWEEP, VERIFY = "approve", "sweep", "verify"
 _SHOWN = 50
 
 
+class RetentionConf(BaseModel):
+    """The `conf` of a DAG run.
+
+    Attributes:
+        grace: how long a file must have been free before it goes: `1h`, `7d`, `0`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    grace: str
+
+    @property
+    def grace_ms(self) -> int:
+        """In ms.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        return span_ms(self.grace)
+
+
 class RetentionOperator(BaseOperator):
     """A task of the retention DAG; one instance is mapped over each pipeline.
 
     Args:
         pipeline: its name.
-        grace: how long a file must have been free before it goes.
         **kwargs: as BaseOperator takes them.
     """
 
-    def __init__(self, *, pipeline: str, grace: str = "1h", **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.pipeline = pipeline
-        self.grace = grace
+
+    def grace_ms(self, context: Context) -> int:
+        """What the form asks for; a scheduled run, what the DAG file says.
+
+        Raises:
+            UsageError: the form does not fit.
+        """
+        conf = parsed(RetentionConf, {**context["params"], **(context["dag_run"].conf or {})})
+        return conf.grace_ms
 
 
 class PlanRetentionOperator(RetentionOperator):
@@ -44,14 +73,16 @@ class PlanRetentionOperator(RetentionOperator):
         """Returns the counts and bytes of the plan; the files are in the log.
 
         Raises:
+            AirflowFailException: the form does not fit; the message says what to type.
             TidemarkError: nobody knows what is needed, or the store did not answer; the task is retried.
         """
         from tidemark.wiring.retentions import plan_facts
 
         opened = runtime()
         with answering():
+            grace_ms = self.grace_ms(context)
             found = opened.retention_plan(self.pipeline)
-        facts = dict(plan_facts(found, span_ms(self.grace), shown=0))
+        facts = dict(plan_facts(found, grace_ms, shown=0))
         self.log.info("%s", _page(facts))
         for f in found.free[:_SHOWN]:
             self.log.info("free: %s, %d bytes: %s", f.path, f.bytes, f.why)
@@ -101,7 +132,7 @@ class SweepOperator(RetentionOperator):
 
         opened = runtime()
         with answering():
-            done = opened.retention_sweep(self.pipeline, grace_ms=span_ms(self.grace))
+            done = opened.retention_sweep(self.pipeline, grace_ms=self.grace_ms(context))
         facts = dict(swept_facts(done))
         self.outlets = [self.assets[self.pipeline]]
         announce(context, self.outlets, facts, [context["dag_run"].run_id])
@@ -146,7 +177,7 @@ def retention_dag(
         dag_id: as Airflow shows it.
         schedule: cron expression or preset; None = on demand only.
         start: no scheduled run before it.
-        grace: how long a file must have been free before it goes: `1h`, `7d`, `0`.
+        grace: how long a file must have been free before it goes: `1h`, `7d`, `0`; a form may ask for another one.
         approve: ask somebody between plan and sweep.
 
     Raises:
@@ -163,16 +194,16 @@ def retention_dag(
         start_date=start,
         catchup=False,
         max_active_runs=1,
+        params={"grace": Param(grace, type="string", title="Grace", description=_GRACE)},
         tags=["tidemark", *names],
         doc_md=_PAGE,
     ) as dag:
-        _tasks(names, assets, grace, approve=approve)
+        _tasks(names, assets, approve=approve)
     return dag
 
 
-def _tasks(names: Sequence[str], assets: dict[str, Asset], grace: str, *, approve: bool) -> None:
+def _tasks(names: Sequence[str], assets: dict[str, Asset], *, approve: bool) -> None:
     shared: dict[str, Any] = {
-        "grace": grace,
         "map_index_template": "{{ task.pipeline }}",
         **retry_arguments(FixedDelay(attempts=3)),
     }
@@ -197,12 +228,16 @@ def _page(plan: Mapping[str, object]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in shown.items())
 
 
+_GRACE = "How long a file must have been free before it goes: 1h, 7d, 0. What a run releases counts as free since then."
+
 _PAGE = """### Retention
 Every day, for each pipeline: `plan` says which checkpoints the rule lets go, which files nobody needs, and what keeps
 the rest; `sweep` releases them and deletes what has been free for the grace time; `verify` checks every restore point
 that is left. What one run releases the next one deletes.
 
 Savepoints, forks, plans and jobs in progress, legal holds and the newest checkpoint always keep their files.
+
+REST: `POST /api/v2/dags/retention/dagRuns` with `{"logical_date": null, "conf": {"grace": "0"}}` deletes at once.
 
 `tidemark retention plan PIPELINE` tells the same without Airflow.
 """

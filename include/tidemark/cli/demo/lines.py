@@ -1,5 +1,6 @@
 """What the demo has made so far, read from the store: every timeline that was live, and the table of checkpoints."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -37,13 +38,18 @@ def lines_of(runtime: Runtime, pipeline: str) -> list[Line]:
     return [Line(timeline=name, checkpoints=tuple(c for c in chain if c.interval)) for name, chain in found]
 
 
-def table_of(lines: list[Line]) -> list[dict[str, object]]:
-    """Rows of the table: every checkpoint of every line once, by id."""
+def table_of(lines: list[Line], released: Set[str]) -> list[dict[str, object]]:
+    """Rows of the table: every checkpoint of every line once, by id.
+
+    Args:
+        lines: of `lines_of`.
+        released: names of those that retention has let go.
+    """
     found = {checkpoint.id: checkpoint for line in lines for checkpoint in line.checkpoints}
-    return [_row(found[number]) for number in sorted(found)]
+    return [_row(found[number], released) for number in sorted(found)]
 
 
-def _row(checkpoint: Checkpoint) -> dict[str, object]:
+def _row(checkpoint: Checkpoint, released: Set[str]) -> dict[str, object]:
     interval, sealed = checkpoint.interval, checkpoint.sealed
     span = "-"
     if interval is not None:
@@ -58,4 +64,5 @@ def _row(checkpoint: Checkpoint) -> dict[str, object]:
         "full": human_bytes(sum(ack.handle.bytes for ack in sealed.acks)),
         "seconds": f"{sum(sealed.timings_ms.values()) / 1000:.1f}",
         "timeline": checkpoint.plan.slot.timeline,
+        "state": "released" if checkpoint.plan.name in released else "kept",
     }

@@ -46,21 +46,30 @@ class Backfill:
     dead: Callable[[], str | None] = lambda: None
     said: set[tuple[str, str]] = field(default_factory=set)
 
-    def start(self) -> int:
+    def start(self, *, held: bool = False) -> int:
         """Creates the backfill, or finds it active; waits while Airflow has not noted the end of another one.
 
         Runs that succeeded are left alone, failed ones are repeated, one run at a time. The DAG is paused meanwhile:
         where SQLite refuses part of the request, Airflow deletes the runs that it has made, and a scheduler that holds
         one of them dies of it (3.3.2).
 
+        Args:
+            held: see `hold`.
+
         Returns:
             Its id.
         """
         self._dag.pause(True)
         try:
-            return self._created()
+            made = self._created()
+            self._put(made, "pause" if held else "unpause")
+            return made
         finally:
             self._dag.pause(False)
+
+    def hold(self, backfill: int) -> None:
+        """Lets no further run of it start; the one under way goes on."""
+        self._put(backfill, "pause")
 
     def done(self, runs: list[Json]) -> int:
         """How many of the runs have succeeded."""
@@ -170,6 +179,14 @@ class Backfill:
             self.api.put(f"backfills/{backfill}/cancel")
         except AirflowError as error:
             sys.stderr.write(f"the backfill could not be cancelled, it may have ended: {error.what}\n")
+
+    def _put(self, backfill: int, what: str) -> None:
+        """Pauses or unpauses it; not where it has ended."""
+        try:
+            self.api.put(f"backfills/{backfill}/{what}")
+        except AirflowError as error:
+            if error.status != CONFLICT:
+                raise
 
     def _tell(self, runs: list[Json], say: Say) -> None:
         for run in runs:

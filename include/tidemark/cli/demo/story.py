@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from tidemark.cli.airflow_api import AirflowApi, Json
 from tidemark.cli.backfill import difference_row
-from tidemark.cli.demo.checking import Checker, MismatchError
-from tidemark.cli.demo.correction import Correction
+from tidemark.cli.demo.checking import Checker, MismatchError, upto
+from tidemark.cli.demo.correction import SAVEPOINT, Correction
 from tidemark.cli.demo.dag_runs import POLL, Dag
+from tidemark.cli.demo.letting_go import LettingGo
 from tidemark.cli.demo.lines import NEW_YORK, Line, lines_of
 from tidemark.cli.demo.native import Backfill, Say
 from tidemark.cli.demo.releases import Releases
@@ -54,26 +55,51 @@ class Story:
         """The savepoint and the backfill."""
         return Correction(api=self.api, runtime=self.runtime, pipeline=PIPELINE)
 
-    def first_half(self) -> None:
-        """January to June: a native backfill of Airflow, which leaves months alone that have succeeded."""
-        self.head("January to June: six DAG runs")
+    def begin(self) -> None:
+        """Compactions follow checkpoints; what is deployed first is right."""
         Dag(api=self.api, id=COMPACTION).pause(False)
         Dag(api=self.api, id=PIPELINE).pause(False)
         if len(self._live().checkpoints) < HALF:
             self.releases.deploy_right()
-        self._months(1, HALF)
 
-    def second_half(self) -> None:
-        """July to December with the bug and its correction; what was done before is left alone.
+    def half_year(self) -> None:
+        """January to June: a native backfill of Airflow, which leaves months alone that have succeeded."""
+        self.head("January to June: six DAG runs")
+        self._months(HALF)
+
+    def year(self) -> None:
+        """One native backfill of the twelve months, held at the end of June: for a savepoint, and a release.
 
         Raises:
             TidemarkError: a DAG run failed, or rows differ before the fork is promoted.
         """
+        if len(self._live().checkpoints) < HALF:
+            self.head("January to June: six DAG runs of a backfill that has twelve")
+            self._to_the_end_of_june()
+        self._second_half()
+
+    def let_go(self) -> None:
+        """Retention by the rule of the DAG file; June, which only its savepoint keeps, is compared once more.
+
+        Raises:
+            TidemarkError: the DAG run failed, or June is not what it was.
+        """
+        self.head("retention: what the rule of dags/flights.py lets go")
+        june = self._june()
+        before = None if june is None else self._checker.hashes(june)
+        if not LettingGo(api=self.api, runtime=self.runtime, pipeline=PIPELINE).run(self._await):
+            return
+        if june is not None and before is not None:
+            self._refuse_changed(june, before, "retention")
+            self._checker.check(upto(self._live().checkpoints, june), [june])
+
+    def _second_half(self) -> None:
+        """July to December with the bug and its correction; what was done before is left alone."""
         done = len(self._live().checkpoints)
         if self._is_promoted() or (done > HALF and not self.correction.has_savepoint):
             self.head("July to December: six DAG runs")
             self.releases.deploy_right()
-            self._months(HALF + 1, MONTHS)
+            self._months(MONTHS)
             if not self._is_promoted():
                 note(
                     "the bug and its correction are left out: this home had more than half a year before."
@@ -86,6 +112,8 @@ class Story:
     def check(self) -> None:
         """Compares all rows of three checkpoints of every timeline that was live; not again where it was done.
 
+        Of what retention has let go, no rows are left to compare.
+
         Raises:
             MismatchError: rows or totals differ.
         """
@@ -95,9 +123,12 @@ class Story:
                 f"no checkpoint of {PIPELINE} was made for a month",
                 next="the demo wants a warehouse of its own: set TIDEMARK_HOME to an empty folder, then make demo.",
             )
+        gone = self.runtime.released(PIPELINE)
         for line in lines:
-            if line.timeline not in self.checked:
-                self._checker.check(line.checkpoints, three_of(line.own or line.checkpoints))
+            there = [found for found in line.checkpoints if found.plan.name not in gone]
+            own = [found for found in there if found in line.own]
+            if there and line.timeline not in self.checked:
+                self._checker.check(upto(line.checkpoints, there[-1]), three_of(own or there))
 
     def _save_and_break(self, done: int) -> None:
         self.head("a savepoint, and a release with a bug")
@@ -114,10 +145,10 @@ class Story:
 
     def _correct(self) -> None:
         self.head("July to December: six DAG runs; in October the bug is corrected, and a backfill begins beside them")
-        native = self._native(HALF + 1, MONTHS)
+        native = self._native(MONTHS)
         # A demo that was killed may find that Airflow has gone on without it, to the end.
         number = None if native.done(native.dag_runs()) == native.runs else native.start()
-        native.wait(number, lambda runs, say: native.done(runs) >= NOTICED - HALF)
+        native.wait(number, lambda runs, say: native.done(runs) >= NOTICED)
         self.releases.deploy_right()
         note(f"deployed: {PIPELINE}.py as it was, and as you see it")
         run = self.correction.trigger()
@@ -146,34 +177,47 @@ class Story:
         self.correction.approve(run)
         self._await(lambda: self.correction.succeeded(run, note))
         note(f"timeline {self._live().timeline} is live, {old.timeline} ended and stays readable")
-        self._refuse_changed(old.checkpoints[-1], before)
+        self._refuse_changed(old.checkpoints[-1], before, "the promote")
         self.checked.add(old.timeline)
 
-    def _refuse_changed(self, checkpoint: Checkpoint, before: dict[str, str]) -> None:
+    def _refuse_changed(self, checkpoint: Checkpoint, before: dict[str, str], since: str) -> None:
         after = self._checker.hashes(checkpoint)
         if after != before:
             raise MismatchError(
-                f"the state of {checkpoint.plan.name} was {before}, and is {after} since the promote",
+                f"the state of {checkpoint.plan.name} was {before}, and is {after} since {since}",
                 safe="nothing was changed by the comparison.",
                 next="this is a defect of Tidemark: report it.",
             )
-        note(f"{checkpoint.plan.name} of the old timeline has the same hashes as before: {_short(after)}")
+        where = checkpoint.plan.slot.timeline
+        note(f"{checkpoint.plan.name} of timeline {where} has the same hashes as before {since}: {_short(after)}")
 
     @cached_property
     def _checker(self) -> Checker:
         wrong = self.releases.wrong
         return Checker(runtime=self.runtime, pipeline=PIPELINE, wrong=None if wrong is None else wrong.fingerprint)
 
-    def _months(self, first: int, last: int) -> None:
-        native = self._native(first, last)
+    def _to_the_end_of_june(self) -> None:
+        native = self._native(MONTHS)
+        number = native.start()
+        native.wait(number, lambda runs, say: runs[HALF - 1]["state"] in ("running", "success"))
+        native.hold(number)
+        native.wait(number, lambda runs, say: not any(run["state"] == "running" for run in runs))
+
+    def _months(self, last: int) -> None:
+        native = self._native(last)
         if native.done(native.dag_runs()) == native.runs:
             note(f"all {native.runs} DAG runs have succeeded before")
             return
         native.wait(native.start())
 
-    def _native(self, first: int, last: int) -> Backfill:
-        begin, end = (datetime(YEAR, month, 1, tzinfo=NEW_YORK) for month in (first, last))
-        return Backfill(api=self.api, dag=PIPELINE, first=begin, last=end, runs=last - first + 1, dead=self.dead)
+    def _native(self, last: int) -> Backfill:
+        begin, end = (datetime(YEAR, month, 1, tzinfo=NEW_YORK) for month in (1, last))
+        return Backfill(api=self.api, dag=PIPELINE, first=begin, last=end, runs=last, dead=self.dead)
+
+    def _june(self) -> Checkpoint | None:
+        """What the savepoint pins."""
+        pinned = self.runtime.savepoints(PIPELINE).find(SAVEPOINT)
+        return None if pinned is None else self.runtime.checkpoint(PIPELINE, pinned.checkpoint)
 
     def _live(self) -> Line:
         return lines_of(self.runtime, PIPELINE)[-1]
