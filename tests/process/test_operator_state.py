@@ -112,7 +112,7 @@ def test_elements_come_back_as_the_instances_that_they_were(spark: SparkSession,
     assert codec.from_json(Checkpoint, codec.to_json(made), "m").operator_states == made.operator_states
 
 
-@pytest.mark.parametrize("engine", ["memory", "spark"])
+@pytest.mark.parametrize("engine", ["memory", pytest.param("spark", marks=pytest.mark.spark)])
 def test_too_much_is_refused_with_operator_and_list_and_nothing_is_published(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
