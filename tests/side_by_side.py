@@ -1,8 +1,8 @@
-"""`make test` in two lanes: tests of services that one broker and one Spark serve, and beside them all others.
+"""`make test` in three lanes: tests of services that one broker and one Spark serve, and beside them all others.
 
-The second lane begins with the tests that have a whole stack of their own, goes on with DAG runs inside of a process,
-and then only computes; that part gives way to the first lane, whose services have deadlines. It writes to a log, which
-is shown when both have ended. Exit code 0 only where all parts passed.
+The second lane has the tests with a whole stack of their own, then DAG runs inside of a process. The third one only
+computes, and gives way to the others, whose services have deadlines: it takes what they leave while they wait. The
+second and the third write to logs, which are shown when all have ended. Exit code 0 only where all parts passed.
 """
 
 import signal
@@ -23,7 +23,7 @@ BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
 
 
 class Beside(Thread):
-    """The second lane: commands one after the other, all of them, whatever the others came to."""
+    """A lane beside the first one: commands one after the other, all of them, whatever the others came to."""
 
     def __init__(self, commands: Sequence[Sequence[str]], log: Path) -> None:
         super().__init__(daemon=True)
@@ -51,20 +51,23 @@ class Beside(Thread):
 
 
 def main() -> int:
-    """Runs both lanes; arguments go to all their parts."""
+    """Runs all lanes; arguments go to all their parts."""
     given = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
-        log = Path(folder, "beside.log")
         computing = ["nice", "-n", "10", *BESIDE, "-m", COMPUTING, *given]
-        beside = Beside([[*BESIDE, "-m", OWN, *given], [*BESIDE, "-m", AIRFLOW, *given], computing], log)
-        beside.start()
+        stacks = [[*BESIDE, "-m", OWN, *given], [*BESIDE, "-m", AIRFLOW, *given]]
+        lanes = [Beside(stacks, Path(folder, "stacks.log")), Beside([computing], Path(folder, "computing.log"))]
+        for lane in lanes:
+            lane.start()
         try:
             worst = subprocess.run([*COMMAND, "-m", SHARED, *given], check=False).returncode
-            beside.join()
+            for lane in lanes:
+                lane.join()
         finally:
-            beside.stop()
-            sys.stdout.write(log.read_text(errors="replace"))
-    return max(abs(worst), beside.worst)
+            for lane in lanes:
+                lane.stop()
+                sys.stdout.write(lane.log.read_text(errors="replace"))
+    return max(abs(worst), *(lane.worst for lane in lanes))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The port `TableFiles`, held to one suite: dicts and the local disk; and what only a real log can do (fault 39)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,12 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
+from tests.s3.proxy import Fault, Times
+from tests.s3.server import Bucket
 from tidemark.adapters.memory_table_files import MemoryTableFiles
+from tidemark.adapters.s3_folder import opened
+from tidemark.adapters.s3_place import S3Place
+from tidemark.adapters.s3_table_files import S3TableFiles
 from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.delta_logs import LOG, log_prefix
@@ -26,11 +31,15 @@ class World:
     driver: Driver
     files: TableFiles
     fresh: Callable[[], TableFiles]
+    sent: Callable[[], None] = lambda: None
+    tells_what_was_there: bool = True
 
     def commit(self, number: int, parent: Segment | None, **options: object) -> Segment:
-        return self.driver.tables.commit(
+        made = self.driver.tables.commit(
             request(self.driver.write(number, 1), number, parent, **options), Fence()
         ).segment
+        self.sent()
+        return made
 
     def line(self, count: int) -> list[Segment]:
         """So many runs, each on top of the one before."""
@@ -51,16 +60,44 @@ class World:
             self.files.write_log_checkpoint(TABLE, prefix.until)
         return self.files.delete(f.path for f in prefix.files)
 
-    def live(self, version: int) -> set[str]:
-        ((_, found),) = self.fresh().history(TABLE).live([version])
-        return {f.path for f in found}
+    def live(self, *versions: int) -> dict[int, set[str]]:
+        """Per version what somebody finds who has read nothing before."""
+        return {v: {f.path for f in found} for v, found in self.fresh().history(TABLE).live(versions)}
 
 
-@pytest.fixture(params=["memory", "local"])
+class Mirror:
+    """What a driver writes to a disk, object by object in a bucket: each once, so that what was deleted stays so."""
+
+    def __init__(self, root: Path, bucket: Bucket) -> None:
+        self.root, self.bucket, self.sent = root, bucket, set[str]()
+
+    def send(self) -> None:
+        for path in sorted(p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file()):
+            if path not in self.sent:
+                self.sent.add(path)
+                self.bucket.put(f"house/{path}", (self.root / path).read_bytes())
+
+
+@pytest.fixture
+def in_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Through the proxy, so that faults can be set."""
+    for name, value in bucket.server.variables.items():
+        monkeypatch.setenv(name, value)
+    place = S3Place(bucket=bucket.name, prefix="house", endpoint=bucket.server.proxy.address)
+    mirror = Mirror(tmp_path, bucket)
+    with opened(place) as folder:
+        files = S3TableFiles(folder)
+        yield World(DeltaDriver(tmp_path), files, lambda: S3TableFiles(folder), mirror.send, tells_what_was_there=False)
+
+
+@pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "memory":
         memory = MemoryDriver()
         return World(memory, MemoryTableFiles(memory.tables), lambda: MemoryTableFiles(memory.tables))
+    if request.param == "s3":
+        found: World = request.getfixturevalue("in_bucket")
+        return found
     return World(DeltaDriver(tmp_path), LocalTableFiles(str(tmp_path)), lambda: LocalTableFiles(str(tmp_path)))
 
 
@@ -73,6 +110,7 @@ def test_a_history_is_what_every_version_names(world: World) -> None:
     one, two, _ = world.line(3)
     foreign = next(iter(world.driver.live()))
     world.driver.foreign_removal(foreign)
+    world.sent()
     world.commit(4, two)
     history = world.files.history(TABLE)
     assert (history.oldest, history.newest) == (0, 4)
@@ -101,19 +139,19 @@ def test_deleting_what_is_gone_is_no_error(world: World) -> None:
     world.line(2)
     paths = [f.path for f in world.files.files(TABLE) if f.path.endswith(".parquet") and LOG not in f.path]
     assert world.files.delete(paths[:1]) == 1
-    assert world.files.delete(paths[:1]) == 0
-    assert world.files.delete([*paths, *paths]) == 1
+    assert world.files.delete(paths[:1]) == (0 if world.tells_what_was_there else 1)
+    assert world.files.delete([*paths, *paths]) == (1 if world.tells_what_was_there else 2)
     assert [f for f in world.files.files(TABLE) if f"/{LOG}/" not in f.path] == []
 
 
 @pytest.mark.parametrize("oldest", [0, 19, 20, 30, 44])
 def test_a_log_is_trimmed_below_what_is_needed_and_not_above(world: World, oldest: int) -> None:
     world.line(RUNS)
-    wanted = {v: world.live(v) for v in range(oldest, RUNS)}
+    wanted = world.live(*range(oldest, RUNS))
     gone = world.trim(oldest)
     assert gone > 0 if oldest >= 20 else gone >= 0
     assert gone == 0 or oldest > 0
-    assert {v: world.live(v) for v in range(oldest, RUNS)} == wanted
+    assert world.live(*range(oldest, RUNS)) == wanted
     assert world.trim(oldest) == 0, "a repetition finds nothing"
 
 
@@ -162,10 +200,56 @@ def test_a_hole_in_a_log_stops_everything(disk: World, tmp_path: Path) -> None:
         disk.fresh().history(TABLE)
 
 
-def test_a_path_out_of_the_warehouse_is_refused(disk: World) -> None:
+def test_a_path_out_of_the_warehouse_is_refused(world: World) -> None:
+    if isinstance(world.driver, MemoryDriver):
+        return
     for path in ("../x", "/etc/passwd", "a/../../x", ""):
         with pytest.raises(NameRefusedError):
-            disk.files.delete([path])
+            world.files.delete([path])
+
+
+@pytest.mark.slow
+def test_data_files_in_a_bucket_go_by_the_thousand_and_those_of_a_log_in_their_order(
+    in_bucket: World, bucket: Bucket
+) -> None:
+    in_bucket.line(3)
+    many = [f"{TABLE}/9.1/part-{n}.parquet" for n in range(2500)]
+    for path in many[:3]:
+        bucket.put(f"house/{path}", b"x")
+    log = [f.path for f in in_bucket.log()]
+    requests = bucket.server.proxy.requests
+    requests.clear()
+    assert in_bucket.files.delete([*many, *log]) == 2500 + len(log)
+    assert len(requests) == 2 + len(log), "the third batch ends with the first file of the log"
+    assert {f.path for f in in_bucket.files.files(TABLE)} == {f"{TABLE}/{n}.1/part-0.parquet" for n in (1, 2, 3)}
+
+
+PARTLY = b"""<DeleteResult><Error><Key>house/p/1.parquet</Key><Code>AccessDenied</Code></Error></DeleteResult>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "words"), [(403, "denies access"), (PARTLY, "s3://.*/house/p/1.parquet: S3 says")])
+def test_a_bucket_that_refuses_to_delete_is_told_and_a_repetition_goes_on(
+    in_bucket: World, bucket: Bucket, answer: int | bytes, words: str
+) -> None:
+    in_bucket.line(2)
+    paths = [f.path for f in in_bucket.files.files(TABLE) if f"/{LOG}/" not in f.path]
+    bucket.server.proxy.rule = lambda request: answer if request.method == "POST" else None
+    with pytest.raises(StoreError, match=words) as caught:
+        in_bucket.files.delete(paths)
+    assert "s3:DeleteObject" in caught.value.next
+    bucket.server.proxy.reset()
+    assert in_bucket.files.delete(paths) == 2
+    assert [f for f in in_bucket.files.files(TABLE) if f"/{LOG}/" not in f.path] == []
+
+
+@pytest.mark.slow
+def test_replies_that_are_lost_and_a_store_that_stutters_change_no_history(in_bucket: World, bucket: Bucket) -> None:
+    in_bucket.line(4)
+    wanted = in_bucket.files.history(TABLE)
+    for fault in (503, Fault.DROP_REPLY, Fault.CUT_BODY):
+        bucket.server.proxy.rule = Times(fault, 2, "GET")
+        assert in_bucket.fresh().history(TABLE) == wanted
 
 
 def test_empty_folders_go_with_their_last_file(disk: World, tmp_path: Path) -> None:

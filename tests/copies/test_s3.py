@@ -17,7 +17,8 @@ from tests.copies.places import BucketPlace, FolderPlace, exported, imported, si
 from tests.s3.proxy import Fault, Request, Times, is_put
 from tests.s3.server import CREDENTIALS
 from tidemark.adapters.s3_exports import S3Export
-from tidemark.adapters.s3_folder import S3Folder, S3Place, opened
+from tidemark.adapters.s3_folder import S3Folder, opened
+from tidemark.adapters.s3_place import S3Place
 from tidemark.errors import StoreError
 from tidemark.model.exports import Export
 from tidemark.ports import PutOutcome, UncertainPut

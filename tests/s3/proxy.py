@@ -43,8 +43,8 @@ class Fault(Enum):
     """The connection is closed before the store hears of it."""
 
 
-Rule = Callable[[Request], Fault | int | None]
-"""A fault, the status of an error that the proxy answers by itself, or None: as it should be."""
+Rule = Callable[[Request], Fault | int | bytes | None]
+"""A fault, the status of an error or the body of a 200 that the proxy answers by itself, or None: as it should be."""
 
 
 def is_put(request: Request, name: str) -> bool:
@@ -123,6 +123,8 @@ class Proxy:
         fault = self.rule(request)
         if fault is Fault.NOT_SENT:
             return 0, {}, b"", fault
+        if isinstance(fault, bytes):
+            return 200, {"content-type": "application/xml"}, fault, None
         if isinstance(fault, int):
             return (
                 fault,

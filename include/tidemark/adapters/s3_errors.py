@@ -117,7 +117,7 @@ def _answered(verb: str, where: str, error: ClientError) -> TidemarkError:
         return StoreError(
             f"S3 denies access ({code}): could not {verb} {where}",
             safe=_INTACT,
-            next="allow s3:ListBucket, s3:GetObject and s3:PutObject for these credentials, then repeat the command.",
+            next="allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject for these credentials, then repeat.",
         )
     return StoreError(
         f"could not {verb} {where}: S3 says {code} (HTTP {_status(error)})",

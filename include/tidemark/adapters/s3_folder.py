@@ -5,25 +5,22 @@ Checksum headers are sent only where S3 wants them, because older stores refuse 
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import boto3
 from boto3.s3.transfer import TransferConfig
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidemark.adapters.s3_errors import BodyCutOffError, body_told, code_of, is_unsettled, mapped, unfit
+from tidemark.adapters.s3_place import S3Place, client
 from tidemark.errors import StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 
 Read = TypeVar("Read")
 
-REGION = "us-east-1"
-"""Where nothing names one; stores that are not Amazon's have none, but requests are signed for one."""
 _PUTS = 3
 _READS = 5
 _CHUNK = 2**20
@@ -38,30 +35,6 @@ _PATIENT: dict[str, Any] = {
     "retries": {"mode": "adaptive", "total_max_attempts": 8},
 }
 _TRANSFER = TransferConfig(preferred_transfer_client="classic", max_concurrency=4)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class S3Place:
-    """Where a folder is.
-
-    Attributes:
-        bucket: its bucket.
-        prefix: its path in there, without slashes at its ends.
-        endpoint: base URL of the store; None = Amazon's, or what AWS's own variables name.
-        region: None = as AWS's variables and profiles say, else `REGION`.
-        path_style: the bucket in the path of URLs, not in their host; None = where an endpoint is named.
-    """
-
-    bucket: str
-    prefix: str
-    endpoint: str | None = None
-    region: str | None = None
-    path_style: bool | None = None
-
-    @property
-    def url(self) -> str:
-        """For people."""
-        return f"s3://{self.bucket}/{self.prefix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +162,42 @@ class S3Folder:
                     return None
                 raise
 
+    def listed(self, below: str, after: str | None = None) -> Iterator[tuple[str, int]]:
+        """Path and bytes of every object whose path begins so, in order of keys.
+
+        Args:
+            below: how it begins; `a/` for all in a folder.
+            after: leave out what is not after this path.
+
+        Raises:
+            NotFoundError: no such bucket.
+            StoreError: it cannot be listed.
+        """
+        root = f"{self.place.prefix}/"
+        asked = {"Bucket": self.place.bucket, "Prefix": root + below}
+        if after is not None:
+            asked["StartAfter"] = root + after
+        with mapped("list", self._shown(below), self._endpoint):
+            for page in self.patient.get_paginator("list_objects_v2").paginate(**asked):
+                for found in page.get("Contents", ()):
+                    yield found["Key"].removeprefix(root), int(found["Size"])
+
+    def remove_all(self, paths: Sequence[str]) -> None:
+        """Removes objects, a thousand at most, in one request; those that are not there are no error.
+
+        Raises:
+            StoreError: some may have been removed, others not; the first one of these is named.
+        """
+        keys = [{"Key": f"{self.place.prefix}/{path}"} for path in paths]
+        with mapped("remove", self._shown(paths[0]), self._endpoint):
+            told = self.patient.delete_objects(Bucket=self.place.bucket, Delete={"Objects": keys, "Quiet": True})
+        for error in told.get("Errors", ()):
+            raise StoreError(
+                f"could not remove s3://{self.place.bucket}/{error['Key']}: S3 says {error.get('Code', 'unknown')}",
+                safe="every restore point that is kept is intact.",
+                next="allow s3:DeleteObject for these credentials, then repeat the command.",
+            )
+
     def remove(self, path: str) -> None:
         """Removes an object; gives up soon.
 
@@ -229,7 +238,7 @@ def opened(place: S3Place) -> Iterator[S3Folder]:
         UsageError: AWS's variables or profiles do not fit.
     """
     try:
-        patient, quick = (_client(place, options) for options in (_PATIENT, _QUICK))
+        patient, quick = (client(place, options) for options in (_PATIENT, _QUICK))
     except (BotoCoreError, ValueError) as error:
         raise unfit(error) from error
     try:
@@ -237,16 +246,3 @@ def opened(place: S3Place) -> Iterator[S3Folder]:
     finally:
         patient.close()
         quick.close()
-
-
-def _client(place: S3Place, options: dict[str, Any]) -> Any:  # noqa: ANN401
-    session = boto3.Session()
-    path_style = place.endpoint is not None if place.path_style is None else place.path_style
-    config = Config(
-        s3={"addressing_style": "path" if path_style else "auto"},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        **options,
-    )
-    region = place.region or session.region_name or REGION
-    return session.client("s3", endpoint_url=place.endpoint, region_name=region, config=config)

@@ -1,36 +1,21 @@
-"""Files of tables on a local or shared file system: listed, followed through their logs, deleted (`ports.TableFiles`).
+"""Files of tables on a local or shared disk: listed, followed through their logs, deleted (`ports.TableFiles`)."""
 
-The log is read by itself, commit by commit, so that a thousand versions cost a thousand small reads once and then only
-what was committed since. deltalake opens the Delta log checkpoint where the commits before it are gone.
-"""
-
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tidemark.adapters.delta_reading import files_in, open_table
+from tidemark.adapters.delta_reading import commit_file, open_table
+from tidemark.adapters.log_replay import LogReplays
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.delta_logs import LOG, log_version
-from tidemark.model.shared_state import StoredFile, TableFile, TableHistory, unknown
+from tidemark.model.shared_state import StoredFile, TableHistory, unknown
 
 _NEXT = "look at the disk and its permissions, then ask again: what is done already is not done twice."
-
-
-@dataclass
-class _Replayed:
-    """A log as far as it was read: every file that was ever added, the live ones by path, the newest version."""
-
-    oldest: int
-    newest: int
-    ended: list[TableFile] = field(default_factory=list)
-    live: dict[str, TableFile] = field(default_factory=dict)
 
 
 @dataclass
@@ -42,7 +27,9 @@ class LocalTableFiles:
     """
 
     warehouse: str
-    _replayed: dict[str, _Replayed] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._replays = LogReplays(_LocalLogs(Path(self.warehouse)))
 
     def files(self, folder: str) -> Sequence[StoredFile]:
         """See `ports.TableFiles`."""
@@ -58,20 +45,9 @@ class LocalTableFiles:
 
     def history(self, table: str) -> TableHistory:
         """See `ports.TableFiles`."""
-        root = self._place(table)
+        self._place(table)
         with _mapped("read the log of", table):
-            state = self._replayed.get(table) or _begun(root, table)
-            while _versions(root)[-1:] > [state.newest]:
-                raw = _commit(root, state.newest + 1)
-                if raw is None:
-                    raise unknown(f"the log of {table} has a hole behind version {state.newest}")
-                while raw is not None:
-                    state.newest += 1
-                    _apply(state, table, raw)
-                    raw = _commit(root, state.newest + 1)
-        self._replayed[table] = state
-        files = sorted((*state.ended, *state.live.values()), key=lambda f: (f.added, f.path))
-        return TableHistory(table=table, oldest=state.oldest, newest=state.newest, files=tuple(files))
+            return self._replays.history(table)
 
     def write_log_checkpoint(self, table: str, version: int) -> None:
         """See `ports.TableFiles`."""
@@ -111,59 +87,31 @@ class LocalTableFiles:
         return target
 
 
-def _begun(root: Path, table: str) -> _Replayed:
-    """The state at the oldest version that can be read."""
-    versions = _versions(root)
-    if not versions or versions[0] == 0:
-        return _Replayed(oldest=0, newest=-1)
-    # A log that was trimmed, perhaps not to the end: it can be read from a Delta log checkpoint that has its commit.
-    first = next((v for v in versions if (root / LOG / f"{v:020d}.checkpoint.parquet").is_file()), None)
-    if first is None:
-        raise unknown(f"the log of {table} begins at {versions[0]}, without a Delta log checkpoint")
-    state = _Replayed(oldest=first, newest=first)
-    for f in files_in(open_table(root, first)):
-        path = f"{table}/{unquote(f.path)}"
-        made = TableFile(path=path, bytes=f.file.size, checkpoint=f.checkpoint, added=first)
-        state.live[path] = made
-    return state
+@dataclass(frozen=True, slots=True)
+class _LocalLogs:
+    """Logs below a folder."""
 
+    root: Path
 
-def _apply(state: _Replayed, table: str, raw: bytes) -> None:
-    for line in raw.splitlines():
+    def versions(self, table: str, after: int) -> list[int]:
         try:
-            action: dict[str, Any] = json.loads(line)
-        except ValueError as error:
-            raise unknown(f"commit {state.newest} of {table} is no JSON") from error
-        if (removed := action.get("remove")) is not None:
-            gone = state.live.pop(f"{table}/{unquote(removed['path'])}", None)
-            if gone is not None:
-                state.ended.append(replace(gone, removed=state.newest))
-        if (added := action.get("add")) is not None:
-            path, partition = f"{table}/{unquote(added['path'])}", added["partitionValues"]
-            before = state.live.get(path)
-            state.live[path] = TableFile(
-                path=path,
-                bytes=int(added["size"]),
-                checkpoint=int(partition["_checkpoint"]),
-                added=state.newest if before is None else before.added,
-            )
+            names = os.listdir(self.root / table / LOG)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found = (log_version(name) for name in names if name.endswith(".json"))
+        return sorted(version for version in found if version is not None and version > after)
 
+    def commit(self, table: str, version: int) -> bytes | None:
+        try:
+            return commit_file(self.root / table, version).read_bytes()
+        except FileNotFoundError:
+            return None
 
-def _commit(root: Path, version: int) -> bytes | None:
-    try:
-        return (root / LOG / f"{version:020d}.json").read_bytes()
-    except FileNotFoundError:
-        return None
+    def has_checkpoint(self, table: str, version: int) -> bool:
+        return (self.root / table / LOG / f"{version:020d}.checkpoint.parquet").is_file()
 
-
-def _versions(root: Path) -> list[int]:
-    """Versions whose commits are there, in order."""
-    try:
-        names = os.listdir(root / LOG)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    found = (log_version(name) for name in names if name.endswith(".json"))
-    return sorted(version for version in found if version is not None)
+    def open(self, table: str, version: int) -> DeltaTable:
+        return open_table(self.root / table, version)
 
 
 def _raise_unless_missing(error: OSError) -> None:

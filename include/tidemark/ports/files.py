@@ -36,6 +36,8 @@ class TableFiles(Protocol):
     def delete(self, paths: Iterable[str]) -> int:
         """Deletes files, in order, and folders that are empty then; returns how many files were there.
 
+        A store that does not tell whether a file was there counts each path once.
+
         Raises:
             StoreError: some may have been deleted; a repetition goes on.
         """

@@ -30,7 +30,8 @@ def opened_export(settings: Settings, url: str) -> Iterator["S3Export"]:
     """
     bucket, prefix = _parsed(url)
     from tidemark.adapters.s3_exports import S3Export
-    from tidemark.adapters.s3_folder import S3Place, opened
+    from tidemark.adapters.s3_folder import opened
+    from tidemark.adapters.s3_place import S3Place
 
     place = S3Place(
         bucket=bucket,
