@@ -12,97 +12,25 @@ Periods are open at their start and closed at their end, the mirror image of a d
 checkpoint at midnight holds the day before, whole, and counts for that day.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import count, groupby
-from typing import Protocol
+from datetime import timedelta
+from itertools import groupby
 from zoneinfo import ZoneInfo
 
 from tidemark.errors import DeclarationError
+from tidemark.model.retention_members import MS, DeleteOnStop, KeepFor, KeepLast, KeepNewestOf, Member, Watch
 
 History = Iterable[tuple[int, int]]
 """Completed checkpoints as (id, logical time in milliseconds since the epoch), newest first."""
-Watch = Callable[[int], bool | None]
-"""Told of logical times, newest first: whether that checkpoint is kept; None = neither it nor any older one."""
 
 NEWEST = "newest"
 """The reason that keeps the newest completed checkpoint under every rule."""
 
 _NEXT = (
     "join what keeps a checkpoint by |: Retention.keep_last(n), Retention.keep_for(timedelta), Retention.hourly(n),"
-    " Retention.daily(n), Retention.monthly(n)."
+    " Retention.daily(n), Retention.monthly(n); Retention.delete_on_stop()."
 )
-_MS = timedelta(milliseconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MS = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // _MS
-"""No timezone leads beyond the calendar from here; a person who means "all" may well have asked `until` 9999-12-31."""
-_PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
-    "hourly": lambda at: (at.year, at.month, at.day, at.hour),
-    "daily": lambda at: (at.year, at.month, at.day),
-    "monthly": lambda at: (at.year, at.month),
-}
-
-
-class _Rule(Protocol):
-    """One member of a retention; its text is how it is declared."""
-
-    def watch(self, newest: int) -> Watch:
-        """What answers for one history.
-
-        Args:
-            newest: logical time of its newest checkpoint.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KeepLast:
-    n: int
-
-    def __str__(self) -> str:
-        return f"keep_last({self.n})"
-
-    def watch(self, newest: int) -> Watch:
-        seen = count(1)
-        return lambda at: True if next(seen) <= self.n else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KeepFor:
-    duration: timedelta
-
-    def __str__(self) -> str:
-        return f"keep_for({repr(self.duration).removeprefix('datetime.')})"
-
-    def watch(self, newest: int) -> Watch:
-        oldest = newest - self.duration // _MS
-        return lambda at: True if at >= oldest else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KeepNewestOf:
-    period: str
-    n: int
-    timezone: str = "UTC"
-
-    def __str__(self) -> str:
-        zone = "" if self.timezone == "UTC" else f", timezone={self.timezone!r}"
-        return f"{self.period}({self.n}{zone})"
-
-    def watch(self, newest: int) -> Watch:
-        zone, period_of = ZoneInfo(self.timezone), _PERIODS[self.period]
-        seen: set[tuple[int, ...]] = set()
-
-        def keeps(at: int) -> bool | None:
-            # The last millisecond that it holds: at midnight sharp that is one of the day before.
-            period = period_of((_EPOCH + min(at - 1, _LAST_MS) * _MS).astimezone(zone))
-            if period in seen:
-                return False
-            seen.add(period)
-            return True if len(seen) <= self.n else None
-
-        return keeps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +65,7 @@ class Retention:
         members: in the order of their declaration, none twice. Made by the named constructors.
     """
 
-    members: tuple[_Rule, ...]
+    members: tuple[Member, ...]
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -150,7 +78,7 @@ class Retention:
         Raises:
             DeclarationError: `n` is no whole number of at least 1.
         """
-        return cls(members=(_KeepLast(n=_count("keep_last", n)),))
+        return cls(members=(KeepLast(n=_count("keep_last", n)),))
 
     @classmethod
     def keep_for(cls, duration: timedelta) -> "Retention":
@@ -159,12 +87,12 @@ class Retention:
         Raises:
             DeclarationError: it is not a positive timedelta of whole milliseconds.
         """
-        if not isinstance(duration, timedelta) or duration < _MS or duration % _MS:
+        if not isinstance(duration, timedelta) or duration < MS or duration % MS:
             raise DeclarationError(
                 f"keep_for({duration!r})",
                 next="give a positive timedelta of whole milliseconds, as in timedelta(days=7).",
             )
-        return cls(members=(_KeepFor(duration=duration),))
+        return cls(members=(KeepFor(duration=duration),))
 
     @classmethod
     def hourly(cls, n: int) -> "Retention":
@@ -173,7 +101,7 @@ class Retention:
         Raises:
             DeclarationError: `n` is no whole number of at least 1.
         """
-        return cls(members=(_KeepNewestOf(period="hourly", n=_count("hourly", n)),))
+        return cls(members=(KeepNewestOf(period="hourly", n=_count("hourly", n)),))
 
     @classmethod
     def daily(cls, n: int, *, timezone: str = "UTC") -> "Retention":
@@ -182,7 +110,7 @@ class Retention:
         Raises:
             DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
         """
-        return cls(members=(_KeepNewestOf(period="daily", n=_count("daily", n), timezone=_zone("daily", timezone)),))
+        return cls(members=(KeepNewestOf(period="daily", n=_count("daily", n), timezone=_zone("daily", timezone)),))
 
     @classmethod
     def monthly(cls, n: int, *, timezone: str = "UTC") -> "Retention":
@@ -192,8 +120,31 @@ class Retention:
             DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
         """
         return cls(
-            members=(_KeepNewestOf(period="monthly", n=_count("monthly", n), timezone=_zone("monthly", timezone)),)
+            members=(KeepNewestOf(period="monthly", n=_count("monthly", n), timezone=_zone("monthly", timezone)),)
         )
+
+    @classmethod
+    def delete_on_stop(cls) -> "Retention":
+        """While the pipeline is stopped no other member counts: Flink's DELETE_ON_CANCELLATION (D8).
+
+        What is left is the newest checkpoint, from which it can be resumed, and what is pinned. Without this member a
+        stop changes nothing: RETAIN_ON_CANCELLATION. Alone, it keeps everything until there is a stop.
+        """
+        return cls(members=(DeleteOnStop(),))
+
+    def in_force(self, *, stopped: bool) -> "Retention | None":
+        """The rule that counts now; None keeps everything.
+
+        Args:
+            stopped: whether the pipeline is (`tidemark stop`).
+        """
+        last = DeleteOnStop()
+        if last not in self.members:
+            return self
+        if stopped:
+            return Retention(members=(last,))
+        others = tuple(member for member in self.members if member != last)
+        return Retention(members=others) if others else None
 
     def __or__(self, other: object) -> "Retention":
         if not isinstance(other, Retention):

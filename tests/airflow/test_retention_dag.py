@@ -14,6 +14,7 @@ from tests.airflow.test_backfill import HERE, _answer, _question
 from tests.airflow.test_dag_runs import events
 from tests.airflow.world import DAY
 from tidemark import Retention
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.ports import PlanRequest
 
@@ -23,7 +24,7 @@ _serial = count(1)
 
 @pytest.fixture
 def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
-    """Four checkpoints; the second one's state was compacted, so that what came before is free."""
+    """Four checkpoints."""
     from tidemark import wiring
 
     made = DiskWorld()
@@ -86,8 +87,10 @@ def test_a_run_releases_deletes_verifies_and_tells_the_asset(
 def test_a_form_may_ask_for_another_grace_time(disk: DiskWorld, run: Any) -> None:
     opened = disk.open_runtime()
     opened.declare_retention("trips", Retention.keep_last(1))
+    opened.restore("trips", RestoreRequest(checkpoint=1))
+    opened.run_once("trips", PlanRequest(origin="test"))
     (later,) = events(run("retention", grace="7d"))
-    assert later.extra["released"] == ["chk-1", "chk-2", "chk-3"]
+    assert later.extra["released"] == ["chk-1", "chk-2", "chk-3", "chk-4"]
     assert later.extra["deleted_files"] == 0
     free = {f.path for f in opened.retention_plan("trips").free}
     assert free, "what is free waits"

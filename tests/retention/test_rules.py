@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.retention.shelves import ONE_FOLD, MemoryShelf
 from tests.unit.coordinator.house import House
+from tidemark.coordinator.recovery.stopping import Stopping
 from tidemark.coordinator.retention.holding import Holding
 from tidemark.coordinator.retention.rules import Rules
 from tidemark.errors import ConflictError, DeclarationError, NotFoundError
@@ -59,6 +60,41 @@ def test_after_a_promote_both_lines_are_one(shelf: MemoryShelf) -> None:
     assert released(shelf, Retention.keep_last(1)) == ["chk-1", "chk-2"]
 
 
+def test_a_stop_takes_everything_but_the_newest_and_what_is_pinned_where_it_was_asked_for(shelf: MemoryShelf) -> None:
+    for _ in range(4):
+        shelf.checkpoint("a")
+    shelf.save("june", 2)
+    kept, gone = Retention.keep_last(3), Retention.keep_last(3) | Retention.delete_on_stop()
+    assert released(shelf, gone) == released(shelf, kept) == ["chk-1"]
+    assert released(shelf, Retention.delete_on_stop()) == []
+    stopping = Stopping(shelf.coordinator)
+    stopping.stop("over")
+    assert released(shelf, kept) == ["chk-1"], "a stop alone changes nothing"
+    assert released(shelf, gone) == released(shelf, Retention.delete_on_stop()) == ["chk-1", "chk-3"]
+    stopping.resume("after all")
+    assert released(shelf, gone) == ["chk-1"]
+    stopping.stop("over")
+    shelf.sweep(gone)
+    assert not any(f.path.endswith("/3.1/part-0.parquet") for f in shelf.plan(gone).free)
+    stopping.resume("after all")
+    shelf.checkpoint("a")
+    assert next(shelf.coordinator.checkpoints()).id == 5
+
+
+def test_a_resume_in_the_middle_of_a_sweep_keeps_what_was_about_to_go(shelf: MemoryShelf) -> None:
+    for _ in range(3):
+        shelf.checkpoint("a")
+    stopping, rule = Stopping(shelf.coordinator), Retention.keep_last(3) | Retention.delete_on_stop()
+    stopping.stop("over")
+
+    def resumed(step: str, moment: str) -> None:
+        if (step, moment) == ("sweep.tombstones", "after"):
+            stopping.resume("after all")
+
+    assert released(shelf, rule) == ["chk-1", "chk-2"]
+    assert shelf.sweep(rule, crash=resumed).released == ()
+
+
 def test_every_reason_is_told(shelf: MemoryShelf) -> None:
     for _ in range(2):
         shelf.checkpoint("a")
@@ -86,6 +122,7 @@ MEMBERS = st.one_of(
     st.builds(Retention.hourly, COUNTS),
     st.builds(Retention.daily, COUNTS, timezone=st.sampled_from(("UTC", "Europe/Berlin", "America/New_York"))),
     st.builds(Retention.monthly, COUNTS),
+    st.builds(Retention.delete_on_stop),
     st.builds(lambda ms: Retention.keep_for(timedelta(milliseconds=ms)), st.integers(1, 10**13)),
 )
 

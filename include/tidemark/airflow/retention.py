@@ -185,7 +185,6 @@ def retention_dag(
         UsageError: a grace time that is none.
     """
     names = names_of(pipelines, "retention_dag")
-    span_ms(grace)
     assets = {pipeline.name: retention_asset(pipeline) for pipeline in pipelines}
     with DAG(
         dag_id,
@@ -194,12 +193,17 @@ def retention_dag(
         start_date=start,
         catchup=False,
         max_active_runs=1,
-        params={"grace": Param(grace, type="string", title="Grace", description=_GRACE)},
+        params=_form(grace),
         tags=["tidemark", *names],
         doc_md=_PAGE,
     ) as dag:
         _tasks(names, assets, approve=approve)
     return dag
+
+
+def _form(grace: str) -> dict[str, Param]:
+    span_ms(grace)
+    return {"grace": Param(grace, type="string", title="Grace", description=_GRACE)}
 
 
 def _tasks(names: Sequence[str], assets: dict[str, Asset], *, approve: bool) -> None:

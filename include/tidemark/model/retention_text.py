@@ -13,7 +13,7 @@ from tidemark.retention import Retention
 
 _NEXT = (
     "write members joined by |, as in \"keep_last(10) | keep_for(timedelta(days=7)) | daily(30, timezone='UTC')\";"
-    " there are keep_last, keep_for, hourly, daily and monthly."
+    " there are keep_last, keep_for, hourly, daily, monthly and delete_on_stop."
 )
 _LONGEST = 1000
 _UNITS = frozenset({"weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds"})
@@ -23,6 +23,7 @@ _MEMBERS: dict[str, Callable[..., Retention]] = {
     "hourly": Retention.hourly,
     "daily": Retention.daily,
     "monthly": Retention.monthly,
+    "delete_on_stop": Retention.delete_on_stop,
 }
 
 

@@ -37,21 +37,15 @@ class Idle:
     origin: str
 
     def plan(self, c: CheckpointCoordinator, number: int) -> CheckpointPlan:
-        """The plan; nothing is put.
-
-        Args:
-            c: of the pipeline.
-            number: the id that was taken.
+        """The plan by an id that was taken; nothing is put.
 
         Raises:
             TidemarkError: see `timeline_sinks`.
         """
         of, pipeline, inputs, slot = self.of, self.pipeline, self.inputs, self.slot
-        before, covered, schemas = _before(of), of.covered_until_ms, inputs.schemas
-        sinks = timeline_sinks(pipeline, slot.timeline, before, c.log, c.timelines.live)
+        covered, schemas, copied = of.covered_until_ms, inputs.schemas, self._copied
+        sinks = timeline_sinks(pipeline, slot.timeline, _before(of), c.log, c.timelines.live)
         nothing = OffsetRanges.between(of.ranges.ends, Barrier(of.ranges.ends))
-        there = of.states if isinstance(of, Export) else of.handles
-        copied = [uid for uid in pipeline.tables if uid in of.broadcast_versions and uid in there]
         return CheckpointPlan(
             pipeline=pipeline.name,
             id=number,
@@ -82,6 +76,12 @@ class Idle:
             write_id=c.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in schemas.items()},
         )
+
+    @property
+    def _copied(self) -> list[str]:
+        """Broadcast state that is taken over with its version."""
+        there = self.of.states if isinstance(self.of, Export) else self.of.handles
+        return [uid for uid in self.pipeline.tables if uid in self.of.broadcast_versions and uid in there]
 
 
 def parent_of(genesis: Genesis) -> Parent:

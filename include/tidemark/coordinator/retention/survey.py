@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
+from tidemark.coordinator.records.stops import Stops
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.open_jobs import OpenJobs, listed_jobs, open_jobs
@@ -117,7 +118,8 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
         *pins_of_jobs(jobs),
         *pins_of_deliveries(coordinator, lines),
     ]
-    by_rule, pinned = kept_by(rule, lines), joined(pins)
+    stopped = Stops(objects).standing() is not None
+    by_rule, pinned = kept_by(rule and rule.in_force(stopped=stopped), lines), joined(pins)
     return Survey(
         rule=rule,
         lines=lines,
