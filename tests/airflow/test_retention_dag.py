@@ -94,7 +94,7 @@ def test_a_form_may_ask_for_another_grace_time(disk: DiskWorld, run: Any) -> Non
     assert later.extra["deleted_files"] == 0
     free = {f.path for f in opened.retention_plan("trips").free}
     assert free, "what is free waits"
-    (now,) = events(run("retention"))
+    (now,) = events(run("retention", grace="0"))
     assert now.extra["deleted_files"] == len(free)
 
 
