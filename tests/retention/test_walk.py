@@ -12,6 +12,8 @@ from tidemark.errors import CorruptObjectError, StoreError
 
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_WALKS", "20")))
 ON_DISK = range(int(os.environ.get("TIDEMARK_TEST_DISK_WALKS", "4")))
+SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "200"))
+CHUNKS = 10
 
 
 def walked(shelf: Shelf, seed: int, steps: int) -> Walk:
@@ -35,6 +37,14 @@ def test_what_is_kept_reads_back_and_what_is_free_is_gone_in_memory() -> None:
 def test_what_is_kept_reads_back_and_what_is_free_is_gone_on_delta_tables(seed: int, tmp_path: Path) -> None:
     walk = walked(DiskShelf(tmp_path), seed, 40)
     assert walk.swept > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_what_is_kept_reads_back_on_delta_tables_in_many_short_walks(chunk: int, tmp_path: Path) -> None:
+    seeds = range(1000 + chunk, 1000 + SHORT, CHUNKS)
+    walks = [walked(DiskShelf(tmp_path / str(seed)), seed, 14) for seed in seeds]
+    assert sum(walk.swept for walk in walks) > len(walks)
 
 
 @pytest.mark.parametrize("bug", ["ignore-forks"])
