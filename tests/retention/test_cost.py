@@ -48,8 +48,13 @@ def test_a_thousand_versions_are_planned_in_time_and_a_new_one_costs_one_read(
     assert len(registry.by_file) == VERSIONS
     assert len(registry.by_file[f"{TABLE}/500.1/part-0.parquet"]) == KEPT
     reads: list[int] = []
-    commits = table_files._commit
-    monkeypatch.setattr(table_files, "_commit", lambda root, v: reads.append(v) or commits(root, v))
+    commits = table_files._LocalLogs.commit
+
+    def counted(logs: table_files._LocalLogs, table: str, version: int) -> bytes | None:
+        reads.append(version)
+        return commits(logs, table, version)
+
+    monkeypatch.setattr(table_files._LocalLogs, "commit", counted)
     commit(tmp_path, VERSIONS)
     assert files.history(TABLE).newest == VERSIONS
     assert reads == [VERSIONS, VERSIONS + 1], "the new commit, and the look whether there is another one"
