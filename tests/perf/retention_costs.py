@@ -1,0 +1,171 @@
+"""What retention costs at many checkpoints: `python -m tests.perf.retention_costs [COUNT]`.
+
+Every checkpoint is a real one, on disk; Kafka and Spark are their twins. Plans are made by new runtimes, as a task of
+the DAG makes them, and once more behind one further checkpoint. What a sweep frees is held against a replay of the logs
+that shares nothing with the product, and the same files are deleted by Delta's own means in a copy. Prints one JSON
+object; the figures are in docs/benchmarks.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from tests.airflow.pipelines.trips import Bus, Trip
+from tests.cli.disk_line import DiskLine
+from tests.perf.state_costs import JARS
+from tidemark import Fold, KafkaSource, Pipeline
+from tidemark.adapters.memory_clock import ManualClock
+from tidemark.engine.session import SparkSettings, open_session
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.deletion import DeletionPlan
+from tidemark.settings import load_settings
+from tidemark.wiring import Runtime, open_runtime
+
+TRIPS = Pipeline(
+    name="trips",
+    source=KafkaSource("trips", Trip, event_time="ended_at"),
+    operators=[Fold("buses", key_by="bus", state=Bus)],
+)
+COUNT, KEEP, EVERY = 1000, 30, 40
+"""Checkpoints; those that the rule keeps; how many come between two full compactions."""
+RULE = f"keep_last({KEEP})"
+T = TypeVar("T")
+
+
+def main() -> int:
+    """Measures and prints."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
+    with tempfile.TemporaryDirectory(prefix="tidemark-retention-") as folder:
+        root = Path(folder, "warehouse")
+        # VACUUM asks when a file was removed from the log: before now.
+        yesterday = ManualClock(int((time.time() - 86_400) * 1000))
+        line = DiskLine(root, TRIPS, "trips", partitions=4, clock=yesterday)
+        for number in range(1, count + 1):
+            checkpoint(line, number)
+        os.environ["TIDEMARK_WAREHOUSE"] = str(root)
+        facts = {"checkpoints": count, "keeps": KEEP, "cores": os.cpu_count()} | measured(line, root, count)
+    sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+    return 0
+
+
+def checkpoint(line: DiskLine, number: int) -> None:
+    """One of a few records; every so often the state is compacted, whole."""
+    rows = (json.dumps({"bus": f"b{n}", "miles": n, "ended_at": "2024-05-01T00:00:00Z"}) for n in range(40))
+    line.send([(n % 4, value.encode(), n) for n, value in enumerate(rows)])
+    line.checkpoint()
+    if number % EVERY == 0:
+        line.compact("buses", full=True)
+
+
+def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
+    """Plan, plan once more, sweep; and what the sweep should have freed."""
+    opened = runtime(root)
+    plan, first = timed(lambda: opened.retention_plan("trips", RULE))
+    checkpoint(line, count + 1)
+    _, again = timed(lambda: opened.retention_plan("trips", RULE))
+    wanted = sum(unneeded(root, opened).values())
+    copy = root.with_name("copy")
+    shutil.copytree(root, copy)
+    swept, spent = timed(lambda: runtime(root).retention_sweep("trips", RULE, grace_ms=0))
+    left, after = timed(lambda: runtime(root).retention_plan("trips", RULE))
+    assert not left.free, "a second sweep would have something to do"
+    return {
+        "files": plan.kept_files + len(plan.free),
+        "plan_s": first,
+        "plan_after_one_more_checkpoint_s": again,
+        "sweep_s": spent,
+        "deleted_files": len(swept.deleted),
+        "deleted_bytes": swept.bytes,
+        "unneeded_bytes": wanted,
+        "deleted_log_files": swept.log_files,
+        "plan_after_the_sweep_s": after,
+        "by_vacuum": by_vacuum(copy, swept.plan),
+    }
+
+
+def unneeded(root: Path, opened: Runtime) -> dict[Path, int]:
+    """Data files that none of the kept checkpoints names, with their bytes: by a plain replay of the logs."""
+    kept = list(opened.checkpoints("trips"))[:KEEP]
+    needed = {path for found in kept for path in named(root, found)}
+    data = (p for p in (root / "trips").rglob("*.parquet") if "_delta_log" not in p.parts)
+    return {path: path.stat().st_size for path in data if path not in needed}
+
+
+def named(root: Path, found: Checkpoint) -> Iterator[Path]:
+    """Data files of a checkpoint."""
+    for ack in found.sealed.acks:
+        for s in (*ack.handle, *ack.dead_letters, *ack.sink):
+            live: dict[str, int] = {}
+            for version in range(s.version + 1):
+                for text in (root / s.path / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
+                    action = json.loads(text)
+                    if "add" in action:
+                        live[action["add"]["path"]] = int(action["add"]["partitionValues"]["_checkpoint"])
+                    if "remove" in action:
+                        live.pop(action["remove"]["path"], None)
+            yield from (root / s.path / path for path, at in live.items() if s.after < at <= s.through)
+
+
+def by_vacuum(root: Path, plan: DeletionPlan) -> dict[str, Any]:
+    """The same files by `VACUUM ... USING INVENTORY`, in a session that is warm, one call for each table."""
+    tables: dict[str, list[tuple[str, int]]] = {}
+    for f in plan.free:
+        table = next(p for p in Path(f.path).parents if (root / p / "_delta_log").is_dir())
+        tables.setdefault(str(table), []).append((f"file:{root}/{f.path}", f.bytes))
+    with session() as spark:
+        for table in tables:
+            spark.read.format("delta").load(f"{root}/{table}").count()
+        _, spent = timed(lambda: [vacuum(spark, f"{root}/{table}", files) for table, files in tables.items()])
+    left = sum((root / f.path).exists() for f in plan.free)
+    return {"tables": len(tables), "s": spent, "files_left": left}
+
+
+def vacuum(spark: SparkSession, table: str, files: list[tuple[str, int]]) -> None:
+    """Deletes listed files of a table."""
+    rows = [(path, size, False, 0) for path, size in files]
+    schema = "path string, length long, isDir boolean, modificationTime long"
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("inventory")
+    spark.sql(f"VACUUM delta.`{table}` USING INVENTORY (SELECT * FROM inventory) RETAIN 0 HOURS")
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """A Spark of its own that lets files go at once."""
+    delta = "spark.databricks.delta"
+    conf = {
+        "spark.driver.memory": "2g",
+        f"{delta}.retentionDurationCheck.enabled": "false",
+        f"{delta}.vacuum.logging.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    spark = open_session(SparkSettings(master="local[2]", jars=JARS, conf=conf), "bench", 1)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def runtime(root: Path) -> Runtime:
+    """A new one, which has read nothing."""
+    return open_runtime(load_settings(root=str(root.parent)))
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    """What a call returns, and its seconds."""
+    begun = time.perf_counter()
+    told = call()
+    return told, round(time.perf_counter() - begun, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
