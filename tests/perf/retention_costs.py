@@ -38,6 +38,7 @@ TRIPS = Pipeline(
 COUNT, KEEP, EVERY = 1000, 30, 40
 """Checkpoints; those that the rule keeps; how many come between two full compactions."""
 RULE = f"keep_last({KEEP})"
+WEEK_MS = 7 * 86_400_000
 T = TypeVar("T")
 
 
@@ -75,14 +76,17 @@ def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
     wanted = sum(unneeded(root, opened).values())
     copy = root.with_name("copy")
     shutil.copytree(root, copy)
-    swept, spent = timed(lambda: runtime(root).retention_sweep("trips", RULE, grace_ms=0))
+    released, releasing = timed(lambda: runtime(root).retention_sweep("trips", RULE, grace_ms=WEEK_MS))
+    swept, deleting = timed(lambda: runtime(root).retention_sweep("trips", RULE, grace_ms=0))
     left, after = timed(lambda: runtime(root).retention_plan("trips", RULE))
     assert not left.free, "a second sweep would have something to do"
     return {
         "files": plan.kept_files + len(plan.free),
         "plan_s": first,
         "plan_after_one_more_checkpoint_s": again,
-        "sweep_s": spent,
+        "released": len(released.released),
+        "sweep_that_releases_s": releasing,
+        "sweep_that_deletes_s": deleting,
         "deleted_files": len(swept.deleted),
         "deleted_bytes": swept.bytes,
         "unneeded_bytes": wanted,
