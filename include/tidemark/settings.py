@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
+from tidemark.model.punctuality import EVERY, parse_deadlines
 
 PREFIX = "TIDEMARK_"
 ROOT_VARIABLE = "TIDEMARK_ROOT"
@@ -31,6 +32,7 @@ SAME_START = 1.5
 """Seconds by which two readings of one process's start may differ; no number comes round so quickly."""
 
 _ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
+_HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}", re.ASCII)
 Port = Annotated[int, Field(ge=0, le=65535)]
 EmbeddedService = Literal["kafka", "spark", "airflow"]
 
@@ -67,6 +69,11 @@ class Settings(BaseSettings):
     s3_endpoint: str | None = None
     s3_region: str | None = None
     s3_path_style: bool | None = None
+    checkpoint_deadline: str = ""
+    statsd: str | None = None
+    openlineage: str | None = None
+    openlineage_namespace: str = "tidemark"
+    openlineage_api_key: SecretStr | None = None
     crash_at: str | None = None
 
     @model_validator(mode="before")
@@ -97,6 +104,34 @@ class Settings(BaseSettings):
         if value and (not _ENDPOINT.fullmatch(value) or urlsplit(value).port == 0):
             raise ValueError("must be http://HOST:PORT or https://HOST, without a user's name")
         return value or None
+
+    @field_validator("checkpoint_deadline")
+    @classmethod
+    def _check_deadline(cls, value: str) -> str:
+        try:
+            parse_deadlines(value)
+        except UsageError as error:
+            raise ValueError(f"{error.what}; {error.next}") from error
+        return value
+
+    @field_validator("statsd")
+    @classmethod
+    def _check_statsd(cls, value: str | None) -> str | None:
+        if value and not _HOST_AND_PORT.fullmatch(value):
+            raise ValueError("must be HOST:PORT")
+        return value or None
+
+    @field_validator("openlineage")
+    @classmethod
+    def _check_openlineage(cls, value: str | None) -> str | None:
+        if value and not (_ENDPOINT.fullmatch(value) or value.startswith("file:")):
+            raise ValueError("must be http://HOST:PORT, https://HOST or file:PATH, without a user's name")
+        return value or None
+
+    def deadline_ms(self, pipeline: str) -> int | None:
+        """The longest time that a pipeline may go without a completed checkpoint; None = any."""
+        deadlines = parse_deadlines(self.checkpoint_deadline)
+        return deadlines.get(pipeline, deadlines.get(EVERY))
 
     @property
     def kafka_address(self) -> str:

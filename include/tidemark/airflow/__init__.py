@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidemark.airflow.restoring import restore_dag
     from tidemark.airflow.retention import retention_dag
     from tidemark.airflow.savepoints import savepoint_dag
+    from tidemark.airflow.watching import watch_dag
 
 __all__ = [
     "backfill_dag",
@@ -24,6 +25,7 @@ __all__ = [
     "restore_dag",
     "retention_dag",
     "savepoint_dag",
+    "watch_dag",
 ]
 
 _HOMES = {
@@ -34,6 +36,7 @@ _HOMES = {
     "restore_dag": "tidemark.airflow.restoring",
     "retention_dag": "tidemark.airflow.retention",
     "savepoint_dag": "tidemark.airflow.savepoints",
+    "watch_dag": "tidemark.airflow.watching",
 }
 
 

@@ -82,6 +82,11 @@ def retention_asset(pipeline: Pipeline) -> Asset:
     return _own(pipeline.name, "retention")
 
 
+def late_asset(pipeline: Pipeline) -> Asset:
+    """Gets an event, with age and deadline, whenever `watch_dag` finds the pipeline late."""
+    return _own(pipeline.name, "late")
+
+
 def state_assets(pipeline: Pipeline) -> tuple[Asset, ...]:
     """State per uid, in declaration order, broadcast states first."""
     return _of_each(pipeline, "state")

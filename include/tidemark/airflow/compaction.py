@@ -6,7 +6,8 @@ from airflow.sdk import DAG, Context, PartitionedAssetTimetable
 
 from tidemark.airflow.assets import checkpoint_asset, state_assets
 from tidemark.airflow.jobs import SparkJob, spark_job
-from tidemark.airflow.operators import Ids, PipelineOperator, typed_failures
+from tidemark.airflow.observing import observe
+from tidemark.airflow.operators import Ids, PipelineOperator, runtime, typed_failures
 from tidemark.airflow.retrying import StrategyName, restart_strategy, retry_arguments
 from tidemark.coordinator.checkpoints.restart import RestartStrategy
 from tidemark.pipeline import Pipeline
@@ -31,6 +32,7 @@ class CompactOperator(PipelineOperator):
         self._job = spark_job("compact", "compact", self.log.info)
         with typed_failures():
             done: Ids = self._job.execute(self.pipeline)
+        observe(runtime(), self.pipeline)
         self.log.info("compacted: %s", ", ".join(done["compacted"]) or "nothing was due")
         return done
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from tidemark.airflow.observing import observe
 from tidemark.errors import CheckpointExpiredError, TidemarkError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def abort_after_last_try(pipeline: str, context: Context) -> None:
     slot = open_slot(opened, pipeline, context)
     if slot is not None:
         reason = opened.abort(pipeline, slot, cause) or reason
+    observe(opened, pipeline)
     _log.error("%s of %s failed for good with %s: %s", slot or "the plan", pipeline, reason.value, cause)
     keep_reason(context, reason)
 
@@ -63,6 +65,7 @@ def abort_expired(opened: "Runtime", pipeline: str, slot: str) -> CheckpointExpi
         next="raise checkpoint_timeout or lower max_records; the next run plans the same offsets anew.",
     )
     reason = opened.abort(pipeline, slot, error)
+    observe(opened, pipeline)
     _log.error("%s: %s", reason.value if reason else "too late to abort", error)
     return error
 

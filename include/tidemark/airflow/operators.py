@@ -14,8 +14,10 @@ from pydantic import JsonValue
 
 from tidemark.airflow.failing import abort_expired, keep_reason, open_slot, refused_slot
 from tidemark.airflow.jobs import SparkJob, fold, spark_job
+from tidemark.airflow.observing import observe
 from tidemark.airflow.params import RunConf, parse_conf, request_of
 from tidemark.airflow.retrying import as_airflow
+from tidemark.airflow.spans import attempts_traced
 from tidemark.errors import GateFailedError, TidemarkError
 from tidemark.retention import Retention
 
@@ -105,6 +107,7 @@ class PlanOperator(PipelineOperator):
         with typed_failures():
             self._restore(opened, self.asked(context))
             planned = opened.plan(self.pipeline, self.request(context))
+        observe(opened, self.pipeline)
         if planned.published:
             left = opened.checkpoint(self.pipeline, planned.published[-1])
             self.outlets = [self.checkpoint]
@@ -172,7 +175,13 @@ class FoldOperator(PipelineOperator):
 
     def _fold(self, slot: str, request: "PlanRequest") -> Ids:
         self._job = spark_job("checkpoint", "fold", self.log.info)
-        folded = fold(self._job, self.pipeline, slot, request)
+        opened = runtime()
+        try:
+            with attempts_traced(opened, self.pipeline) as sealed:
+                folded = fold(self._job, self.pipeline, slot, request)
+                sealed += [*folded["completed"], folded["id"]]
+        finally:
+            observe(opened, self.pipeline)
         self.log.info("sealed chk-%d at %s", folded["id"], folded["slot"])
         completed = [f"chk-{number}" for number in folded["completed"]]
         return {"slot": folded["slot"], "checkpoint": f"chk-{folded['id']}", "completed": completed}
@@ -245,6 +254,7 @@ class CompleteOperator(PipelineOperator):
         opened = runtime()
         with typed_failures():
             checkpoint = opened.complete(self.pipeline, folded["slot"])
+        observe(opened, self.pipeline)
         names = [*folded.get("completed", ()), checkpoint.plan.name]
         # Not declared as outlets: in the graph it is fold that writes them.
         self.outlets = [self.checkpoint, *self.changed]

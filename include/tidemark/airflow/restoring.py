@@ -22,6 +22,7 @@ from tidemark.airflow.answering import (
     text_field,
 )
 from tidemark.airflow.forms import form_dag
+from tidemark.airflow.observing import observe
 from tidemark.airflow.operators import PLAN, Ids, runtime
 from tidemark.model.names import parse_id
 from tidemark.pipeline import Pipeline
@@ -144,7 +145,9 @@ class ExecuteRestoreOperator(RestoreOperator):
             if request.savepoint is None:
                 at = parse_id(planned["checkpoint"])
                 request = replace(request, checkpoint=at, as_of_ms=None, newest_whole=False)
-            _, done = runtime().restore(conf.pipeline, request)
+            opened = runtime()
+            _, done = opened.restore(conf.pipeline, request)
+        observe(opened, conf.pipeline)
         left = ", ".join(c.plan.name for c in done.left) or "nothing"
         self.log.info("timeline %s is live, it begins at %s", done.genesis.timeline, planned["checkpoint"])
         self.log.info("left on %s, and readable there: %s", done.closing.timeline, left)

@@ -1,4 +1,4 @@
-"""`tidemark checkpoint list | show | replay | abort`."""
+"""`tidemark checkpoint list | show | stats | replay | abort`."""
 
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Look at checkpoints, repeat one, or give up an open one.", no_args_is_help=True)
     group.command("list")(list_checkpoints)
     group.command("show")(show)
+    group.command("stats")(stats)
     group.command("replay")(replay)
     group.command("abort")(abort)
     app.add_typer(group, name="checkpoint")
@@ -86,6 +87,16 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
             note(f"sink {sink.name}  of {ack.uid}, which emitted {ack.emitted} records")
             for segment in sink.handle:
                 note(f"sink {sink.name}  {_segment(segment)}")
+
+
+def stats(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
+    """Tell a pipeline's metrics, under Flink's names where it has them; -1 is "none yet".
+
+    Examples:
+      tidemark checkpoint stats flights
+      tidemark checkpoint stats flights --json
+    """
+    show_fields(open_runtime().stats(pipeline), as_json=as_json)
 
 
 def abort(

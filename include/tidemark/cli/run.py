@@ -67,8 +67,11 @@ def run(
         allow_non_restored_state=allow_non_restored_state,
     )
     runtime = open_runtime()
-    with Steps() as steps:
-        made = runtime.run_once(pipeline, request, steps, bounds.timeline)
+    try:
+        with Steps() as steps:
+            made = runtime.run_once(pipeline, request, steps, bounds.timeline)
+    finally:
+        runtime.tell_metrics(pipeline)
     if made.checkpoint is not None:
         show_fields(runtime.facts(made.checkpoint), as_json=as_json)
         return

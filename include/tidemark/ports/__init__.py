@@ -29,7 +29,6 @@ __all__ = [
     "CrashPoints",
     "Fence",
     "ForeignTables",
-    "LineageSink",
     "LiveFile",
     "Log",
     "PartitionLog",
@@ -290,10 +289,3 @@ class CrashPoints(Protocol):
 
     def __call__(self, step: str, moment: str) -> None:
         """Called with a step's name and `before` or `after`; does nothing in normal operation."""
-
-
-class LineageSink(Protocol):
-    """Where completed checkpoints are announced; being down must never fail the data path."""
-
-    def completed(self, pipeline: str, manifest: Mapping[str, object]) -> None:
-        """Announces a completed checkpoint; receivers drop an id they know."""

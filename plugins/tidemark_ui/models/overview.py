@@ -128,11 +128,13 @@ class Stop(BaseModel):
 
 
 class Health(BaseModel):
-    """Of the live timeline. `age` and `now` in milliseconds, `lag` in offsets."""
+    """Of the live timeline. `age`, `deadline` and `now` in milliseconds, `lag` in offsets."""
 
     live: str | None
     newest: int | None
     age: int | None
+    deadline: int | None
+    late: bool
     lag: int | None
     failures_in_row: int
     stopped: Stop | None

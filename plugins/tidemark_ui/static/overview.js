@@ -23,7 +23,8 @@ function Health({ told, facts }) {
   const next = stopped || (facts.is_paused ? "DAG is paused" : planned);
   return h(C.Flex, { gap: 2, wrap: "wrap", role: "group", "aria-label": "Health" },
     h(Tile, { name: "Last completed", value: health.age === null ? none : `${duration(health.age)} ago`,
-      second: health.newest && `chk-${health.newest} on ${health.live}` }),
+      tone: health.late ? "red.fg" : undefined, second: [health.newest && `chk-${health.newest} on ${health.live}`,
+        health.late && `late: the deadline is ${duration(health.deadline)}`].filter(Boolean).join(" · ") }),
     h(Tile, { name: "Lag", value: health.lag === null ? "–" : `${count(health.lag)} offsets`,
       second: "when it was planned" }),
     h(Tile, { name: "Failures in a row", value: count(health.failures_in_row),

@@ -193,12 +193,15 @@ class Overview:
         later = takewhile(lambda e: e.id > since, history.entries)
         on_live = (e for e in later if live is not None and e.slot.timeline == live.timeline)
         failures = sum(e.status is CheckpointStatus.FAILED and counts(e) for e in on_live)
+        at = None if live is None else self.runtime.punctuality(name, live)
         stop = Stops(self.runtime.coordinator(name).objects).standing()
         now = self.runtime.clock.now_ms()
         return {
             "live": None if live is None else live.timeline,
             "newest": None if newest is None else newest.id,
             "age": None if newest is None else max(0, now - newest.trigger_ms - newest.duration_ms),
+            "deadline": self.runtime.settings.deadline_ms(name),
+            "late": at is not None and at.is_late,
             "lag": None if newest is None else sum(newest.pending.values()),
             "failures_in_row": failures,
             "stopped": None if stop is None else {"why": stop.why, "savepoint": stop.savepoint, "at": stop.at_ms},

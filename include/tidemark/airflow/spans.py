@@ -1,0 +1,122 @@
+"""A span for every attempt of a checkpoint, with its steps, below the span of Airflow's task (K9).
+
+Only where `[traces] otel_on` is set in Airflow; nothing is read or made otherwise. As in Flink the span is called
+Checkpoint, and so are its attributes where they mean the same.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk.configuration import conf
+
+from tidemark.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+    from tidemark.model.checkpoint import Sealed
+    from tidemark.model.plan import CheckpointPlan
+    from tidemark.wiring import Runtime
+
+_log = logging.getLogger(__name__)
+_NS = 1_000_000
+"""Nanoseconds of a millisecond."""
+
+
+@contextmanager
+def attempts_traced(opened: "Runtime", pipeline: str) -> Iterator[list[int]]:
+    """Leaves a span for every attempt that the block sealed, or one for the attempt that failed.
+
+    Args:
+        opened: reads what was sealed.
+        pipeline: its name.
+
+    Yields:
+        Ids of checkpoints that were sealed; the block adds them.
+    """
+    sealed: list[int] = []
+    if not conf.getboolean("traces", "otel_on", fallback=False):
+        yield sealed
+        return
+    from opentelemetry import trace
+
+    tracer, begun = trace.get_tracer("tidemark"), opened.clock.now_ms()
+    try:
+        yield sealed
+    except Exception as error:
+        _failed(tracer, pipeline, error, (begun, opened.clock.now_ms()))
+        raise
+    for number in sealed:
+        try:
+            _completed(tracer, opened, pipeline, number)
+        except TidemarkError as error:
+            _log.warning("chk-%d is not traced: %s", number, error)
+
+
+def _completed(tracer: "Tracer", opened: "Runtime", pipeline: str, number: int) -> None:
+    from tidemark.coordinator.records.states import Completed, SealedPlan
+    from tidemark.model import keys
+
+    coordinator = opened.coordinator(pipeline)
+    plan = coordinator.plan_of(number)
+    state = coordinator.state(plan)
+    if not isinstance(state, SealedPlan | Completed):
+        return
+    sealed = state.sealed if isinstance(state, SealedPlan) else state.checkpoint.sealed
+    outcome = coordinator.objects.outcome(plan.slot, sealed.attempt)
+    end = plan.planned_at_ms + sum(sealed.timings_ms.values()) if outcome is None else outcome.at_ms
+    path = f"{pipeline}/{keys.slot_key(plan.slot.timeline, plan.slot.sequence)}"
+    _span(tracer, plan, sealed, end, path)
+
+
+def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int, path: str) -> None:
+    """The attempt, and below it its steps: only their lengths are recorded, so they are laid end to end."""
+    from opentelemetry.trace import set_span_in_context
+
+    at = end - sum(sealed.timings_ms.values())
+    told: dict[str, str | int] = {
+        "pipeline": plan.pipeline,
+        "checkpointId": plan.id,
+        "checkpointStatus": "COMPLETED",
+        "checkpointedSize": sum(a.run_bytes for a in sealed.acks),
+        "fullSize": sum(a.handle.bytes for a in sealed.acks),
+        "externalPath": path,
+        "timeline": plan.slot.timeline,
+        "attempt": sealed.attempt,
+        "records": sealed.facts.records,
+    }
+    span = tracer.start_span("Checkpoint", start_time=at * _NS, attributes=told)
+    within = set_span_in_context(span)
+    for name in _in_order(sealed):
+        ms = sealed.timings_ms[name]
+        step = tracer.start_span(name, context=within, start_time=at * _NS)
+        at += ms
+        step.end(end_time=at * _NS)
+    span.end(end_time=end * _NS)
+
+
+def _failed(tracer: "Tracer", pipeline: str, error: Exception, times: tuple[int, int]) -> None:
+    """An attempt that was not sealed. Its message is in the log: it may hold a key."""
+    from opentelemetry.trace import StatusCode
+
+    from tidemark.coordinator.checkpoints.failures import classify
+
+    told = {"pipeline": pipeline, "checkpointStatus": "FAILED", "failureReason": classify(error).value}
+    span = tracer.start_span("Checkpoint", start_time=times[0] * _NS, attributes=told)
+    span.set_status(StatusCode.ERROR)
+    span.end(end_time=times[1] * _NS)
+
+
+def _in_order(sealed: "Sealed") -> list[str]:
+    """Steps as they were taken: the read, then operator by operator, then those of all together."""
+    uids = [ack.uid for ack in sealed.acks]
+
+    def place(name: str) -> tuple[int, str]:
+        uid = name.partition(".")[2]
+        if uid in uids:
+            return uids.index(uid), name
+        return (-1 if name == "read" else len(uids)), name
+
+    return sorted(sealed.timings_ms, key=place)

@@ -1,0 +1,175 @@
+"""How a pipeline stands: the gauges of `tidemark.model.metrics`, its deadline, and who is told of them."""
+
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.failures import in_a_row
+from tidemark.coordinator.records.branches import Branch, branches
+from tidemark.coordinator.records.stops import Stops
+from tidemark.coordinator.records.tallies import tally
+from tidemark.model import keys
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.metrics import Standing, gauges
+from tidemark.model.plan import Slot
+from tidemark.model.punctuality import Punctuality
+from tidemark.model.records import IdRecord
+from tidemark.ports.observing import Metrics
+from tidemark.wiring.bounded import Bounded
+from tidemark.wiring.core import Core
+
+SECONDS = 2.0
+"""How long telling may take; a run waits no longer for it."""
+
+
+class Measuring(Core):
+    """Measures pipelines and tells it."""
+
+    def standing(self, name: str) -> Standing:
+        """How a pipeline stands now: two listings and a few objects, whatever its history.
+
+        Raises:
+            NotFoundError: no such pipeline.
+            StoreError, CorruptObjectError: the store could not be read.
+        """
+        coordinator = self.coordinator(self.known(name))
+        tree = branches(coordinator.timelines)
+        live = next(b for b in tree if b.is_live)
+        newest = _newest(coordinator, live)
+        restores = [b.genesis.at_ms for b in tree if b.genesis is not None and b.genesis.why == "restore"]
+        return Standing(
+            pipeline=name,
+            tally=tally(coordinator.objects),
+            newest=newest,
+            sealed_ms=None if newest is None else sealed_ms(coordinator, newest),
+            restored_ms=max(restores, default=None),
+            failures_in_row=_failures(coordinator),
+            punctuality=self.punctuality(name, live),
+        )
+
+    def punctuality(self, name: str, live: Branch) -> Punctuality:
+        """How a pipeline stands to its deadline.
+
+        Args:
+            name: the pipeline.
+            live: its live timeline.
+        """
+        coordinator = self.coordinator(name)
+        return Punctuality(
+            now_ms=self.clock.now_ms(),
+            since_ms=_since(coordinator, live),
+            deadline_ms=self.settings.deadline_ms(name),
+            stopped=Stops(coordinator.objects).standing() is not None,
+        )
+
+    def stats(self, name: str) -> dict[str, Any]:
+        """Every gauge of a pipeline, and what is no number: the newest checkpoint's manifest and timeline.
+
+        Raises:
+            NotFoundError: no such pipeline.
+        """
+        found = self.standing(name)
+        newest = found.newest
+        return {
+            "pipeline": name,
+            "lastCheckpointExternalPath": None if newest is None else external_path(newest),
+            **gauges(found),
+        }
+
+    def lateness(self, name: str) -> dict[str, Any]:
+        """Whether a pipeline is late, in facts that may leave the house: JSON values, no data.
+
+        Returns:
+            `pipeline late stopped newest failures_in_row`; `age_ms deadline_ms late_since_ms`, and the first two in
+            words.
+
+        Raises:
+            NotFoundError: no such pipeline.
+            StoreError, CorruptObjectError: the store could not be read.
+        """
+        found = self.standing(name)
+        at = found.punctuality
+        return {
+            "pipeline": name,
+            "late": at.is_late,
+            "stopped": at.stopped,
+            "newest": None if found.newest is None else found.newest.plan.name,
+            "failures_in_row": found.failures_in_row,
+            "age_ms": at.age_ms,
+            "deadline_ms": at.deadline_ms,
+            "late_since_ms": at.late_since_ms,
+            "age": None if at.age_ms is None else _words(at.age_ms),
+            "deadline": None if at.deadline_ms is None else _words(at.deadline_ms),
+        }
+
+    def tell_metrics(self, name: str, *more: Metrics) -> None:
+        """Tells the gauges of a pipeline to StatsD, where it is set, and to others; a failure is logged once.
+
+        Args:
+            name: the pipeline.
+            *more: who else is told.
+        """
+        sinks = [*self.metrics, *more]
+        if sinks:
+            self._bounded.call(lambda: self._tell(name, sinks))
+
+    @cached_property
+    def metrics(self) -> list[Metrics]:
+        """The StatsD server of the settings, if any."""
+        from tidemark.adapters.statsd import StatsdMetrics
+
+        return [StatsdMetrics(self.settings.statsd)] if self.settings.statsd else []
+
+    @cached_property
+    def _bounded(self) -> Bounded:
+        return Bounded("metrics", SECONDS)
+
+    def _tell(self, name: str, sinks: list[Metrics]) -> None:
+        told = gauges(self.standing(name))
+        for sink in sinks:
+            sink.tell(name, told)
+
+
+def external_path(found: Checkpoint) -> str:
+    """Where a checkpoint's manifest is, relative to the warehouse (Flink's external path)."""
+    return f"{found.plan.pipeline}/{keys.slot_key(found.plan.slot.timeline, found.plan.slot.sequence)}"
+
+
+def sealed_ms(coordinator: CheckpointCoordinator, found: Checkpoint) -> int:
+    """When a checkpoint was sealed; where its outcome is gone, as its plan and its steps tell."""
+    outcome = coordinator.objects.outcome(found.plan.slot, found.sealed.attempt)
+    if outcome is not None and outcome.sealed is not None:
+        return outcome.at_ms
+    return found.plan.planned_at_ms + sum(found.sealed.timings_ms.values())
+
+
+def _words(ms: int) -> str:
+    """A span without its milliseconds, as in `1 day, 2:00:00`."""
+    return str(timedelta(seconds=ms // 1000))
+
+
+def _newest(coordinator: CheckpointCoordinator, live: Branch) -> Checkpoint | None:
+    if live.newest is not None or live.genesis is None:
+        return live.newest
+    return coordinator.timelines.find(live.genesis.parent)
+
+
+def _since(coordinator: CheckpointCoordinator, live: Branch) -> int | None:
+    if live.newest is not None:
+        return sealed_ms(coordinator, live.newest)
+    if live.genesis is not None:
+        return live.genesis.at_ms
+    listed = coordinator.objects.list("ids/")
+    first = coordinator.objects.read(IdRecord, listed[0]) if listed else None
+    plan = None if first is None else coordinator.objects.plan(first.slot)
+    return None if plan is None else plan.planned_at_ms
+
+
+def _failures(coordinator: CheckpointCoordinator) -> int:
+    """Failures that count at the place where the live timeline waits."""
+    slot, found = coordinator.head().next_slot, []
+    while (record := coordinator.objects.abort(slot)) is not None:
+        found.append(record)
+        slot = Slot(timeline=slot.timeline, sequence=slot.sequence, k=slot.k + 1)
+    return in_a_row(found)

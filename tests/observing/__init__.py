@@ -1,0 +1,1 @@
+"""Metrics, lineage and deadlines: what a pipeline tells whoever watches it."""

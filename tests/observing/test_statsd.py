@@ -1,0 +1,93 @@
+"""Gauges at a real UDP listener, and receivers that are down, slow or wrong."""
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from tests.observing.conftest import Statsd, World
+from tidemark.adapters.memory_observing import MemoryMetrics
+from tidemark.adapters.statsd import StatsdMetrics
+from tidemark.errors import UsageError
+from tidemark.model.metrics import METRICS
+from tidemark.settings import load_settings
+from tidemark.wiring.bounded import Bounded
+
+
+def test_what_is_told_arrives(statsd: Statsd) -> None:
+    """The same for the twin and the real one."""
+    twin = MemoryMetrics()
+    for sink in (twin, StatsdMetrics(statsd.address)):
+        sink.tell("a.b", {"small": 0.25, "large": 1_900_000_000_123, "none": -1, "twice": 7})
+        sink.tell("a.b", {"twice": -3})
+    assert twin.told == {"a.b": {"small": 0.25, "large": 1_900_000_000_123, "none": -1, "twice": -3}}
+    assert statsd.settled() == {f"tidemark.a__b.{name}": value for name, value in twin.told["a.b"].items()}
+
+
+def test_a_pipeline_tells_every_metric_by_its_name(world: World, statsd: Statsd) -> None:
+    world.checkpoint("a")
+    world.runtime(statsd=statsd.address).tell_metrics("trips")
+    found = statsd.settled()
+    assert set(found) == {f"tidemark.trips.{name}" for name in METRICS}
+    assert found["tidemark.trips.lastCompletedCheckpointId"] == 1
+    assert found["tidemark.trips.lastCheckpointRestoreTimestamp"] == -1
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:8125"])
+def test_a_server_that_is_down_costs_nothing_but_a_warning(
+    world: World, logged: list[dict[str, Any]], address: str
+) -> None:
+    world.checkpoint("a")
+    runtime = world.runtime(statsd=address)
+    began = time.monotonic()
+    for _ in range(3):
+        runtime.tell_metrics("trips")
+    assert time.monotonic() - began < 5
+    assert len([e for e in logged if e["event"] == "observer_given_up"]) <= 1
+
+
+def test_a_sink_that_hangs_is_left_behind_and_not_asked_again(world: World, logged: list[dict[str, Any]]) -> None:
+    class Hanging:
+        asked = 0
+
+        def tell(self, pipeline: str, gauges: object) -> None:
+            self.asked += 1
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
+                listener.listen()
+                listener.accept()  # nobody calls
+
+    sink = Hanging()
+    world.checkpoint("a")
+    runtime = world.runtime()
+    began = time.monotonic()
+    for _ in range(3):
+        runtime.tell_metrics("trips", sink)
+    assert time.monotonic() - began < 3.5
+    assert sink.asked == 1
+    (warning,) = (e for e in logged if e["event"] == "observer_given_up")
+    assert (warning["what"], warning["why"]) == ("metrics", "no answer within 2 s")
+
+
+def test_what_fails_is_told_once(logged: list[dict[str, Any]]) -> None:
+    bounded = Bounded("lineage", 1.0)
+    done: list[int] = []
+    assert bounded.call(lambda: done.append(1))
+    assert not bounded.call(lambda: done.append(1 // 0))
+    assert not bounded.call(lambda: done.append(2))
+    assert done == [1]
+    assert [e["why"] for e in logged] == ["ZeroDivisionError: integer division or modulo by zero"]
+
+
+def test_without_an_address_nothing_is_measured(world: World) -> None:
+    world.runtime().tell_metrics("no-such-pipeline")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("statsd", "localhost"), ("statsd", "a b:1"), ("checkpoint_deadline", "soon"), ("openlineage", "ftp://x")],
+)
+def test_a_setting_that_does_not_fit_is_named(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"TIDEMARK_{name.upper()}"):
+        load_settings(**{name: value})
