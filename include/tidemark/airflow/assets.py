@@ -9,12 +9,11 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset
 
+from tidemark.model.lineage import EMBEDDED_BROKER
 from tidemark.operators import DeltaSink, KafkaSink, Process
 from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
 
 GROUP = "tidemark"
-EMBEDDED_BROKER = "localhost:9092"
-"""Stands for the embedded broker, whatever port it found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,10 @@ from tidemark.model.records import Genesis
 from tidemark.ports import CrashPoints
 from tidemark.wiring.core import both
 from tidemark.wiring.logged import report_failure, report_left_behind
+from tidemark.wiring.outcomes import completed_or_raise
 from tidemark.wiring.queries import Queries
 from tidemark.wiring.recoveries import Recoveries
-from tidemark.wiring.steps import Steps, completed_or_raise
+from tidemark.wiring.steps import Steps
 
 if TYPE_CHECKING:
     from tidemark.adapters.state_change import FieldChange, StateChange
@@ -120,10 +121,12 @@ class Backfills(Steps, Queries, Recoveries):
         """
 
         def execute(owned: OwnedAttempt) -> Sealed:
-            return self.execute(one.pipeline, owned, one.coordinator.crash)
+            return self.attempt(one.pipeline, owned, one.coordinator.crash)
 
         with self.holding(one.pipeline.name, one.fork):
-            yield from one.repeat(execute)
+            for made in one.repeat(execute):
+                self.announce(made)
+                yield made
 
     def next_step(self, one: Backfill) -> CheckpointPlan | Checkpoint | None:
         """The plan of the next step, to be folded and completed by other calls; see `Backfill.trigger`."""
@@ -141,7 +144,9 @@ class Backfills(Steps, Queries, Recoveries):
             TidemarkError: it was aborted, or is not sealed.
         """
         with self.holding(name, plan.slot.timeline):
-            return completed_or_raise(name, self.coordinator(name).complete(plan))
+            made = completed_or_raise(name, self.coordinator(name).complete(plan))
+        self.announce(made)
+        return made
 
     def differences(self, one: Backfill) -> Differences | None:
         """How the fork differs from what it repeats; None where it has repeated nothing yet.

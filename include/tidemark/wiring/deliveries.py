@@ -7,12 +7,12 @@ import structlog
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, undelivered
 from tidemark.errors import TidemarkError
 from tidemark.model.messages import messages_of
-from tidemark.wiring.core import Core
+from tidemark.wiring.announcing import Announcing
 
 _log = structlog.get_logger("tidemark")
 
 
-class Deliveries(Core):
+class Deliveries(Announcing):
     """Sends what is due."""
 
     def deliver(self, name: str) -> int:

@@ -11,12 +11,10 @@ from tidemark.coordinator.records.states import (
     Completed,
     Covered,
     OpenPlan,
-    PlanState,
-    Refused,
     SealedPlan,
     Void,
 )
-from tidemark.errors import ConflictError, GateFailedError, NotFoundError, StoppedError, TidemarkError
+from tidemark.errors import ConflictError, NotFoundError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Verdict
 from tidemark.model.failure import FailureReason
@@ -27,6 +25,7 @@ from tidemark.ports import CrashPoints, PlanRequest
 from tidemark.wiring.core import both
 from tidemark.wiring.deliveries import Deliveries
 from tidemark.wiring.logged import report_failure, report_left_behind
+from tidemark.wiring.outcomes import completed_or_raise, covered_or_refused
 
 _SAFE = "every completed checkpoint is intact."
 
@@ -90,13 +89,15 @@ class Steps(Deliveries):
         advance = Advance(
             coordinator=coordinator,
             pipeline=pipeline,
-            execute=lambda owned: self.execute(pipeline, owned, crash),
+            execute=lambda owned: self.attempt(pipeline, owned, crash),
             on_failure=report_failure,
             timeline=timeline,
         )
         live = coordinator.timelines.live()
         with self.holding(name, timeline or live):
             done = advance.once(request)
+        for made in done.checkpoints:
+            self.announce(made)
         if timeline not in (None, live):
             return made_on_fork(name, done)
         self.deliver(name)
@@ -121,6 +122,7 @@ class Steps(Deliveries):
             found = coordinator.trigger(pipeline, request)
             while isinstance(found, Completed):
                 published.append(found.checkpoint.id)
+                self.announce(found.checkpoint)
                 found = coordinator.trigger(pipeline, request)
         done = tuple(published)
         if isinstance(found, OpenPlan):
@@ -145,7 +147,9 @@ class Steps(Deliveries):
                 self._seal(coordinator, pipeline, plan)
                 if covers(plan, request):
                     return Folded(slot=str(plan.slot), id=plan.id, completed=tuple(completed))
-                self.report_offsets(pipeline, completed_or_raise(name, coordinator.complete(plan)))
+                made = completed_or_raise(name, coordinator.complete(plan))
+                self.announce(made)
+                self.report_offsets(pipeline, made)
                 self.deliver(name)
                 completed.append(plan.id)
                 found = coordinator.trigger(pipeline, request)
@@ -174,6 +178,7 @@ class Steps(Deliveries):
         coordinator, plan = self.coordinator(name), self.plan_at(name, slot)
         with self.holding(name, plan.slot.timeline):
             checkpoint = completed_or_raise(name, coordinator.complete(plan))
+        self.announce(checkpoint)
         self.report_offsets(self.pipeline(name), checkpoint)
         self.deliver(name)
         return checkpoint
@@ -212,7 +217,7 @@ class Steps(Deliveries):
         if not isinstance(owned, OwnedAttempt):
             return
         try:
-            self.execute(pipeline, owned)
+            self.attempt(pipeline, owned)
         except Exception as error:
             report_failure(coordinator.record_failure(pipeline, plan, error))
             raise
@@ -257,43 +262,3 @@ def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
         return True
     wanted = round(request.interval_end.timestamp() * 1000)
     return plan.covers and plan.interval is not None and plan.interval.end_ms >= wanted
-
-
-def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
-    """The id of the covering checkpoint.
-
-    Raises:
-        StoppedError: nothing was planned because the pipeline is stopped.
-        ConflictError: nothing was planned because it pauses.
-    """
-    if isinstance(ended, Covered):
-        return ended.checkpoint.id
-    if ended is None:
-        raise ConflictError(f"{name}: nothing was planned", safe=_SAFE, next=f"tidemark run {name}")
-    kind = StoppedError if ended.reason is FailureReason.STOPPED else ConflictError
-    raise kind(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next)
-
-
-def completed_or_raise(name: str, state: PlanState) -> Checkpoint:
-    """The checkpoint of a completed plan.
-
-    Raises:
-        GateFailedError: it was aborted by its gate.
-        TidemarkError: it was aborted for another reason.
-        ConflictError: its timeline ended first, or it is not sealed.
-    """
-    if isinstance(state, Completed):
-        return state.checkpoint
-    if isinstance(state, Aborted):
-        failure = state.record.failure
-        gate = failure.reason in (FailureReason.EXPECTATION_FAILED, FailureReason.GATE_ERROR)
-        kind = GateFailedError if gate else TidemarkError
-        error = kind(f"{failure.reason.value}: {failure.message}", safe=_SAFE, next=failure.next)
-        raise error.with_verdict(failure.verdict) if isinstance(error, GateFailedError) else error
-    if isinstance(state, Void):
-        raise ConflictError(
-            f"SUBSUMED: timeline {state.closing.timeline} ended before {state.plan.name} was published",
-            safe=_SAFE,
-            next=f"tidemark run {name}    (plans on {state.closing.successor}).",
-        )
-    raise ConflictError(f"{state.plan.name} is not sealed yet", safe=_SAFE, next=f"tidemark run {name}")
