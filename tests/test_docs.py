@@ -19,6 +19,7 @@ from tidemark.discovery import declared_in
 from tidemark.errors import EXIT_CODES
 from tidemark.model.dead_letters import Reason
 from tidemark.model.failure import FailureReason
+from tidemark.model.metrics import METRICS
 from tidemark.pipeline import Pipeline
 from tidemark.reading import RestorePoint
 from tidemark.settings import PREFIX, Settings
@@ -162,6 +163,12 @@ def test_the_table_of_dead_letters_is_the_one_in_the_code() -> None:
 def test_the_table_of_settings_is_the_one_in_the_code() -> None:
     told = {n for row in _rows("docs/how-to/set-up-and-demo.md", "variable") for n in row[0].split(", ")}
     assert told == {PREFIX + name.upper() for name in set(Settings.model_fields) - NOT_FOR_USERS}
+
+
+def test_the_table_of_metrics_is_the_one_in_the_code() -> None:
+    told = [tuple(row) for row in _rows("docs/how-to/monitor.md", "metric")]
+    wanted = [(name, m.unit, m.meaning, m.flink or "ours") for name, m in METRICS.items()]
+    assert told == [tuple(cell.replace("`", "") for cell in row) for row in wanted]
 
 
 def test_every_kind_of_state_is_explained() -> None:

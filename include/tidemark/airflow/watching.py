@@ -151,13 +151,17 @@ def watch_dag(
         tags=["tidemark", *names],
         doc_md=_PAGE,
     ) as dag:
-        mapped = {"map_index_template": "{{ task.pipeline }}"}
-        told = {"assets": assets, "outlets": list(assets.values()), "on_late": on_late}
-        again, never = retry_arguments(FixedDelay(attempts=3)), retry_arguments(NoRestart())
-        look = LookOperator.partial(task_id=LOOK, doc_md=LookOperator.__doc__, **told, **mapped, **again)
-        late = LateOperator.partial(task_id=LATE, doc_md=LateOperator.__doc__, **mapped, **never)
-        chain(*(task.expand(pipeline=names) for task in (look, late)))
+        _tasks(names, assets, on_late)
     return dag
+
+
+def _tasks(names: list[str], assets: dict[str, Asset], on_late: OnLate | None) -> None:
+    mapped = {"map_index_template": "{{ task.pipeline }}"}
+    told = {"assets": assets, "outlets": list(assets.values()), "on_late": on_late}
+    again, never = retry_arguments(FixedDelay(attempts=3)), retry_arguments(NoRestart())
+    look = LookOperator.partial(task_id=LOOK, doc_md=LookOperator.__doc__, **told, **mapped, **again)
+    late = LateOperator.partial(task_id=LATE, doc_md=LateOperator.__doc__, **mapped, **never)
+    chain(*(task.expand(pipeline=names) for task in (look, late)))
 
 
 _PAGE = """### Deadlines

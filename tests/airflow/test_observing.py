@@ -1,0 +1,219 @@
+"""Metrics and spans of real DAG runs, at real receivers: StatsD over UDP, OpenTelemetry over HTTP."""
+
+import atexit
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.airflow.test_dag_runs import broken, states
+from tests.airflow.world import World
+from tests.observing.conftest import Statsd, statsd  # noqa: F401  (a fixture)
+from tests.observing.openlineage import complaints
+from tidemark.errors import EngineError, TidemarkError
+from tidemark.model.metrics import METRICS
+from tidemark.ports import PlanRequest
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+DagRun = Callable[..., Any]
+
+
+def of_trips(found: dict[str, float]) -> dict[str, float]:
+    return {name.removeprefix("tidemark.trips."): value for name, value in found.items()}
+
+
+def test_a_dag_run_tells_statsd_what_it_came_to(
+    world: World,
+    dag_run: DagRun,
+    statsd: Statsd,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEMARK_STATSD", statsd.address)
+    world.drive("a", 3)
+    world.drive(None, 3)
+    assert dag_run(day=1).state == "success"
+    found = of_trips(statsd.settled())
+    assert set(found) == set(METRICS)
+    (made,) = world.checkpoints()
+    assert found["lastCompletedCheckpointId"] == made.id
+    assert found["numberOfCompletedCheckpoints"] == found["totalNumberOfCheckpoints"] == 1
+    assert (found["lastCheckpointRecords"], found["lastCheckpointDeadLetters"]) == (2, 1)
+    assert "tidemark.trips.numberOfInProgressCheckpoints:1|g" in statsd.lines, "told when it was planned"
+    assert found["numberOfInProgressCheckpoints"] == 0, "and when it was completed"
+
+
+def test_failures_and_restarts_are_told_by_the_callback_of_the_task(
+    world: World,
+    dag_run: DagRun,
+    statsd: Statsd,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEMARK_STATSD", statsd.address)
+    world.drive("a", 3)
+    world.accidents = [("read", broken(EngineError)) for _ in range(3)]
+    assert dag_run(day=1).state == "failed"
+    found = of_trips(statsd.settled())
+    assert (found["numberOfFailedCheckpoints"], found["numRestarts"], found["failuresInRow"]) == (1, 2, 1)
+    assert found["lastCompletedCheckpointId"] == -1
+
+
+def test_a_server_that_is_not_there_changes_nothing(
+    world: World, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_STATSD", "nowhere.invalid:8125")
+    monkeypatch.setenv("TIDEMARK_OPENLINEAGE", "http://127.0.0.1:1")
+    world.drive("a", 3)
+    run = dag_run(day=1)
+    assert states(run) == dict.fromkeys(("plan", "fold", "validate", "complete"), "success")
+
+
+def test_a_dag_run_announces_its_attempts(
+    world: World, dag_run: DagRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_OPENLINEAGE", f"file:{tmp_path}/lineage.jsonl")
+    world.drive("a", 3)
+    world.accidents = [("read", broken(EngineError))]
+    run = dag_run(day=1)
+    assert run.state == "success"
+    events = [json.loads(line) for line in (tmp_path / "lineage.jsonl").read_text().splitlines()]
+    assert [e["eventType"] for e in events] == ["START", "FAIL", "START", "COMPLETE"]
+    assert [c for e in events for c in complaints(e)] == []
+    assert {e["run"]["facets"]["tidemark_checkpoint"]["origin"] for e in events} == {run.run_id}
+    assert {"nominalStartTime", "nominalEndTime"} <= events[-1]["run"]["facets"]["nominalTime"].keys()
+
+
+class Collector:
+    """A collector of OpenTelemetry: keeps the gauges and spans that are POSTed to it."""
+
+    def __init__(self) -> None:
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+        self.gauges: dict[str, tuple[dict[str, str], float]] = {}
+        self.spans: list[Any] = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # noqa: N802
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path == "/v1/metrics":
+                    collector.take(ExportMetricsServiceRequest.FromString(body))
+                else:
+                    asked = ExportTraceServiceRequest.FromString(body)
+                    scopes = (scope for r in asked.resource_spans for scope in r.scope_spans)
+                    collector.spans += [span for scope in scopes for span in scope.spans]
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+
+    def take(self, asked: Any) -> None:
+        """Remembers gauges by name."""
+        for metric in (m for r in asked.resource_metrics for scope in r.scope_metrics for m in scope.metrics):
+            for found in metric.gauge.data_points:
+                tags = {tag.key: tag.value.string_value for tag in found.attributes}
+                self.gauges[metric.name] = (tags, found.as_double or float(found.as_int))
+
+    def close(self) -> None:
+        """Ends it."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector of OpenTelemetry."""
+    made = Collector()
+    yield made
+    made.close()
+
+
+def test_gauges_go_through_airflows_metrics_to_opentelemetry(
+    world: World, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a task process does it: Airflow's own set-up of its metrics, then the operator's call."""
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.port}")
+    from airflow.sdk._shared.observability.metrics.otel_logger import flush_otel_metrics
+    from airflow.sdk.observability import stats
+    from airflow.sdk.observability.metrics import stats_utils
+    from opentelemetry import metrics
+
+    from tidemark.airflow.observing import observe
+
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    world.drive("a", 3)
+    opened = world.open_runtime()
+    opened.run_once("trips", PlanRequest(origin="test"))
+    observe(opened, "trips")
+    metrics.get_meter_provider().force_flush()  # type: ignore[attr-defined]
+    metrics.get_meter_provider().shutdown()  # type: ignore[attr-defined]
+    atexit.unregister(flush_otel_metrics)
+    monkeypatch.delenv("AIRFLOW__METRICS__OTEL_ON")
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    found = {name.removeprefix("airflow.tidemark.trips."): told for name, told in collector.gauges.items()}
+    assert set(found) == {name.lower() for name in METRICS}, "OpenTelemetry's names have no upper case"
+    assert found["lastcompletedcheckpointid"] == ({"pipeline": "trips"}, 1.0)
+    assert found["lastcheckpointrestoretimestamp"] == ({"pipeline": "trips"}, -1.0)
+
+
+def test_nothing_is_measured_where_airflow_has_no_metrics(world: World) -> None:
+    from tidemark.airflow.observing import airflow_metrics
+
+    assert airflow_metrics() == []
+
+
+def attributes(span: Any) -> dict[str, Any]:
+    return {a.key: a.value.string_value or a.value.int_value for a in span.attributes}
+
+
+def test_an_attempt_leaves_a_span_with_its_steps(
+    world: World, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    from tidemark.airflow.spans import attempts_traced
+
+    provider = TracerProvider()
+    exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{collector.port}/v1/traces")
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    monkeypatch.setenv("AIRFLOW__TRACES__OTEL_ON", "True")
+    world.drive("a", 3)
+    opened = world.open_runtime()
+    with attempts_traced(opened, "trips") as sealed:
+        made = opened.run_once("trips", PlanRequest(origin="test")).checkpoint
+        assert made is not None
+        sealed.append(made.id)
+    with pytest.raises(TidemarkError), attempts_traced(opened, "trips"):
+        raise EngineError("key canary-11 is too large", next="mend it")
+    provider.shutdown()
+    first, second = (span for span in collector.spans if span.name == "Checkpoint")
+    told = attributes(first)
+    assert (told["checkpointId"], told["checkpointStatus"]) == (made.id, "COMPLETED")
+    assert told["externalPath"] == "trips/timelines/t1/000000000001.json"
+    steps = [span for span in collector.spans if span.parent_span_id == first.span_id]
+    assert {s.name for s in steps} == set(made.sealed.timings_ms)
+    assert min(steps, key=lambda s: s.start_time_unix_nano).name == "read"
+    assert min(s.start_time_unix_nano for s in steps) == first.start_time_unix_nano
+    assert max(s.end_time_unix_nano for s in steps) == first.end_time_unix_nano
+    for step in steps:
+        assert step.end_time_unix_nano - step.start_time_unix_nano == made.sealed.timings_ms[step.name] * 1_000_000
+    assert attributes(second)["failureReason"] == "ENGINE_ERROR"
+    assert "canary-11" not in str(collector.spans)

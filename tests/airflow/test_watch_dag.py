@@ -1,0 +1,126 @@
+"""The watch DAG by `dag.test()`: who is late is told at the asset, by the notifier and in red; no DAG run is needed."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.test_dag_runs import events
+from tests.airflow.world import DAY, World
+from tidemark.errors import DeclarationError
+from tidemark.ports import PlanRequest
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+HERE = Path(__file__).parent
+HOUR = 3_600_000
+_serial = count(1)
+Run = Callable[[], Any]
+
+
+@pytest.fixture
+def watch(airflow_home: Path) -> Any:
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(HERE / "dags").dags["watch"]
+
+
+@pytest.fixture
+def run(watch: Any) -> Run:
+    return lambda: watch.test(logical_date=None, run_after=DAY + timedelta(days=1900 + next(_serial)))
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[dict[str, Any]]]:
+    """What the notifier was told."""
+    path = tmp_path / "notes.jsonl"
+    monkeypatch.setenv("TIDEMARK_TEST_NOTES", str(path))
+    return lambda: [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A checkpoint; then the clock goes on for three hours, and nothing runs."""
+    from tidemark.wiring.core import SystemClock
+
+    world.drive("a", 1)
+    world.open_runtime().run_once("trips", PlanRequest(origin="test"))
+    real = SystemClock.now_ms
+    monkeypatch.setattr(SystemClock, "now_ms", lambda self: real(self) + 3 * HOUR)
+    return world
+
+
+def states(found: Any) -> dict[str, str]:
+    return {ti.task_id: str(ti.state) for ti in found.get_task_instances()}
+
+
+def test_a_late_pipeline_is_told_by_asset_notifier_and_a_red_task(
+    old: World, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", "2h")
+    found = run()
+    assert states(found) == {"look": "success", "late": "failed"}
+    (event,) = events(found)
+    assert event.asset.uri == "x-tidemark://trips/late"
+    (told,) = notes()
+    assert told == event.extra
+    assert (told["pipeline"], told["late"], told["newest"], told["deadline_ms"]) == ("trips", True, "chk-1", 2 * HOUR)
+    assert 3 * HOUR <= told["age_ms"] < 3 * HOUR + 600_000
+    logged = caplog.text + "".join(capfd.readouterr())
+    assert "trips is late: no checkpoint was completed for 3:0" in logged
+    assert "tidemark checkpoint list trips" in logged
+
+
+@pytest.mark.parametrize("deadline", ["", "4h", "other=1h"])
+def test_who_is_on_time_or_has_no_deadline_is_green(
+    old: World, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch, deadline: str
+) -> None:
+    monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", deadline)
+    found = run()
+    assert states(found) == {"look": "success", "late": "success"}
+    assert events(found) == []
+    assert notes() == []
+
+
+def test_a_checkpoint_ends_it_and_a_stop_too(old: World, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", "2h")
+    opened = old.open_runtime()
+    opened.stop("trips", "enough")
+    assert states(run())["late"] == "success"
+    opened.resume("trips", "go on")
+    assert states(run())["late"] == "failed"
+    old.drive("a", 1)
+    old.open_runtime().run_once("trips", PlanRequest(origin="test"))
+    assert states(run())["late"] == "success"
+
+
+def test_a_notifier_that_fails_is_logged_and_fails_nothing(
+    old: World, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", "2h")
+    monkeypatch.setenv("TIDEMARK_TEST_NOTES", str(tmp_path / "no-such-folder" / "notes"))
+    found = run()
+    assert states(found) == {"look": "success", "late": "failed"}
+    assert "on_late failed" in caplog.text + "".join(capfd.readouterr())
+    assert len(events(found)) == 1
+
+
+def test_the_watch_runs_on_a_schedule_of_its_own_and_survives_serialisation(watch: Any) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    assert {t.task_id: sorted(t.downstream_task_ids) for t in watch.tasks} == {"look": ["late"], "late": []}
+    assert all(task.is_mapped for task in watch.tasks)
+    assert watch.max_active_runs == 1
+    first, second = (DagSerialization.to_dict(watch) for _ in range(2))
+    assert first == second
+    assert DagSerialization.from_dict(first).task_dict.keys() == {"look", "late"}
+
+
+def test_a_watch_over_nothing_is_refused(airflow_home: Path) -> None:
+    from tidemark.airflow import watch_dag
+
+    with pytest.raises(DeclarationError, match="without pipelines"):
+        watch_dag([])
