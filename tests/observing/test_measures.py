@@ -164,3 +164,35 @@ def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(
     assert (first["age"], first["deadline"], first["newest"]) == ("1 day, 2:00:00", "1:00:00", "chk-1")
     assert first["late_since_ms"] == second["late_since_ms"] == due
     assert world.runtime().lateness("trips")["late_since_ms"] is None
+
+
+def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> None:
+    for _ in range(3):
+        world.checkpoint("a", "b")
+    found = told(world)
+    assert (found["liveRuns"], found["deepestLevel"]) == (3, 0)
+    before = world.runtime().checkpoint("trips").handles["buses"]
+    assert world.line.compact("buses", full=True)
+    adopted = world.checkpoint("c")
+    found = told(world)
+    assert (found["liveRuns"], found["deepestLevel"]) == (1, 1)
+    (task,) = Pages(world.runtime()).details("trips", adopted)["tasks"]
+    assert task["run_rows"] == {"files": 1, "min": 1, "avg": 1.0, "max": 1}
+    made = task["compaction"]
+    assert (made["checkpoint"], made["bytes_before"], made["rows_before"], made["rows_after"]) == (
+        "chk-3", before.bytes, 6, 2,
+    )  # fmt: skip
+    (base,) = (s for s in world.runtime().checkpoint("trips").handles["buses"] if s.path.endswith("/base"))
+    on_disk = sum(p.stat().st_size for p in (world.line.root / base.path).rglob("*.parquet"))
+    assert made["written_bytes"] == made["bytes_after"] == on_disk
+    assert Pages(world.runtime()).details("trips", 1)["tasks"][0]["compaction"] is None
+
+
+def test_layers_of_tables_that_are_gone_are_not_known(world: World) -> None:
+    number = world.checkpoint("a")
+    made = world.runtime().checkpoint("trips")
+    for segment in made.handles["buses"]:
+        (world.line.root / segment.path / "_delta_log").rename(world.root / "gone")
+    (task,) = Pages(world.runtime()).details("trips", number)["tasks"]
+    assert (task["live_runs"], task["deepest_level"], task["run_rows"]) == (None, None, None)
+    assert told(world)["liveRuns"] == -1

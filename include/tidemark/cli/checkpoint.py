@@ -1,5 +1,6 @@
 """`tidemark checkpoint list | show | stats | replay | abort`."""
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -69,14 +70,17 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
     found, gone = runtime.recorded(pipeline, parse_id(checkpoint))
     pins: dict[str, object] = {"savepoints": list(runtime.savepoints(pipeline).pins().get(found.id, ()))}
     pins["released"] = None if gone is None else f"{iso(gone.at_ms)} {gone.why}"
+    layers = {ack.uid: runtime.layers(found, ack.uid) for ack in found.sealed.acks}
     if as_json:
-        print_json({**runtime.details(found), **pins})
+        print_json({**runtime.details(found), **pins, "layers": layers})
         return
     show_fields({**runtime.facts(found), **pins}, as_json=False)
     note("")
     for ack in found.sealed.acks:
         for segment in ack.handle:
             note(f"state {ack.uid}  {_segment(segment)}")
+        for line in _layers(layers[ack.uid]):
+            note(f"state {ack.uid}  {line}")
         for x in ack.operator_state.lists:
             note(f"operator state {ack.uid}.{x.name}  {x.mode.value}, {len(x.elements)} elements, {x.size} bytes")
         inexact = [f.name for f in found.plan.schemas[ack.uid].fields if not f.exact]
@@ -144,6 +148,18 @@ def _show_abort(done: str | None, would: str | None, reason: str | None, *, as_j
 def _segment(s: Segment) -> str:
     span = f"({s.after}, {s.through}]"
     return f"{s.path}@{s.version}  {span}  {s.rows} rows  {human_bytes(s.bytes)}"
+
+
+def _layers(found: Mapping[str, Any]) -> Iterator[str]:
+    """How a state lies on disk, in words."""
+    if found["live_runs"] is not None:
+        yield f"live runs {found['live_runs']}, deepest level {found['deepest_level']}"
+    if (rows := found["run_rows"]) is not None and rows["files"] > 1:
+        yield f"rows per file of its run: {rows['min']} to {rows['max']}, {rows['avg']} on average"
+    if (made := found["compaction"]) is not None:
+        written = "" if made["written_bytes"] is None else f", wrote {human_bytes(made['written_bytes'])}"
+        sizes = f"{human_bytes(made['bytes_before'])} to {human_bytes(made['bytes_after'])}"
+        yield f"adopted a compaction of {made['checkpoint']}: {sizes}{written}"
 
 
 def _line(found: Checkpoint) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class Standing:
         sealed_ms: when that was sealed.
         restored_ms: when the newest restore was made.
         failures_in_row: failures since then that count.
+        layers: most live runs, and deepest level, of any operator; `NONE` where their tables cannot be read.
         punctuality: age and deadline.
     """
 
@@ -56,6 +57,7 @@ class Standing:
     sealed_ms: int | None
     restored_ms: int | None
     failures_in_row: int
+    layers: tuple[int, int]
     punctuality: Punctuality
 
 
@@ -82,10 +84,6 @@ def _newest(of: Callable[[Checkpoint], float]) -> Callable[[Standing], float]:
 
 def _or_none(value: int | None) -> int:
     return NONE if value is None else value
-
-
-def _levels(found: Checkpoint) -> int:
-    return max((sum(s.path.endswith("/base") for s in a.handle) for a in found.sealed.acks), default=0)
 
 
 METRICS: Mapping[str, Metric] = {
@@ -186,8 +184,13 @@ METRICS: Mapping[str, Metric] = {
         meaning="of the dead-letter tables, as the newest checkpoint names them",
         of=_newest(lambda c: sum(a.dead_letters.rows for a in c.sealed.acks)),
     ),
-    "deepestLevels": Metric(
-        unit="levels", meaning="of the operator that has most; runs are not counted", of=_newest(_levels)
+    "liveRuns": Metric(
+        unit="runs",
+        meaning="of the operator that has most: what compaction has not merged so far",
+        of=lambda s: s.layers[0],
+    ),
+    "deepestLevel": Metric(
+        unit="level", meaning="of any operator; 0 = nothing was compacted", of=lambda s: s.layers[1]
     ),
     "failuresInRow": Metric(
         unit="checkpoints", meaning="failed since the newest one, if the reason counts", of=lambda s: s.failures_in_row

@@ -11,19 +11,19 @@ from tidemark.coordinator.records.stops import Stops
 from tidemark.coordinator.records.tallies import tally
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.metrics import Standing, gauges
+from tidemark.model.metrics import NONE, Standing, gauges
 from tidemark.model.plan import Slot
 from tidemark.model.punctuality import Punctuality
 from tidemark.model.records import IdRecord
 from tidemark.ports.observing import Metrics
 from tidemark.wiring.bounded import Bounded
-from tidemark.wiring.core import Core
+from tidemark.wiring.layers import Layers
 
 SECONDS = 2.0
 """How long telling may take; a run waits no longer for it."""
 
 
-class Measuring(Core):
+class Measuring(Layers):
     """Measures pipelines and tells it."""
 
     def standing(self, name: str) -> Standing:
@@ -45,6 +45,7 @@ class Measuring(Core):
             sealed_ms=None if newest is None else sealed_ms(coordinator, newest),
             restored_ms=max(restores, default=None),
             failures_in_row=_failures(coordinator),
+            layers=self._deepest(newest),
             punctuality=self.punctuality(name, live),
         )
 
@@ -124,6 +125,16 @@ class Measuring(Core):
     @cached_property
     def _bounded(self) -> Bounded:
         return Bounded("metrics", SECONDS)
+
+    def _deepest(self, newest: Checkpoint | None) -> tuple[int, int]:
+        """Most live runs and deepest level of any operator."""
+        uids = () if newest is None else newest.plan.schemas
+        found = [self.layers(newest, uid) for uid in uids if newest is not None]
+        known = [layers for layers in found if layers["live_runs"] is not None]
+        return (
+            max((layers["live_runs"] for layers in known), default=NONE),
+            max((layers["deepest_level"] for layers in known), default=NONE),
+        )
 
     def _tell(self, name: str, sinks: list[Metrics]) -> None:
         told = gauges(self.standing(name))

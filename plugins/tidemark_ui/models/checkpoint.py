@@ -74,8 +74,29 @@ class SinkFacts(BaseModel):
     segments: list[Segment]
 
 
+class Spread(BaseModel):
+    """Rows per file of a run: a file is what one task of Spark wrote, so the spread is its skew."""
+
+    files: int
+    min: int
+    avg: float
+    max: int
+
+
+class Compaction(BaseModel):
+    """A compaction that a checkpoint adopted: what it read and wrote."""
+
+    record: str
+    checkpoint: str
+    written_bytes: int | None
+    bytes_before: int
+    bytes_after: int
+    rows_before: int
+    rows_after: int
+
+
 class Task(BaseModel):
-    """What an operator acknowledged; timings in milliseconds."""
+    """What an operator acknowledged, and how its state lies on disk; timings in milliseconds."""
 
     uid: str
     kind: str
@@ -95,6 +116,10 @@ class Task(BaseModel):
     sink: SinkFacts | None
     operator_state: dict[str, int]
     timings: dict[str, int]
+    live_runs: int | None
+    deepest_level: int | None
+    run_rows: Spread | None
+    compaction: Compaction | None
 
 
 class Range(BaseModel):

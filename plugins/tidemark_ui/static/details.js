@@ -39,6 +39,10 @@ export function Tabs({ name, parts, part, setPart }) {
     }, word)));
 }
 
+const known = (n) => (n === null ? "–" : count(n));
+const compacted = (c) => `of ${c.checkpoint}: ${bytes(c.bytes_before)} to ${bytes(c.bytes_after)}${
+  c.written_bytes === null ? "" : `, wrote ${bytes(c.written_bytes)}`}`;
+
 function Operators({ told }) {
   if (told.tasks.length === 0) return h(Muted, null,
     "No operator has acknowledged: the checkpoint is not completed.");
@@ -55,6 +59,11 @@ function Operators({ told }) {
     { title: "Full", end: true, cell: (t) => bytes(t.state_size) },
     { title: "Rows", end: true, cell: (t) => count(t.rows) },
     { title: "Files", end: true, cell: (t) => count(t.files) },
+    { title: "Live runs", end: true, cell: (t) => known(t.live_runs) },
+    { title: "Level", end: true, cell: (t) => known(t.deepest_level) },
+    { title: "Rows per file", end: true, cell: (t) => t.run_rows
+      ? `${count(t.run_rows.min)} – ${count(t.run_rows.max)}` : "–" },
+    { title: "Compaction", cell: (t) => t.compaction ? compacted(t.compaction) : "–" },
     { title: "Tables", cell: (t) => h(Name, { most: "14rem" },
       t.segments.map((s) => `${s.table} ${s.version} (${s.after}, ${s.through}]`).join(", ") || "none") },
     { title: "In all", end: true, cell: (t) => duration(t.end_to_end_duration) },

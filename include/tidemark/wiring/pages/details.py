@@ -43,7 +43,7 @@ class Details(Overview):
                 for e in found.sealed.verdict.expectations
             ],
             "timings": dict(found.sealed.timings_ms),
-            "tasks": [_task(found, ack) for ack in found.sealed.acks],
+            "tasks": [_task(found, ack) | self.runtime.layers(found, ack.uid) for ack in found.sealed.acks],
         }
 
     def config(self, name: str) -> Json:
