@@ -33,6 +33,7 @@ SAME_START = 1.5
 
 _ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}", re.ASCII)
+_TOPIC = re.compile(rf"kafka://{_HOST_AND_PORT.pattern}/[\w.-]{{1,249}}", re.ASCII)
 Port = Annotated[int, Field(ge=0, le=65535)]
 EmbeddedService = Literal["kafka", "spark", "airflow"]
 
@@ -124,8 +125,8 @@ class Settings(BaseSettings):
     @field_validator("openlineage")
     @classmethod
     def _check_openlineage(cls, value: str | None) -> str | None:
-        if value and not (_ENDPOINT.fullmatch(value) or value.startswith("file:")):
-            raise ValueError("must be http://HOST:PORT, https://HOST or file:PATH, without a user's name")
+        if value and not (_ENDPOINT.fullmatch(value) or _TOPIC.fullmatch(value) or value.startswith("file:")):
+            raise ValueError("must be http(s)://HOST:PORT, kafka://HOST:PORT/TOPIC or file:PATH, without a user's name")
         return value or None
 
     def deadline_ms(self, pipeline: str) -> int | None:

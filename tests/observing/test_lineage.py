@@ -10,7 +10,7 @@ import pytest
 from tests.cli.disk_runtime import DiskRuntime
 from tests.observing.conftest import World
 from tests.observing.openlineage import complaints, receiving
-from tidemark.adapters.memory_observing import MemoryLineage
+from tidemark.adapters.memory import MemoryLineage
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.model.lineage import Attempted, Naming, without_nulls
 from tidemark.model.plan import Interval

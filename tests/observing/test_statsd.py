@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.observing.conftest import Statsd, World
-from tidemark.adapters.memory_observing import MemoryMetrics
+from tidemark.adapters.memory import MemoryMetrics
 from tidemark.adapters.statsd import StatsdMetrics
 from tidemark.errors import UsageError
 from tidemark.model.metrics import METRICS

@@ -5,6 +5,7 @@ from tidemark.adapters.memory_compute import MemoryBatch, MemoryCompute
 from tidemark.adapters.memory_feed import Feed
 from tidemark.adapters.memory_foreign import MemoryForeignTables
 from tidemark.adapters.memory_log import LogRecord, MemoryLog
+from tidemark.adapters.memory_observing import MemoryLineage, MemoryMetrics
 from tidemark.adapters.memory_sender import MemorySender
 from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
 from tidemark.adapters.memory_tables import MemoryTables
@@ -18,7 +19,9 @@ __all__ = [
     "MemoryBatch",
     "MemoryCompute",
     "MemoryForeignTables",
+    "MemoryLineage",
     "MemoryLog",
+    "MemoryMetrics",
     "MemorySender",
     "MemoryStore",
     "MemoryTables",

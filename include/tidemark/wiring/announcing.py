@@ -58,6 +58,11 @@ class Announcing(Core):
             return None
         if address.startswith("file:"):
             return FileLineage(self.settings.root / Path(address.removeprefix("file:")))
+        if address.startswith("kafka://"):
+            from tidemark.adapters.openlineage_kafka import KafkaLineage
+
+            bootstrap, _, topic = address.removeprefix("kafka://").rpartition("/")
+            return KafkaLineage(bootstrap, topic, SECONDS)
         return HttpLineage(address, None if key is None else key.get_secret_value(), SECONDS)
 
     @cached_property
