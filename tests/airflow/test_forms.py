@@ -67,7 +67,7 @@ def test_dags_are_found_by_the_pipelines_that_they_are_for(airflow_home: Path) -
     from airflow.dag_processing.dagbag import DagBag
 
     assert {name: set(dag.tags) for name, dag in DagBag(ROOT / "dags").dags.items()} == dict.fromkeys(
-        ("flights", "flights_compact", "savepoint", "restore", "patch", "backfill", "retention"),
+        ("flights", "flights_compact", "savepoint", "restore", "patch", "backfill", "retention", "watch"),
         {"tidemark", "flights"},
     )
 
