@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from tests.engine.standalone import QUICK_JAVA
+from tests.observing.collector import Collector
+from tests.observing.statsd import Statsd
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import Settings, load_settings
 from tidemark.stack.credentials import ADMIN, load_credentials
@@ -38,8 +40,26 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@dataclass(frozen=True)
+class Watchers:
+    """Who watches the stack: receivers of metrics, of spans and of lineage events."""
+
+    statsd: Statsd
+    collector: Collector
+    lineage: Path
+
+
 @pytest.fixture(scope="package")
-def stack(project: Path) -> Iterator[Stack]:
+def watchers(project: Path) -> Iterator[Watchers]:
+    """Receivers that are there before the stack, and after it."""
+    made = Watchers(Statsd(), Collector(), project / "lineage.jsonl")
+    yield made
+    made.statsd.close()
+    made.collector.close()
+
+
+@pytest.fixture(scope="package")
+def stack(project: Path, watchers: Watchers) -> Iterator[Stack]:
     """All services, started and stopped by the command line, as a user would."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "AIRFLOW_"))}
     env |= {
@@ -47,6 +67,14 @@ def stack(project: Path) -> Iterator[Stack]:
         "TIDEMARK_HOME": str(project / "home"),
         "TIDEMARK_PIPELINES": str(ROOT / "tests" / "airflow" / "pipelines"),
         "TIDEMARK_SPARK_JAVA_OPTIONS": QUICK_JAVA,
+        "TIDEMARK_STATSD": watchers.statsd.address,
+        "TIDEMARK_OPENLINEAGE": f"file:{watchers.lineage}",
+        "TIDEMARK_CHECKPOINT_DEADLINE": "1000w",
+        "AIRFLOW__METRICS__OTEL_ON": "True",
+        "AIRFLOW__TRACES__OTEL_ON": "True",
+        "OTEL_TRACES_EXPORTER": "otlp_proto_http",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{watchers.collector.port}",
         # DAGs and pipelines of the tests import each other from the checkout.
         "PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)]),
     }

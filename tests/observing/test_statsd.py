@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.observing.conftest import Statsd, World
+from tests.observing.conftest import World
+from tests.observing.statsd import Statsd
 from tidemark.adapters.memory import MemoryMetrics
 from tidemark.adapters.statsd import StatsdMetrics
 from tidemark.errors import UsageError

@@ -53,6 +53,16 @@ def test_a_surrounding_airflow_does_not_leak_in(home_settings: Settings, monkeyp
     assert "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS" not in env
 
 
+def test_where_airflows_metrics_and_spans_go_is_left_to_whoever_starts_the_stack(
+    home_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {"AIRFLOW__METRICS__OTEL_ON": "True", "AIRFLOW__TRACES__OTEL_ON": "True", "OTEL_TRACES_EXPORTER": "x"}
+    for name, value in wanted.items():
+        monkeypatch.setenv(name, value)
+    env = airflow_environment(home_settings, ADDRESSES, ensure_credentials(home_settings.home))
+    assert wanted.items() <= env.items()
+
+
 def test_a_set_airflow_database_stays_out_of_what_other_children_see(home_settings: Settings) -> None:
     settings = home_settings.model_validate(
         {**home_settings.model_dump(), "airflow_database": "postgresql://u:hidden-word@h/d"}

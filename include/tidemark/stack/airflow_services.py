@@ -26,6 +26,8 @@ from tidemark.stack.services import Service, service_environment
 PATIENCE = 240.0
 MIGRATION_TIMEOUT = 300.0
 PARALLELISM = 4
+OBSERVED = ("AIRFLOW__METRICS__", "AIRFLOW__TRACES__")
+"""Options of Airflow that the stack leaves to whoever starts it: where metrics and spans go."""
 
 # name, arguments, and what the health page calls it; no component serves logs: all read the same disk.
 COMPONENTS = (
@@ -77,7 +79,8 @@ def airflow_environment(settings: Settings, addresses: Addresses, credentials: C
         A whole environment for a child process.
     """
     folder = settings.home / "airflow"
-    env = {name: value for name, value in service_environment(settings).items() if not name.startswith("AIRFLOW__")}
+    given = service_environment(settings)
+    env = {n: v for n, v in given.items() if not n.startswith("AIRFLOW__") or n.startswith(OBSERVED)}
     sections = {
         "API": _api_section(addresses, credentials),
         "API_AUTH": {"JWT_SECRET": credentials.airflow_jwt_secret},
