@@ -92,3 +92,17 @@ def test_without_an_address_nothing_is_measured(world: World) -> None:
 def test_a_setting_that_does_not_fit_is_named(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=f"TIDEMARK_{name.upper()}"):
         load_settings(**{name: value})
+
+
+def test_what_cannot_be_measured_is_told_and_fails_nothing(
+    world: World, statsd: Statsd, logged: list[dict[str, Any]]
+) -> None:
+    world.checkpoint("a")
+    (manifest,) = (world.folder / "timelines" / "t1").iterdir()
+    manifest.write_bytes(manifest.read_bytes().replace(b'"t1"', b'"t2"', 1))
+    runtime = world.runtime(statsd=statsd.address)
+    runtime.tell_metrics("trips")
+    assert statsd.settled() == {}
+    (warning,) = logged
+    assert warning["event"] == "metrics_not_measured"
+    assert warning["why"].startswith("CorruptObjectError")

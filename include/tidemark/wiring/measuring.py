@@ -1,8 +1,11 @@
 """How a pipeline stands: the gauges of `tidemark.model.metrics`, its deadline, and who is told of them."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
+
+import structlog
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failures import in_a_row
@@ -18,6 +21,8 @@ from tidemark.model.records import IdRecord
 from tidemark.ports.observing import Metrics
 from tidemark.wiring.bounded import Bounded
 from tidemark.wiring.layers import Layers
+
+_log = structlog.get_logger("tidemark")
 
 SECONDS = 2.0
 """How long telling may take; a run waits no longer for it."""
@@ -107,13 +112,21 @@ class Measuring(Layers):
     def tell_metrics(self, name: str, *more: Metrics) -> None:
         """Tells the gauges of a pipeline to StatsD, where it is set, and to others; a failure is logged once.
 
+        What is measured is read in this thread, as the run itself reads the store: only telling may hang.
+
         Args:
             name: the pipeline.
             *more: who else is told.
         """
         sinks = [*self.metrics, *more]
-        if sinks:
-            self._bounded.call(lambda: self._tell(name, sinks))
+        if not sinks or self._bounded.given_up:
+            return
+        try:
+            told = gauges(self.standing(name))
+        except Exception as error:  # noqa: BLE001  (no defect of measuring is the run's business)
+            _log.warning("metrics_not_measured", pipeline=name, why=f"{type(error).__name__}: {error}")
+            return
+        self._bounded.call(lambda: _tell(sinks, name, told))
 
     @cached_property
     def metrics(self) -> list[Metrics]:
@@ -136,10 +149,10 @@ class Measuring(Layers):
             max((layers["deepest_level"] for layers in known), default=NONE),
         )
 
-    def _tell(self, name: str, sinks: list[Metrics]) -> None:
-        told = gauges(self.standing(name))
-        for sink in sinks:
-            sink.tell(name, told)
+
+def _tell(sinks: Sequence[Metrics], name: str, told: Mapping[str, float]) -> None:
+    for sink in sinks:
+        sink.tell(name, told)
 
 
 def external_path(found: Checkpoint) -> str:
