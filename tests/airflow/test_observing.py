@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.test_dag_runs import broken, states
+from tests.airflow.test_savepoint_dag import found
 from tests.airflow.world import World
 from tests.observing.collector import Collector
 from tests.observing.conftest import statsd  # noqa: F401  (a fixture)
@@ -59,6 +60,22 @@ def test_failures_and_restarts_are_told_by_the_callback_of_the_task(
     found = of_trips(statsd.settled())
     assert (found["numberOfFailedCheckpoints"], found["numRestarts"], found["failuresInRow"]) == (1, 2, 1)
     assert found["lastCompletedCheckpointId"] == -1
+
+
+def test_a_restore_is_told_by_its_task(
+    world: World,
+    statsd: Statsd,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for _ in range(2):
+        world.drive("a", 3)
+        world.open_runtime().run_once("trips", PlanRequest(origin="test"))
+    monkeypatch.setenv("TIDEMARK_STATSD", statsd.address)
+    run = found("restore").test(run_conf={"pipeline": "trips", "checkpoint": "chk-1", "execute": True})
+    assert run.state == "success"
+    told = of_trips(statsd.settled())
+    assert told["lastCheckpointRestoreTimestamp"] > 1_600_000_000_000
+    assert (told["lastCompletedCheckpointId"], told["numberOfCompletedCheckpoints"]) == (1, 2)
 
 
 def test_a_server_that_is_not_there_changes_nothing(

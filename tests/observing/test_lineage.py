@@ -208,3 +208,31 @@ def test_an_error_of_planning_announces_nothing(world: World) -> None:
     with pytest.raises(TidemarkError):
         run(runtime)
     assert lines(world) == []
+
+
+def test_an_interrupt_ends_the_run_of_an_attempt_too(world: World) -> None:
+    """Ctrl-C and Airflow's timeouts are no Exceptions."""
+    world.drive("a")
+    runtime = to_file(world)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    runtime.execute = interrupted  # type: ignore[assignment, method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        run(runtime)
+    assert [e["eventType"] for e in lines(world)] == ["START", "FAIL"]
+    assert facet(lines(world)[1], "errorMessage")["message"] == "TASK_FAILURE"
+
+
+def test_what_was_left_sealed_is_announced_by_whoever_publishes_it(world: World) -> None:
+    world.drive("a")
+    request = PlanRequest(origin="manual__1")
+    slot = to_file(world).plan("trips", request).slot
+    assert slot is not None
+    to_file(world).fold("trips", slot, request)
+    world.drive("b")
+    planned = to_file(world).plan("trips", PlanRequest(origin="manual__2"))
+    assert planned.published == (1,)
+    assert [e["eventType"] for e in lines(world)] == ["START", "COMPLETE"]
+    assert {facet(e, "tidemark_checkpoint")["origin"] for e in lines(world)} == {"manual__1"}
