@@ -57,7 +57,7 @@ def attempts_traced(opened: "Runtime", pipeline: str) -> Iterator[list[int]]:
 
 def _completed(tracer: "Tracer", opened: "Runtime", pipeline: str, number: int) -> None:
     from tidemark.coordinator.records.states import Completed, SealedPlan
-    from tidemark.model import keys
+    from tidemark.wiring.measuring import sealed_ms
 
     coordinator = opened.coordinator(pipeline)
     plan = coordinator.plan_of(number)
@@ -65,15 +65,14 @@ def _completed(tracer: "Tracer", opened: "Runtime", pipeline: str, number: int) 
     if not isinstance(state, SealedPlan | Completed):
         return
     sealed = state.sealed if isinstance(state, SealedPlan) else state.checkpoint.sealed
-    outcome = coordinator.objects.outcome(plan.slot, sealed.attempt)
-    end = plan.planned_at_ms + sum(sealed.timings_ms.values()) if outcome is None else outcome.at_ms
-    path = f"{pipeline}/{keys.slot_key(plan.slot.timeline, plan.slot.sequence)}"
-    _span(tracer, plan, sealed, end, path)
+    _span(tracer, plan, sealed, sealed_ms(coordinator, plan, sealed))
 
 
-def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int, path: str) -> None:
+def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) -> None:
     """The attempt, and below it its steps: only their lengths are recorded, so they are laid end to end."""
     from opentelemetry.trace import set_span_in_context
+
+    from tidemark.model.keys import external_path
 
     at = end - sum(sealed.timings_ms.values())
     told: dict[str, str | int] = {
@@ -82,7 +81,7 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int, 
         "checkpointStatus": "COMPLETED",
         "checkpointedSize": sum(a.run_bytes for a in sealed.acks),
         "fullSize": sum(a.handle.bytes for a in sealed.acks),
-        "externalPath": path,
+        "externalPath": external_path(plan.pipeline, plan.slot),
         "timeline": plan.slot.timeline,
         "attempt": sealed.attempt,
         "records": sealed.facts.records,

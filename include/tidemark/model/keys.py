@@ -46,6 +46,11 @@ def slot_key(timeline: str, sequence: int) -> str:
     return f"timelines/{timeline}/{sequence:012d}.json"
 
 
+def external_path(pipeline: str, slot: Slot) -> str:
+    """The manifest of a slot's checkpoint, relative to the warehouse (Flink's external path)."""
+    return f"{pipeline}/{slot_key(slot.timeline, slot.sequence)}"
+
+
 def place_of(key: str) -> tuple[str, int]:
     """Timeline and sequence of a `slot_key`."""
     return key.split("/")[1], number_of(key)

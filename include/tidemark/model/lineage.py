@@ -115,7 +115,7 @@ class Attempted:
             "sequence": plan.slot.sequence,
             "attempt": self.attempt,
             "parent": None if plan.parent is None else f"chk-{plan.parent}",
-            "manifest": f"{plan.pipeline}/{keys.slot_key(plan.slot.timeline, plan.slot.sequence)}",
+            "manifest": keys.external_path(plan.pipeline, plan.slot),
             "origin": plan.origin,
             "fingerprint": plan.fingerprint,
             "logicalTime": _iso(plan.logical_time_ms),

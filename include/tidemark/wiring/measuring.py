@@ -13,9 +13,9 @@ from tidemark.coordinator.records.branches import Branch, branches
 from tidemark.coordinator.records.stops import Stops
 from tidemark.coordinator.records.tallies import tally
 from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.metrics import NONE, Standing, gauges
-from tidemark.model.plan import Slot
+from tidemark.model.plan import CheckpointPlan, Slot
 from tidemark.model.punctuality import Punctuality
 from tidemark.model.records import IdRecord
 from tidemark.ports.observing import Metrics
@@ -47,7 +47,7 @@ class Measuring(Layers):
             pipeline=name,
             tally=tally(coordinator.objects),
             newest=newest,
-            sealed_ms=None if newest is None else sealed_ms(coordinator, newest),
+            sealed_ms=None if newest is None else sealed_ms(coordinator, newest.plan, newest.sealed),
             restored_ms=max(restores, default=None),
             failures_in_row=_failures(coordinator),
             layers=self._deepest(newest),
@@ -79,7 +79,7 @@ class Measuring(Layers):
         newest = found.newest
         return {
             "pipeline": name,
-            "lastCheckpointExternalPath": None if newest is None else external_path(newest),
+            "lastCheckpointExternalPath": None if newest is None else keys.external_path(name, newest.plan.slot),
             **gauges(found),
         }
 
@@ -155,17 +155,12 @@ def _tell(sinks: Sequence[Metrics], name: str, told: Mapping[str, float]) -> Non
         sink.tell(name, told)
 
 
-def external_path(found: Checkpoint) -> str:
-    """Where a checkpoint's manifest is, relative to the warehouse (Flink's external path)."""
-    return f"{found.plan.pipeline}/{keys.slot_key(found.plan.slot.timeline, found.plan.slot.sequence)}"
-
-
-def sealed_ms(coordinator: CheckpointCoordinator, found: Checkpoint) -> int:
-    """When a checkpoint was sealed; where its outcome is gone, as its plan and its steps tell."""
-    outcome = coordinator.objects.outcome(found.plan.slot, found.sealed.attempt)
+def sealed_ms(coordinator: CheckpointCoordinator, plan: CheckpointPlan, sealed: Sealed) -> int:
+    """When a plan was sealed; where its outcome is gone, as its plan and its steps tell."""
+    outcome = coordinator.objects.outcome(plan.slot, sealed.attempt)
     if outcome is not None and outcome.sealed is not None:
         return outcome.at_ms
-    return found.plan.planned_at_ms + sum(found.sealed.timings_ms.values())
+    return plan.planned_at_ms + sum(sealed.timings_ms.values())
 
 
 def _words(ms: int) -> str:
@@ -181,7 +176,7 @@ def _newest(coordinator: CheckpointCoordinator, live: Branch) -> Checkpoint | No
 
 def _since(coordinator: CheckpointCoordinator, live: Branch) -> int | None:
     if live.newest is not None:
-        return sealed_ms(coordinator, live.newest)
+        return sealed_ms(coordinator, live.newest.plan, live.newest.sealed)
     if live.genesis is not None:
         return live.genesis.at_ms
     listed = coordinator.objects.list("ids/")
