@@ -140,6 +140,11 @@ def test_show_is_the_manifest_word_for_word(line: Line) -> None:
     stored = next((line.tidemark.warehouse / "till" / "timelines").rglob("*3.json"))
     assert shown.pop("savepoints") == []
     assert shown.pop("released") is None
+    layers = shown.pop("layers")
+    assert {uid: (told["deepest_level"], told["compaction"]) for uid, told in layers.items()} == {
+        "accounts": (0, None), "tills": (0, None),
+    }  # fmt: skip
+    assert all(told["live_runs"] >= 1 for told in layers.values())
     assert {k: v for k, v in shown.items() if k != "resolving_sql"} == json.loads(stored.read_text())["body"]
     assert set(shown["resolving_sql"]) == {"accounts", "tills"}
     people = line.tidemark("checkpoint", "show", "till", "3").ok()
