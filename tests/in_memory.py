@@ -111,6 +111,7 @@ class InMemory:
             output=StateHandle((done.segment,)),
             commits=(done.commit,),
             write_id=self.ids(),
+            revision=found.revision,
         )
         self.coordinator.objects.put(compaction_key(uid, job), record)
 

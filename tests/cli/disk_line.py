@@ -141,6 +141,7 @@ class DiskLine:
             commits=(done.commit,),
             write_id=write_id,
             deepest=wanted.is_deepest,
+            revision=newest.revision,
         )
         self.coordinator.objects.put(compaction_key(uid, job), record)
         return True

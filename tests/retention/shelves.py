@@ -14,7 +14,9 @@ from deltalake.exceptions import DeltaError
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
+from tidemark.adapters.key_files import ParquetKeyFiles
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory_key_files import MemoryKeyFiles
 from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.coordinator.checkpoints.advance import Advance
@@ -23,8 +25,10 @@ from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.retention.erasing import Erased, Eraser, ErasureRequest
 from tidemark.coordinator.retention.planning import plan
 from tidemark.coordinator.retention.sweeping import Sweeper, Swept
+from tidemark.engine.files import written_run
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import StoreError
 from tidemark.faults import no_crash
@@ -34,7 +38,7 @@ from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import Closing
 from tidemark.model.savepoint import SavepointRecord, SavepointRequest
 from tidemark.model.segments import Segment, StateHandle
-from tidemark.ports import CrashPoints, PlanRequest, TableFiles
+from tidemark.ports import CrashPoints, KeyFiles, PlanRequest, TableFiles
 from tidemark.retention import Retention
 
 TOPIC = "payments"
@@ -99,6 +103,7 @@ class Shelf:
     tables: Any
     coordinator: CheckpointCoordinator
     files: TableFiles
+    keys: KeyFiles
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
         """One payment of each account; without a name it becomes a dead letter."""
@@ -149,6 +154,14 @@ class Shelf:
         """Releases and deletes."""
         c = replace(self.coordinator, crash=crash)
         return Sweeper(coordinator=c, files=self.files, rule=rule, grace_ms=grace_ms).sweep()
+
+    def erase(self, uid: str, key: str, crash: CrashPoints = no_crash, *, forever: bool = False) -> Erased:
+        """Erases a key."""
+        c, asked = (
+            replace(self.coordinator, crash=crash),
+            ErasureRequest(uid=uid, key=(key,), texts=(key,), forever=forever, owner="test"),
+        )
+        return Eraser(coordinator=c, tables=self.tables, files=self.keys, request=asked).erase()
 
     def plan(self, rule: Retention | None) -> DeletionPlan:
         """What a sweep would do."""
@@ -210,6 +223,7 @@ class MemoryShelf(Shelf, InMemory):
         if TOPIC not in self.log.topic_ids((TOPIC,)):
             self.log.create(TOPIC, 1)
         self.files = MemoryTableFiles(self.tables)
+        self.keys = MemoryKeyFiles(self.tables)
 
     def run(self, attempt: Any, crash: CrashPoints = no_crash) -> Sealed:
         job = CheckpointJob(
@@ -243,6 +257,7 @@ class DiskShelf(DiskLine, Shelf):
     def __init__(self, root: Path, pipeline: Pipeline = PIPELINE) -> None:
         super().__init__(root=root, pipeline=pipeline, topic=TOPIC, partitions=1)
         self.files = LocalTableFiles(str(root))
+        self.keys = ParquetKeyFiles(warehouse=str(root), footers=written_run)
 
     @property
     def coordinator(self) -> CheckpointCoordinator:

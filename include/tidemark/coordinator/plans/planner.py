@@ -10,6 +10,7 @@ from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
 from tidemark.coordinator.plans.recorded import RecordedStep, recorded_ranges, remaining, steps
 from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
 from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.records.erasures import Erasures, refuse_stillborn
 from tidemark.coordinator.records.freezing import Freezer
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.releases import usable
@@ -163,6 +164,8 @@ class Planner:
             write_id=self.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
             replays=reading.replays,
+            parent_revision=parent.revision,
+            erasures=Erasures(self.objects).newest(),
         )
 
     def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:
@@ -170,9 +173,10 @@ class Planner:
         return planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
 
     def _refuse_stillborn(self, head: Head) -> None:
-        """A timeline may have begun at a checkpoint that was released first: who began it was refused, or died."""
+        """A timeline may have begun at what was released, or erased, first: who began it was refused, or died."""
         if isinstance(head.entry, Genesis):
             usable(Timelines(self.objects), Timelines(self.objects).checkpoint(head.entry.parent))
+            refuse_stillborn(self.objects, head.entry)
 
     @property
     def _freezer(self) -> Freezer:

@@ -9,6 +9,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import PlannedInputs
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.timelines import Head
 from tidemark.model.exports import Export
 from tidemark.model.offsets import Barrier, OffsetRanges
@@ -75,6 +76,8 @@ class Idle:
             planned_at_ms=c.clock.now_ms(),
             write_id=c.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in schemas.items()},
+            parent_revision=of.revision if isinstance(of, Genesis) else 0,
+            erasures=Erasures(c.objects).newest(),
         )
 
     @property
