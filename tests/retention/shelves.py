@@ -161,7 +161,7 @@ class Shelf:
             replace(self.coordinator, crash=crash),
             ErasureRequest(uid=uid, key=(key,), texts=(key,), forever=forever, owner="test"),
         )
-        return Eraser(coordinator=c, tables=self.tables, files=self.keys, request=asked).erase()
+        return Eraser(coordinator=c, tables=self.tables, files=self.keys, logs=self.files, request=asked).erase()
 
     def plan(self, rule: Retention | None) -> DeletionPlan:
         """What a sweep would do."""

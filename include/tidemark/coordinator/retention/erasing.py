@@ -26,7 +26,7 @@ from tidemark.model.canonical import sha256_of
 from tidemark.model.checkpoint import Checkpoint, Revised
 from tidemark.model.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.records import Genesis, JobEnd, JobRecord
-from tidemark.ports import KeyFiles, PutOutcome, StateTables
+from tidemark.ports import KeyFiles, PutOutcome, StateTables, TableFiles
 
 ROUNDS = 5
 """How often it begins anew where the pipeline goes on beside it."""
@@ -77,12 +77,14 @@ class Eraser:
             `.commit`, `.revision` and `.end`.
         tables: where commits go.
         files: the files of tables.
+        logs: their logs.
         request: what is erased.
     """
 
     coordinator: CheckpointCoordinator
     tables: StateTables
     files: KeyFiles
+    logs: TableFiles
     request: ErasureRequest
 
     @property
@@ -123,7 +125,9 @@ class Eraser:
         with self._job(record) as job:
             self._settle_plans(record, found)
             found = searcher.look()
-            rewriter = Rewriter(coordinator=self.coordinator, tables=self.tables, searcher=searcher, job=job)
+            rewriter = Rewriter(
+                coordinator=self.coordinator, tables=self.tables, logs=self.logs, searcher=searcher, job=job
+            )
             done = rewriter.rewrite(found)
             names = self._revise(record, found, done)
         held = [h for files in found.files.values() for h in files.values()]
@@ -184,10 +188,11 @@ class Eraser:
                 checkpoints.append(entry)
                 parents[entry.id] = entry.revision + 1
         geneses = [e for e in found.entries if isinstance(e, Genesis) and (e.parent in parents or done.changes(e))]
-        made = [replace(g, parent_revision=parents.get(g.parent, g.parent_revision)) for g in geneses]
-        for before, entry in (*zip(geneses, made, strict=True), *((c, c) for c in checkpoints)):
-            with self._step("revision"):
-                self._put(record, before, done.revised(entry, record.number), done)
+        for genesis in geneses:
+            after = replace(genesis, parent_revision=parents.get(genesis.parent, genesis.parent_revision))
+            self._put(record, genesis, done.revised(after, record.number), done)
+        for checkpoint in checkpoints:
+            self._put(record, checkpoint, done.revised(checkpoint, record.number), done)
         return tuple(found.by_entry)
 
     def _put(self, record: ErasureRecord, before: Entry, entry: Entry, done: Rewritten) -> None:
@@ -201,9 +206,9 @@ class Eraser:
             write_id=c.write_ids(),
         )
         # Where another erasure was faster, the next look finds what it left.
-        c.objects.put(
-            keys.revision_key(slot.timeline, slot.sequence, revised.revision), replace(entry, revised=revised)
-        )
+        with self._step("revision"):
+            key = keys.revision_key(slot.timeline, slot.sequence, revised.revision)
+            c.objects.put(key, replace(entry, revised=revised))
 
     def _end(self, record: ErasureRecord, done: Erased) -> None:
         c = self.coordinator

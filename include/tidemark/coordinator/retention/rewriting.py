@@ -11,7 +11,7 @@ from tidemark.model.records import Genesis
 from tidemark.model.rewriting import Rewriting, WantedVersion
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.writes import CommitRequest, LiveFile
-from tidemark.ports import StateTables
+from tidemark.ports import StateTables, TableFiles
 
 
 @dataclass(kw_only=True)
@@ -87,12 +87,14 @@ class Rewriter:
     Attributes:
         coordinator: of the pipeline; its crash points are told of steps `erase.files` and `erase.commit`.
         tables: where commits go.
+        logs: of the tables.
         searcher: of the key.
         job: names the folders of what is written.
     """
 
     coordinator: CheckpointCoordinator
     tables: StateTables
+    logs: TableFiles
     searcher: Searcher
     job: str
 
@@ -121,6 +123,8 @@ class Rewriter:
             c.crash("erase.commit", "after")
             made.append((version, committed.commit.version))
             done.commits.append(committed.commit)
+        # Statistics in older commits may hold the key as a bound: with this a sweep trims the log up to here.
+        self.logs.write_log_checkpoint(table, made[0][1])
         done.versions[table], done.replaced[table] = made, replaced
 
     def _replaced(self, found: Found, table: str, held: Mapping[str, HeldFile]) -> dict[str, LiveFile | None]:
