@@ -22,6 +22,7 @@ from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -227,7 +228,12 @@ class MemoryShelf(Shelf, InMemory):
 
     def run(self, attempt: Any, crash: CrashPoints = no_crash) -> Sealed:
         job = CheckpointJob(
-            compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables),
+            compute=MemoryCompute(
+                pipeline=self.pipeline,
+                log=self.log,
+                tables=self.tables,
+                blocked=Erasures(self.coordinator.objects).blocked,
+            ),
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,

@@ -94,7 +94,9 @@ class DeltaTables:
 
     def _hashed(self, request: CommitRequest) -> CommitRequest:
         try:
-            hashes = to_metadata(self._path(request), (f.path for f in (*request.files, *request.replacing)))
+            hashes = to_metadata(
+                self._path(request), [f.path for f in request.files] + [f.path for f in request.replacing]
+            )
         except OSError as error:
             raise refused(self._path(request), f"a file to be added is not readable ({error})") from error
         return replace(request, metadata={**request.metadata, **hashes})

@@ -1,10 +1,11 @@
 """Erasure of a key: what was asked for, which records it blocks, and what of a manifest was revised (Q9, ADR 0015)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.model.key_groups import key_group
 from tidemark.model.offsets import TopicPartition
+from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
 
 
@@ -90,8 +91,17 @@ class BlockedKey:
     key: tuple[object, ...]
     ends: Mapping[TopicPartition, int] | None
 
-    def blocks(self, key: tuple[object, ...], topic: str, partition: int, offset: int) -> bool:
+    def blocks(self, key: Sequence[object], topic: str, partition: int, offset: int) -> bool:
         """Whether a record is dropped."""
-        if key != self.key:
+        if tuple(key) != self.key:
             return False
         return self.ends is None or offset < self.ends.get(TopicPartition(topic, partition), 0)
+
+
+Blocked = Callable[[CheckpointPlan], Sequence[BlockedKey]]
+"""The keys that the records of a plan are held against."""
+
+
+def none_blocked(plan: CheckpointPlan) -> Sequence[BlockedKey]:
+    """Where nothing was ever erased."""
+    return ()

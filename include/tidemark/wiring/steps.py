@@ -229,10 +229,9 @@ def _to_execute(
     """
     state = coordinator.state(plan)
     stale = plan.fingerprint != pipeline.fingerprint or is_outdated(coordinator.objects, plan)
-    changed = isinstance(state, OpenPlan) and stale
     if isinstance(state, Aborted):
-        changed = state.record.failure.reason in (FailureReason.CODE_CHANGED, FailureReason.STATE_ERASED)
-    if not (changed or isinstance(state, Void)):
+        stale = state.record.failure.reason in (FailureReason.CODE_CHANGED, FailureReason.STATE_ERASED)
+    if not isinstance(state, Void) and not (stale and isinstance(state, OpenPlan | Aborted)):
         return plan
     if plan.replays:
         raise ConflictError(
