@@ -296,8 +296,15 @@ class DiskShelf(DiskLine, Shelf):
     def of_version(self, segment: Segment) -> list[str]:
         # A plain replay of the log's JSON, which shares nothing with the product.
         live: dict[str, int] = {}
-        for version in range(segment.version + 1):
-            log = self.root / segment.path / "_delta_log" / f"{version:020d}.json"
+        folder = self.root / segment.path / "_delta_log"
+        trimmed = [v for v in range(segment.version + 1) if (folder / f"{v:020d}.checkpoint.parquet").is_file()]
+        for add in (
+            pq.read_table(folder / f"{trimmed[-1]:020d}.checkpoint.parquet")["add"].to_pylist() if trimmed else ()
+        ):
+            if add is not None:
+                live[add["path"]] = int(dict(add["partitionValues"])["_checkpoint"])
+        for version in range(trimmed[-1] + 1 if trimmed else 0, segment.version + 1):
+            log = folder / f"{version:020d}.json"
             for line in log.read_text().splitlines():
                 action = json.loads(line)
                 if "add" in action:

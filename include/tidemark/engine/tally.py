@@ -62,8 +62,7 @@ def counted(
 ) -> Tally:
     """Counts the batch; the one action that reads Kafka and fills the caches of all inputs.
 
-    Offsets are grouped in buckets of 32,768 with a bitmap each, so that a record read twice shows without a shuffle
-    of all offsets.
+    Offsets are grouped in buckets of 32,768 with a bitmap each: a record read twice shows without a shuffle.
 
     Args:
         inputs: decoded frame per input.
@@ -77,7 +76,7 @@ def counted(
     if not inputs:
         return EMPTY
     uids = [uid for name in inputs for uid in _countable(pipeline, plan, name)]
-    drops = {uid: dropped for uid in uids if (dropped := blocked_column(plan.schemas[uid], blocked)) is not None}
+    drops = _drops(plan, uids, blocked)
     parts = [_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items()]
     found = reduce(DataFrame.unionAll, parts).collect()
     seen: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
@@ -99,6 +98,11 @@ def counted(
         applied={uid: sum(row[f"applied_{n}"] for row in found) for n, uid in enumerate(uids)},
         blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
     )
+
+
+def _drops(plan: CheckpointPlan, uids: Sequence[str], blocked: Sequence[BlockedKey]) -> dict[str, Column]:
+    found = {uid: blocked_column(plan.schemas[uid], blocked) for uid in uids}
+    return {uid: column for uid, column in found.items() if column is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The planner freezes everything that decides a checkpoint's result, before anything is read (design sections 6, 7)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.coordinator.plans.copies import PlannedCopies, plan_copies
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedInputs
@@ -80,7 +80,11 @@ class Planner:
         reading = self._stopped(pipeline) or self._reading(pipeline, request, head, parent)
         if not isinstance(reading, _Reading):
             return reading
-        draft = self._draft(pipeline, request, parent, free.slot, reading)
+        draft = replace(
+            self._draft(pipeline, request, parent, free.slot, reading),
+            parent_revision=parent.revision,
+            erasures=Erasures(self.objects).newest(),
+        )
         won = self._freezer.freeze(draft) is PutOutcome.WON
         found = draft if won else self.objects.plan(free.slot)
         if found is None:
@@ -164,8 +168,6 @@ class Planner:
             write_id=self.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
             replays=reading.replays,
-            parent_revision=parent.revision,
-            erasures=Erasures(self.objects).newest(),
         )
 
     def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:

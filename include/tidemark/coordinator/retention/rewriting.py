@@ -31,7 +31,7 @@ class Rewritten:
     commits: list[Commit] = field(default_factory=list)
     _known: dict[Segment, Segment] = field(default_factory=dict)
 
-    def handle(self, handle: StateHandle) -> StateHandle:
+    def without(self, handle: StateHandle) -> StateHandle:
         """A handle without the key; the same where no table of it was rewritten."""
         return StateHandle(tuple(self.segment(s) for s in handle))
 
@@ -45,7 +45,7 @@ class Rewritten:
 
     def changes(self, entry: Entry) -> bool:
         """Whether a restore point names anything that was rewritten."""
-        return any(self.handle(handle) != handle for _, handle in handles_of(entry))
+        return any(self.without(handle) != handle for _, handle in handles_of(entry))
 
     def revised(self, entry: Entry, erasure: int) -> Entry:
         """A restore point without the key; its plan too, so that it can be computed again from its parent of now."""
@@ -60,12 +60,12 @@ class Rewritten:
                 left_behind=self.of(plan.left_behind),
                 erasures=max(erasure, plan.erasures) if self.changes(entry) else plan.erasures,
             ),
-            sealed=replace(sealed, acks=tuple(replace(a, handle=self.handle(a.handle)) for a in sealed.acks)),
+            sealed=replace(sealed, acks=tuple(replace(a, handle=self.without(a.handle)) for a in sealed.acks)),
         )
 
     def of(self, handles: Mapping[str, StateHandle]) -> dict[str, StateHandle]:
         """The same of several."""
-        return {uid: self.handle(handle) for uid, handle in handles.items()}
+        return {uid: self.without(handle) for uid, handle in handles.items()}
 
     def _answering(self, segment: Segment) -> Segment:
         try:
