@@ -69,11 +69,16 @@ def is_outdated(objects: Objects, plan: CheckpointPlan) -> bool:
     return revision != plan.parent_revision
 
 
+def revision_of(objects: Objects, checkpoint: int) -> int:
+    """How often the manifest of a checkpoint was revised; 0 where there is none."""
+    found = Timelines(objects).find(checkpoint)
+    return 0 if found is None else found.revision
+
+
 def is_stillborn(objects: Objects, genesis: Genesis) -> bool:
     """Whether a timeline began with a manifest that was revised before, unseen by who began it."""
-    parent = Timelines(objects).find(genesis.parent)
     # An erasure revises geneses ahead of their parents.
-    return parent is not None and parent.revision > genesis.parent_revision
+    return revision_of(objects, genesis.parent) > genesis.parent_revision
 
 
 def refuse_stillborn(objects: Objects, genesis: Genesis) -> None:
@@ -84,7 +89,7 @@ def refuse_stillborn(objects: Objects, genesis: Genesis) -> None:
     """
     if is_stillborn(objects, genesis):
         raise ConflictError(
-            f"a key was erased from chk-{genesis.parent} while timeline {genesis.timeline} began there",
+            f"a key was erased from chk-{genesis.parent} while timeline {genesis.timeline or '(new)'} began there",
             safe="the timeline takes no checkpoint; every restore point is intact, without the key.",
             next="begin again, under another name.",
         )

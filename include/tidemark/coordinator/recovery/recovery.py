@@ -118,6 +118,7 @@ class Recovery:
         if broken:
             # It may have been released since somebody asked for it.
             usable(c.timelines, beginning.checkpoint)
+            refuse_stillborn(c.objects, made)
             raise CorruptObjectError(
                 f"{beginning.checkpoint.plan.name} cannot be restored: files of {', '.join(broken)} are gone",
                 safe="nothing was written.",

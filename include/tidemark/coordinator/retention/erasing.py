@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator, state_erased
 from tidemark.coordinator.checkpoints.idle import completed_idle
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.records.erasures import Erasures, is_stillborn, revision_of
 from tidemark.coordinator.records.holds import Holds
 from tidemark.coordinator.records.objects import encoded
 from tidemark.coordinator.records.states import SealedPlan
@@ -111,7 +111,7 @@ class Eraser:
             if record is None:
                 return done
             # Once at least: plans that were made before the record was put are found, or find a newer head.
-            if n and found.is_clean and not any(waiting(self.coordinator, found.survey, record.number)):
+            if n and found.is_clean and not self._is_waiting(record, found):
                 self._end(record, done)
                 return replace(done, number=record.number)
             done = _added(done, self._round(record, found, searcher), record)
@@ -157,6 +157,12 @@ class Eraser:
                 if erasures.series.put(number, record) is PutOutcome.WON:
                     return record
 
+    def _is_waiting(self, record: ErasureRecord, found: Found) -> bool:
+        """Whether a plan, or a timeline, was made of what was revised since."""
+        c = self.coordinator
+        late = (e for e in found.entries if isinstance(e, Genesis) and is_stillborn(c.objects, e))
+        return any(late) or any(waiting(c, found.survey, record.number))
+
     def _is_blocked(self, uids: frozenset[str]) -> bool:
         """Whether the key is blocked for ever already."""
         erasures = Erasures(self.coordinator.objects)
@@ -187,10 +193,12 @@ class Eraser:
             if isinstance(entry, Checkpoint) and (entry.id in found.heads or done.changes(entry)):
                 checkpoints.append(entry)
                 parents[entry.id] = entry.revision + 1
-        geneses = [e for e in found.entries if isinstance(e, Genesis) and (e.parent in parents or done.changes(e))]
-        for genesis in geneses:
-            after = replace(genesis, parent_revision=parents.get(genesis.parent, genesis.parent_revision))
-            self._put(record, genesis, done.revised(after, record.number), done)
+        for genesis in (e for e in found.entries if isinstance(e, Genesis)):
+            # One that was begun while its parent was revised was looked into: from here on it is as good as any.
+            now = parents.get(genesis.parent) or revision_of(self.coordinator.objects, genesis.parent)
+            if now > genesis.parent_revision or done.changes(genesis):
+                after = done.revised(replace(genesis, parent_revision=now), record.number)
+                self._put(record, genesis, after, done)
         for checkpoint in checkpoints:
             self._put(record, checkpoint, done.revised(checkpoint, record.number), done)
         return tuple(found.by_entry)

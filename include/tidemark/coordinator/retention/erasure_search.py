@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.erasures import is_outdated
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.retention.survey import Survey, look
 from tidemark.model.checkpoint import Checkpoint
@@ -158,9 +159,9 @@ def handles_of(entry: Entry) -> Iterator[tuple[str, StateHandle]]:
 
 
 def waiting(coordinator: CheckpointCoordinator, survey: Survey, erasure: int) -> Iterator[OpenPlan | SealedPlan]:
-    """Plans that are open or sealed and were made without the block-list of an erasure."""
+    """Plans, open or sealed, that were made without the block-list of an erasure, or of what it has revised since."""
     for plan in survey.plans.values():
-        if plan.erasures >= erasure:
+        if plan.erasures >= erasure and not is_outdated(coordinator.objects, plan):
             continue
         found = coordinator.state(plan)
         if isinstance(found, OpenPlan | SealedPlan):
