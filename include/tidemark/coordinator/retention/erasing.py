@@ -103,11 +103,11 @@ class Eraser:
                 at the same time, or the pipeline goes on so fast that the key is always found again.
             CorruptObjectError, StoreError: an object or a file is damaged, or cannot be read or written.
         """
-        searcher, done = self.searcher, Erased(number=0)
+        searcher, done, record = self.searcher, Erased(number=0), None
         for n in range(ROUNDS):
             found = searcher.look()
             refuse_held(self.coordinator, found)
-            record = self._recorded(found)
+            record = self._recorded(found, record)
             if record is None:
                 return done
             # Once at least: plans that were made before the record was put are found, or find a newer head.
@@ -133,13 +133,15 @@ class Eraser:
         held = [h for files in found.files.values() for h in files.values()]
         return Erased(number=record.number, restore_points=names, files=len(held), rows=sum(h.rows for h in held))
 
-    def _recorded(self, found: Found) -> ErasureRecord | None:
+    def _recorded(self, found: Found, last: ErasureRecord | None) -> ErasureRecord | None:
         """The record of this erasure: one that is open and covers all that was read, or a new one."""
         wanted, erasures = self.request, Erasures(self.coordinator.objects)
         ends, same = found.ends, [r for r in erasures.open() if _is_same(r, wanted, found.uids)]
         if same and (found.is_clean or same[-1].covers(ends)):
             return same[-1]
-        if found.is_clean and not (wanted.forever and not self._is_blocked(found.uids)):
+        # Another call has ended it, and ours has revised since what a timeline began with: that is ours to settle.
+        is_left = last is not None and bool(found.survey.stillborn)
+        if found.is_clean and not is_left and not (wanted.forever and not self._is_blocked(found.uids)):
             return None
         while True:
             number = erasures.newest() + 1
@@ -198,12 +200,15 @@ class Eraser:
             now = parents.get(genesis.parent) or revision_of(self.coordinator.objects, genesis.parent)
             if now > genesis.parent_revision or done.changes(genesis):
                 after = done.revised(replace(genesis, parent_revision=now), record.number)
-                self._put(record, genesis, after, done)
+                if not self._put(record, genesis, after, done):
+                    return ()
         for checkpoint in checkpoints:
-            self._put(record, checkpoint, done.revised(checkpoint, record.number), done)
+            if not self._put(record, checkpoint, done.revised(checkpoint, record.number), done):
+                return ()
         return tuple(found.by_entry)
 
-    def _put(self, record: ErasureRecord, before: Entry, entry: Entry, done: Rewritten) -> None:
+    def _put(self, record: ErasureRecord, before: Entry, entry: Entry, done: Rewritten) -> bool:
+        """Whether it is put. Where another erasure was faster this round is over: the next look goes by what is now."""
         c, slot = self.coordinator, before.plan.slot if isinstance(before, Checkpoint) else before
         revised = Revised(
             revision=before.revision + 1,
@@ -213,10 +218,9 @@ class Eraser:
             at_ms=c.clock.now_ms(),
             write_id=c.write_ids(),
         )
-        # Where another erasure was faster, the next look finds what it left.
         with self._step("revision"):
             key = keys.revision_key(slot.timeline, slot.sequence, revised.revision)
-            c.objects.put(key, replace(entry, revised=revised))
+            return c.objects.put(key, replace(entry, revised=revised)) is PutOutcome.WON
 
     def _end(self, record: ErasureRecord, done: Erased) -> None:
         c = self.coordinator

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasures import is_outdated
+from tidemark.coordinator.records.erasures import is_outdated, is_stillborn
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.retention.survey import Survey, look
+from tidemark.errors import StoreError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.erasure import ErasedKey
 from tidemark.model.offsets import TopicPartition
@@ -102,7 +103,7 @@ class Searcher:
         files: dict[str, dict[str, HeldFile]] = {}
         by_entry: dict[str, tuple[tuple[str, str], ...]] = {}
         for entry in entries:
-            held = self._in(schema, (h for uid, h in handles_of(entry) if uid in uids))
+            held = self._held_by(entry, schema, uids)
             by_entry[name_of(entry)] = tuple(sorted((table, path) for table, path in held))
             for (table, path), found in held.items():
                 files.setdefault(table, {})[path] = found
@@ -129,6 +130,16 @@ class Searcher:
     def erased(self, schema: OperatorSchema) -> ErasedKey:
         """The key, as rows hold it."""
         return ErasedKey.of(schema, self.key)
+
+    def _held_by(
+        self, entry: Entry, schema: OperatorSchema | None, uids: frozenset[str]
+    ) -> dict[tuple[str, str], HeldFile]:
+        try:
+            return self._in(schema, (h for uid, h in handles_of(entry) if uid in uids))
+        except StoreError:
+            if isinstance(entry, Genesis) and is_stillborn(self.coordinator.objects, entry):
+                return {}  # it was begun too late, and its files are gone: it stands for nothing
+            raise
 
     def _in(self, schema: OperatorSchema | None, handles: Iterable[StateHandle]) -> dict[tuple[str, str], HeldFile]:
         """Files of handles that hold the key, by table and path."""
