@@ -1,14 +1,17 @@
 """Erasure of a key from every restore point: in dicts, and on real Delta tables read by deltalake and pyarrow (Q9)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
 from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf, MemoryShelf, Shelf
 from tests.retention.walk import CrashAt, Died
 from tidemark.adapters.memory import MemoryCompute
+from tidemark.coordinator.plans import inputs
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.states import Aborted, OpenPlan
@@ -18,6 +21,7 @@ from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
 from tidemark.retention import Retention
+from tidemark.wiring.replays import Rehearsal
 
 Make = Callable[[Path], Shelf]
 WORLDS = [pytest.param(lambda at: MemoryShelf(), id="memory"), pytest.param(DiskShelf, id="disk")]
@@ -142,6 +146,16 @@ def test_a_compaction_of_what_was_revised_since_is_never_adopted() -> None:
     assert "accounts" in shelf.checkpoint("cid").plan.adopted, "a later one is"
 
 
+def test_without_the_look_at_the_revision_a_compaction_brings_the_key_back() -> None:
+    shelf = MemoryShelf()
+    found = shelf.checkpoint("ann", "bob")
+    shelf.erase("accounts", "ann")
+    shelf.compact(found, "accounts", found.handles["accounts"])
+    with patch.object(inputs, "is_void", lambda *given: False):
+        shelf.checkpoint("bob")
+    assert holding(shelf, "accounts", "ann") == {"chk-1": 0, "chk-2": 1}, "the test above would not see it"
+
+
 def test_a_plan_that_was_made_of_what_was_revised_since_takes_no_attempt() -> None:
     shelf = MemoryShelf()
     shelf.checkpoint("ann")
@@ -233,3 +247,28 @@ def test_what_is_remembered_after_erasures_is_what_came_since(seed: int) -> None
             shelf.erase("accounts", key, forever=forever)
             counts.pop(key, None)
             blocked |= {key} if forever else set()
+
+
+@pytest.mark.parametrize("uid", ["accounts", "teller"])
+def test_a_replay_of_an_erased_checkpoint_comes_to_the_state_that_is_recorded(uid: str) -> None:
+    shelf = MemoryShelf()
+    shelf.checkpoint("ann", "bob")
+    shelf.checkpoint("ann", "cid", "bob")
+    shelf.merge(uid)
+    shelf.checkpoint("ann")
+    shelf.erase(uid, "ann")
+    shelf.checkpoint("ann", "bob", "ann")
+    compute = MemoryCompute(pipeline=shelf.pipeline, log=shelf.log, tables=shelf.tables)
+    counts = {}
+    for found in kept(shelf):
+        rehearsal = Rehearsal(found.plan, f"shelf/scratch/{found.id}")
+        again = replace(found, plan=rehearsal.plan, sealed=shelf.run(rehearsal))
+        recorded, replayed = compute.resolve(found, uid), compute.resolve(again, uid)
+        assert replayed == recorded, found.plan.name
+        counts[found.plan.name] = {key[0]: row["payments"] for key, row in recorded.items()}
+    assert counts == {
+        "chk-1": {"bob": 1},
+        "chk-2": {"bob": 2, "cid": 1},
+        "chk-3": {"bob": 2, "cid": 1},
+        "chk-4": {"bob": 3, "cid": 1, "ann": 2},
+    }
