@@ -3,7 +3,7 @@
 Its ranges end where they begin, so whoever executes it comes to the same manifest (I10).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import PlannedInputs
@@ -43,6 +43,10 @@ class Idle:
         Raises:
             TidemarkError: see `timeline_sinks`.
         """
+        revision = self.of.revision if isinstance(self.of, Genesis) else 0
+        return replace(self._draft(c, number), parent_revision=revision, erasures=Erasures(c.objects).newest())
+
+    def _draft(self, c: CheckpointCoordinator, number: int) -> CheckpointPlan:
         of, pipeline, inputs, slot = self.of, self.pipeline, self.inputs, self.slot
         covered, schemas, copied = of.covered_until_ms, inputs.schemas, self._copied
         sinks = timeline_sinks(pipeline, slot.timeline, _before(of), c.log, c.timelines.live)
@@ -76,8 +80,6 @@ class Idle:
             planned_at_ms=c.clock.now_ms(),
             write_id=c.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in schemas.items()},
-            parent_revision=of.revision if isinstance(of, Genesis) else 0,
-            erasures=Erasures(c.objects).newest(),
         )
 
     @property
