@@ -54,9 +54,6 @@ class Tally:
         return found
 
 
-EMPTY = Tally()
-
-
 def counted(
     inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan, blocked: Sequence[BlockedKey] = ()
 ) -> Tally:
@@ -65,7 +62,7 @@ def counted(
     Offsets are grouped in buckets of 32,768 with a bitmap each: a record read twice shows without a shuffle.
 
     Args:
-        inputs: decoded frame per input.
+        inputs: decoded frames.
         pipeline: the declaration.
         plan: the plan.
         blocked: keys whose records are dropped.
@@ -74,20 +71,19 @@ def counted(
         EngineError: a record outside the plan's ranges, or one read twice.
     """
     if not inputs:
-        return EMPTY
+        return Tally()
     uids = [uid for name in inputs for uid in _countable(pipeline, plan, name)]
     drops = _drops(plan, uids, blocked)
-    parts = [_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items()]
+    parts = (_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items())
     found = reduce(DataFrame.unionAll, parts).collect()
     seen: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
-    greatest: dict[TopicPartition, int] = {}
-    records = dict.fromkeys(inputs, 0)
+    greatest, records = dict[TopicPartition, int](), dict.fromkeys(inputs, 0)
     for row in found:
         tp = TopicPartition(row["topic"], row["partition"])
         seen[tp].append((row["least"], row["greatest"]))
         records[row["input"]] += row["records"]
-        if row["event_time_ms"] is not None:
-            greatest[tp] = max(row["event_time_ms"], greatest.get(tp, row["event_time_ms"]))
+        if (at := row["event_time_ms"]) is not None:
+            greatest[tp] = max(at, greatest.get(tp, at))
         if row["records"] != row["offsets"]:
             raise _misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
     _refuse_outside(plan, seen)
