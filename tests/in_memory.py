@@ -7,6 +7,7 @@ from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -111,13 +112,16 @@ class InMemory:
             output=StateHandle((done.segment,)),
             commits=(done.commit,),
             write_id=self.ids(),
+            revision=found.revision,
         )
         self.coordinator.objects.put(compaction_key(uid, job), record)
 
     def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
         """Executes an attempt up to its seal, by the product's own order of steps."""
         job = CheckpointJob(
-            compute=MemoryCompute(pipeline=pipeline, log=self.log, tables=self.tables),
+            compute=MemoryCompute(
+                pipeline=pipeline, log=self.log, tables=self.tables, blocked=Erasures(self.coordinator.objects).blocked
+            ),
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,

@@ -23,6 +23,7 @@ from tidemark.adapters.memory import (
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint, Sealed
@@ -107,6 +108,7 @@ class _World:
             tables=self.tables,
             foreign=self.foreign,
             parallelism=self.parallelism,
+            blocked=Erasures(self.coordinator.objects).blocked,
         )
 
     @property

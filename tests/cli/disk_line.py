@@ -25,6 +25,7 @@ from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
 from tidemark.faults import no_crash
@@ -141,6 +142,7 @@ class DiskLine:
             commits=(done.commit,),
             write_id=write_id,
             deepest=wanted.is_deepest,
+            revision=newest.revision,
         )
         self.coordinator.objects.put(compaction_key(uid, job), record)
         return True
@@ -178,7 +180,9 @@ class DiskLine:
         sinks = {t.path.rpartition("/")[0]: t.stored for t in attempt.plan.sinks.values()}
         files: Any = ParquetFiles(self.root, self.pipeline.schemas(), sinks)
         job = CheckpointJob(
-            compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=files),
+            compute=MemoryCompute(
+                pipeline=self.pipeline, log=self.log, tables=files, blocked=Erasures(self.coordinator.objects).blocked
+            ),
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,

@@ -240,3 +240,13 @@ def test_backfill_from_a_savepoint(reader: Reader) -> None:
     told = json.loads(reader.types("tidemark timeline list flights --json").stdout)
     forks = {t["timeline"]: t["is_live"] for t in told if t["timeline"].startswith("backfill-before-the-bug-")}
     assert sorted(forks.values()) == [False, True], "that of the corrected folder stays beside the promoted one"
+
+
+def test_erase(reader: Reader) -> None:
+    reader.goes_on_until(2)
+    reader.follows("erase.md")
+    held = json.loads(reader.types("tidemark state show flights aircraft --limit 100000 --json").stdout)
+    assert held
+    assert "N14228" not in {row["tail_number"] for row in held}
+    left = json.loads(reader.types("tidemark erase flights aircraft --key N14228 --json").stdout)
+    assert (left["restore_points"], left["files"]) == ({}, [])

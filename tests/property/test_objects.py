@@ -14,6 +14,7 @@ from tidemark.coordinator.records.objects import KINDS, decoded, encoded
 from tidemark.errors import CorruptObjectError
 from tidemark.model import canonical, codec, keys
 from tidemark.model.checkpoint import Commit, Expectation, Verdict
+from tidemark.model.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.failure import FailureReason
 from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.records import (
@@ -97,6 +98,19 @@ def written() -> dict[str, tuple[str, bytes]]:
     put(keys.retention_key(1), RetentionRecord(rule="keep_last(2)", at_ms=1, write_id="w"))
     hold = HoldRecord(savepoint="s", revision=1, why="case 7", owner="me", released=False, at_ms=1, write_id="w")
     put(keys.hold_key("s", 1), hold)
+    number = ErasureRecord(
+        number=1,
+        uids=("u",),
+        key=("k",),
+        ends={TopicPartition("a", 0): 3},
+        forever=False,
+        owner="o",
+        at_ms=1,
+        write_id="w",
+    )
+    put(keys.erasure_key(1), number)
+    end = ErasureEnd(number=1, restore_points=("chk-1",), files=1, rows=2, at_ms=2, write_id="w")
+    put(keys.erasure_end_key(1), end)
     free = {"bank/state/u/t1-1/runs/1.1/part-0.parquet": 7}
     swept = SweepRecord(rule="keep_last(2)", released=("chk-1",), free=free, grace_ms=0, at_ms=1, write_id="w")
     put(keys.sweep_key(1), swept)

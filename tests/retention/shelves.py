@@ -14,17 +14,22 @@ from deltalake.exceptions import DeltaError
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
+from tidemark.adapters.key_files import ParquetKeyFiles
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.adapters.memory_key_files import MemoryKeyFiles
 from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.retention.erasing import Erased, Eraser, ErasureRequest
 from tidemark.coordinator.retention.planning import plan
 from tidemark.coordinator.retention.sweeping import Sweeper, Swept
+from tidemark.engine.files import written_run
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import StoreError
 from tidemark.faults import no_crash
@@ -34,7 +39,7 @@ from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import Closing
 from tidemark.model.savepoint import SavepointRecord, SavepointRequest
 from tidemark.model.segments import Segment, StateHandle
-from tidemark.ports import CrashPoints, PlanRequest, TableFiles
+from tidemark.ports import CrashPoints, KeyFiles, PlanRequest, TableFiles
 from tidemark.retention import Retention
 
 TOPIC = "payments"
@@ -99,6 +104,7 @@ class Shelf:
     tables: Any
     coordinator: CheckpointCoordinator
     files: TableFiles
+    keys: KeyFiles
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
         """One payment of each account; without a name it becomes a dead letter."""
@@ -149,6 +155,14 @@ class Shelf:
         """Releases and deletes."""
         c = replace(self.coordinator, crash=crash)
         return Sweeper(coordinator=c, files=self.files, rule=rule, grace_ms=grace_ms).sweep()
+
+    def erase(self, uid: str, key: str, crash: CrashPoints = no_crash, *, forever: bool = False) -> Erased:
+        """Erases a key."""
+        c, asked = (
+            replace(self.coordinator, crash=crash),
+            ErasureRequest(uid=uid, key=(key,), texts=(key,), forever=forever, owner="test"),
+        )
+        return Eraser(coordinator=c, tables=self.tables, files=self.keys, logs=self.files, request=asked).erase()
 
     def plan(self, rule: Retention | None) -> DeletionPlan:
         """What a sweep would do."""
@@ -210,10 +224,16 @@ class MemoryShelf(Shelf, InMemory):
         if TOPIC not in self.log.topic_ids((TOPIC,)):
             self.log.create(TOPIC, 1)
         self.files = MemoryTableFiles(self.tables)
+        self.keys = MemoryKeyFiles(self.tables)
 
     def run(self, attempt: Any, crash: CrashPoints = no_crash) -> Sealed:
         job = CheckpointJob(
-            compute=MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables),
+            compute=MemoryCompute(
+                pipeline=self.pipeline,
+                log=self.log,
+                tables=self.tables,
+                blocked=Erasures(self.coordinator.objects).blocked,
+            ),
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
@@ -243,6 +263,7 @@ class DiskShelf(DiskLine, Shelf):
     def __init__(self, root: Path, pipeline: Pipeline = PIPELINE) -> None:
         super().__init__(root=root, pipeline=pipeline, topic=TOPIC, partitions=1)
         self.files = LocalTableFiles(str(root))
+        self.keys = ParquetKeyFiles(warehouse=str(root), footers=written_run)
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
@@ -275,8 +296,15 @@ class DiskShelf(DiskLine, Shelf):
     def of_version(self, segment: Segment) -> list[str]:
         # A plain replay of the log's JSON, which shares nothing with the product.
         live: dict[str, int] = {}
-        for version in range(segment.version + 1):
-            log = self.root / segment.path / "_delta_log" / f"{version:020d}.json"
+        folder = self.root / segment.path / "_delta_log"
+        trimmed = [v for v in range(segment.version + 1) if (folder / f"{v:020d}.checkpoint.parquet").is_file()]
+        for add in (
+            pq.read_table(folder / f"{trimmed[-1]:020d}.checkpoint.parquet")["add"].to_pylist() if trimmed else ()
+        ):
+            if add is not None:
+                live[add["path"]] = int(dict(add["partitionValues"])["_checkpoint"])
+        for version in range(trimmed[-1] + 1 if trimmed else 0, segment.version + 1):
+            log = folder / f"{version:020d}.json"
             for line in log.read_text().splitlines():
                 action = json.loads(line)
                 if "add" in action:

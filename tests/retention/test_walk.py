@@ -16,9 +16,9 @@ SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "200"))
 CHUNKS = 10
 
 
-def walked(shelf: Shelf, seed: int, steps: int) -> Walk:
-    """A walk, compared with its oracle after every sweep."""
-    walk = Walk(shelf, seed)
+def walked(shelf: Shelf, seed: int, steps: int, *, erases: bool = False) -> Walk:
+    """A walk, compared with its oracle after every sweep, and after every erasure where there are some."""
+    walk = Walk(shelf, seed, erases=erases)
     try:
         return walk.steps(steps)
     except BaseException:
@@ -45,6 +45,18 @@ def test_what_is_kept_reads_back_on_delta_tables_in_many_short_walks(chunk: int,
     seeds = range(1000 + chunk, 1000 + SHORT, CHUNKS)
     walks = [walked(DiskShelf(tmp_path / str(seed)), seed, 14) for seed in seeds]
     assert sum(walk.swept for walk in walks) > len(walks)
+
+
+def test_an_erased_key_is_nowhere_and_all_else_reads_back_in_memory() -> None:
+    walks = [walked(MemoryShelf(), seed, 60, erases=True) for seed in SEEDS]
+    assert sum(walk.erased for walk in walks) > len(walks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ON_DISK)
+def test_an_erased_key_is_nowhere_and_all_else_reads_back_on_delta_tables(seed: int, tmp_path: Path) -> None:
+    walk = walked(DiskShelf(tmp_path), seed, 40, erases=True)
+    assert walk.erased
 
 
 @pytest.mark.parametrize("bug", ["ignore-forks"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.retention.shelves import ASK, Shelf
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.records.states import Completed, OpenPlan
+from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.errors import ConflictError, ReleasedError
 from tidemark.model.checkpoint import Checkpoint
@@ -128,17 +128,22 @@ class Oracle:
         return {path for n, known in self.known.items() if n not in self.released for path in known.files}
 
 
+def _is_of(key: str, row: str) -> bool:
+    return f"'account': '{key}'" in row
+
+
 class Walk:
     """One walk over one shelf."""
 
-    def __init__(self, shelf: Any, seed: int) -> None:
+    def __init__(self, shelf: Any, seed: int, *, erases: bool = False) -> None:
         self.shelf: Shelf = shelf
         self.rng, self.oracle = Random(seed), Oracle()
         self.trace: list[str] = []
         self.number = 0
         self.pending: dict[str, list[tuple[set[str], bool]]] = {}
         """Per timeline the files of compactions, and whether a plan was made since that may adopt them."""
-        self.swept = self.freed = 0
+        self.swept = self.freed = self.erased = 0
+        self.erases = erases
 
     def steps(self, count: int) -> "Walk":
         """So many verbs."""
@@ -153,7 +158,7 @@ class Walk:
             self.save: 2,
             self.dispose: 1,
             self.sweep: 5,
-        }
+        } | ({self.erase: 4} if self.erases else {})
         for _ in range(count):
             (verb,) = self.rng.choices(list(verbs), list(verbs.values()))
             self.trace.append(verb.__name__)
@@ -287,7 +292,58 @@ class Walk:
         self.freed += len(before - self.shelf.data())
         self.compare()
 
-    def compare(self) -> None:
+    def erase(self) -> None:
+        """A key leaves every restore point; it may die anywhere and is repeated, perhaps after something else."""
+        uid, key = self.rng.choice(("accounts", "teller")), self.rng.choice(("a", "b", "c"))
+        crash = CrashAt(self.rng.choice((None, self.rng.randrange(1, 25))))
+        before = self._holding(uid, key)
+        try:
+            done = self.shelf.erase(uid, key, crash)
+        except Died:
+            self.trace.append(f"  died at {crash.at}")
+            self._look_at_plans()
+            self._forget(uid, key, partly=True)
+            if self.rng.random() < 0.5:
+                self.advance()
+            if self.rng.random() < 0.3:
+                self.merge()
+            done = self.shelf.erase(uid, key)
+        self.erased += bool(before)
+        assert bool(before) <= bool(done.number) or crash.at, "it was there, and nothing was done"
+        self._look_at_plans()
+        self._forget(uid, key)
+        assert not self._holding(uid, key), f"{key} of {uid} is still in {self._holding(uid, key)}"
+        self.compare(swept=False)
+
+    def _holding(self, uid: str, key: str) -> list[str]:
+        found = [self.shelf.coordinator.checkpoint(n) for n in self.oracle.known if n not in self.oracle.released]
+        return [c.plan.name for c in found if any(_is_of(key, row) for row in self.shelf.rows(c)[f"{uid} state"])]
+
+    def _look_at_plans(self) -> None:
+        """An erasure aborts open plans and publishes sealed ones."""
+        for name, line in self.oracle.lines.items():
+            if line.open_id is None or line.closed is not None:
+                continue
+            state = self.shelf.coordinator.state(self.shelf.coordinator.plan_of(line.open_id))
+            if isinstance(state, Completed):
+                self._completed(name, state.checkpoint)
+            elif isinstance(state, Aborted):
+                line.open_id = None
+                self.pending[name] = [(files, False) for files, _ in self.pending.get(name, [])]
+
+    def _forget(self, uid: str, key: str, *, partly: bool = False) -> None:
+        """What the oracle knows of a key goes; files have other names. `partly`: where the erasure came to it."""
+        for number, known in self.oracle.known.items():
+            if number in self.oracle.released:
+                continue
+            found = self.shelf.coordinator.checkpoint(number)
+            held = f"{uid} state"
+            left = [row for row in known.rows[held] if not _is_of(key, row)]
+            if not partly or self.shelf.rows(found)[held] == left:
+                known.rows[held] = left
+            known.files = self.shelf.named(found)
+
+    def compare(self, *, swept: bool = True) -> None:
         """Released is what the oracle says; the rest reads back to what it was; nothing is there that nobody needs."""
         gone = {int(n[4:]) for n, t in of_checkpoints(self.shelf.coordinator.objects).items() if t.confirmed}
         assert gone == self.oracle.released, (sorted(gone), sorted(self.oracle.released))
@@ -297,6 +353,8 @@ class Walk:
                 assert self.shelf.rows(found) == known.rows, f"chk-{number} holds something else than it did"
         data, needed = self.shelf.data(), self.oracle.needed()
         assert needed <= data, f"needed, and gone: {sorted(needed - data)}"
+        if not swept:
+            return
         left = [path for path in sorted(data - needed) if not self._tolerated(path)]
         assert not left, f"needed by nobody, and there: {left}"
 
@@ -308,8 +366,19 @@ class Walk:
             return True
         if any(path in f for n, kept in self.pending.items() if self.oracle.lines[n].closed is None for f, _ in kept):
             return True
+        if "/erasure." in path and any(path in self._began_with(n) for n, line in self._newborn()):
+            return True  # written by a try that died once it had revised the timeline, and not its parent
         newborn = [line for line in lines if not line.own and line.sinks_of is not None]
         return "/sinks/" in path and any(path in self.oracle.known[line.sinks_of].files for line in newborn)
+
+    def _newborn(self) -> list[tuple[str, Line]]:
+        return [
+            (n, line) for n, line in self.oracle.lines.items() if line.closed is None and not line.own and n != "t1"
+        ]
+
+    def _began_with(self, name: str) -> set[str]:
+        genesis = self.shelf.coordinator.timelines.entry(name, 1)
+        return {path for h in genesis.handles.values() for s in h for path in self.shelf.of_version(s)}
 
     def _known(self, found: Checkpoint, name: str) -> Known:
         line = self.oracle.lines[name]

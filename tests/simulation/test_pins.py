@@ -76,13 +76,13 @@ class World:
             self.scheduler.trace.append(f"  {name} was refused")
 
     def delete(self) -> None:
-        """Retention: tombstone, pins, deletion; it withdraws its own tombstone only."""
-        standing, ours = self.tombstones.raise_for(CHECKPOINT, "chk-1", "released")
-        if 1 not in self.savepoints.pins():
+        """Retention: tombstone, pins, decision, deletion, in the order of `Sweeper`."""
+        standing, _ = self.tombstones.raise_for(CHECKPOINT, "chk-1", "released")
+        if 1 in self.savepoints.pins():
+            self.tombstones.withdraw(standing, "pinned")
+        elif self.tombstones.confirm(standing):
             self.scheduler.pause("delete")
             self.deleted = True
-        elif ours:
-            self.tombstones.withdraw(standing, "pinned")
 
     def fork(self, name: str) -> None:
         """A fork of savepoint `sp`: genesis, then a look for tombstones; it gives up where there is one."""

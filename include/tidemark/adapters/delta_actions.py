@@ -37,6 +37,7 @@ def actions(request: CommitRequest, live: Sequence[LiveFile], parent: Sequence[L
     if unknown:
         raise _refused(request, f"to be replaced, but not in the parent segment: {', '.join(sorted(unknown))}")
     ours = [LiveFile(file=f, level=request.level, checkpoint=request.checkpoint) for f in request.files]
+    ours += request.replacing
     kept = [f for f in parent if f.path not in request.drop]
     wanted = {f.path for f in (*kept, *ours)}
     present = {f.path for f in live}

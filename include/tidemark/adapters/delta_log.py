@@ -94,7 +94,9 @@ class DeltaTables:
 
     def _hashed(self, request: CommitRequest) -> CommitRequest:
         try:
-            hashes = to_metadata(self._path(request), (f.path for f in request.files))
+            hashes = to_metadata(
+                self._path(request), [f.path for f in request.files] + [f.path for f in request.replacing]
+            )
         except OSError as error:
             raise refused(self._path(request), f"a file to be added is not readable ({error})") from error
         return replace(request, metadata={**request.metadata, **hashes})
@@ -106,7 +108,7 @@ class DeltaTables:
                 raise refused(path, f"it is gone, but version {request.parent.version} is this attempt's input")
             return None
         table = open_table(path, None)
-        if shape(table.schema()) != shape(delta_schema(request.schema)):
+        if request.schema and shape(table.schema()) != shape(delta_schema(request.schema)):
             raise refused(path, "its schema is not the operator's: a changed stored schema starts a new table")
         if table.metadata().partition_columns != _PARTITION_BY or table.protocol().min_reader_version > 1:
             raise refused(path, "a foreign writer changed its partitioning or its protocol")
@@ -133,7 +135,7 @@ class DeltaTables:
             max_commit_retries=0,
             app_transactions=[Transaction(*request.app)],
         )
-        schema = delta_schema(request.schema)
+        schema = table.schema() if table and not request.schema else delta_schema(request.schema)
         try:
             if table is None:
                 create_table_with_add_actions(

@@ -17,6 +17,7 @@ from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Checkpoint, Verdict
 from tidemark.model.dead_letters import Reason
+from tidemark.model.erasure import Blocked, none_blocked
 from tidemark.model.limits import overflows_of
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
@@ -46,6 +47,7 @@ class MemoryCompute:
         judge: in place of the gate.
         foreign: tables that broadcast states copy; None where there are none.
         parallelism: how many tasks an operator with operator state has; to others it makes no difference.
+        blocked: keys whose records are dropped.
     """
 
     pipeline: Pipeline
@@ -54,6 +56,7 @@ class MemoryCompute:
     judge: Judge = _passes
     foreign: ForeignTables | None = None
     parallelism: int = 1
+    blocked: Blocked = none_blocked
 
     def read(self, plan: CheckpointPlan) -> "MemoryBatch":
         """See `ports.Compute`."""
@@ -116,7 +119,8 @@ class MemoryBatch:
         self._broadcast = BroadcastStates(
             tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )
-        self._deleted = {uid: deletes(intake, plan.schemas[uid]) for uid, intake in self._inputs.items()}
+        self._blocked = compute.blocked(plan)
+        self._deleted = {uid: self._deletes(uid, intake) for uid, intake in self._inputs.items()}
         self._applied: dict[str, list[Decoded]] = {}
         self._unkeyed: dict[str, list[Decoded]] = {}
         self.counts = {}
@@ -191,12 +195,22 @@ class MemoryBatch:
     def _now(self) -> Now:
         return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
 
+    def _deletes(self, uid: str, intake: Intake) -> list[Deleted]:
+        return [d for d in deletes(intake, self._plan.schemas[uid]) if not self._drops(uid, d.key, d)]
+
+    def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
+        """Whether a record is of a key that was erased."""
+        mine = (b for b in self._blocked if b.uid == uid)
+        return any(b.blocks(key, of.topic, of.partition, of.offset) for b in mine)
+
     def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
         """Sorts what an operator applies from what has no key, and counts both."""
         schema = self._plan.schemas[uid]
         self._applied[uid], self._unkeyed[uid] = [], []
         for r in records:
-            (self._unkeyed if None in key_of(schema, r) else self._applied)[uid].append(r)
+            key = key_of(schema, r)
+            if not self._drops(uid, key, r):
+                (self._unkeyed if None in key else self._applied)[uid].append(r)
         applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
         letters = len(refused(self._inputs[uid], schema)) if uid in self._inputs else 0
         self.counts[uid] = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)

@@ -127,7 +127,7 @@ class MemoryTables:
         live = {f.file.path: f for f in kept if f.file.path not in request.drop}
         for file in request.files:
             live[file.path] = LiveFile(file=file, level=request.level, checkpoint=request.checkpoint)
-        return live
+        return live | {f.path: f for f in request.replacing}
 
     def files_of(self, segment: Segment) -> list[LiveFile]:
         """See `ports.StateTables`."""

@@ -12,6 +12,7 @@ from tidemark.cli import (
     backfill,
     bootstrap,
     checkpoint,
+    erase,
     exports,
     restore,
     retention,
@@ -37,8 +38,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for module in (
-    run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, retention, exports, bootstrap, state, sink,
-    topic, stack_commands,
+    run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, retention, erase, exports, bootstrap, state,
+    sink, topic, stack_commands,
 ):  # fmt: skip
     module.register(app)
 keep_examples(app)

@@ -41,6 +41,7 @@ class CompactionTask:
         now: the checkpoint's clocks.
         table: `<pipeline>/state/<uid>/<timeline>-<n>`, the folder that the timeline's plans write to.
         policy: when levels are merged, and which.
+        revision: of the manifest.
     """
 
     pipeline: str
@@ -51,6 +52,7 @@ class CompactionTask:
     now: Now
     table: str
     policy: LevelPolicy = LevelPolicy()
+    revision: int = 0
 
     @property
     def base(self) -> str:
@@ -111,6 +113,7 @@ class Compactor:
             commits=(done.commit,),
             write_id=write_id,
             deepest=wanted.is_deepest,
+            revision=task.revision,
         )
         self._step("record", lambda: self.put_record(compaction_key(task.schema.uid, job), record))
         return record
@@ -123,6 +126,7 @@ class Compactor:
             checkpoint=task.checkpoint,
             opened_at_ms=self.clock.now_ms(),
             write_id=write_id,
+            revision=task.revision,
         )
 
     def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.engine.blocking import blocked_column
 from tidemark.engine.broadcasting import BroadcastStates, copied, copied_frame, joined
 from tidemark.engine.deleting import applied_sql
 from tidemark.engine.failures import NumericOverflow, overflow, translated
@@ -22,6 +23,7 @@ from tidemark.engine.warehouse import Warehouse
 from tidemark.engine.writing import files_for, write_rows
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Verdict
+from tidemark.model.erasure import Blocked, none_blocked
 from tidemark.model.limits import overflows_of
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.sinks import ROW_ID
@@ -41,6 +43,7 @@ class SparkCompute:
         kafka: how to reach the brokers.
         log: answers with today's topic ids, which are compared with the plan's after the read (J9); None = not asked.
         foreign: tables that broadcast states copy; None where there are none.
+        blocked: keys whose records are dropped.
     """
 
     pipeline: Pipeline
@@ -48,6 +51,7 @@ class SparkCompute:
     kafka: KafkaOptions
     log: Log | None = None
     foreign: ForeignTables | None = None
+    blocked: Blocked = none_blocked
 
     @property
     def spark(self) -> SparkSession:
@@ -67,7 +71,7 @@ class SparkCompute:
             }
         try:
             with translated():
-                tally = counted(inputs, self.pipeline, plan)
+                tally = counted(inputs, self.pipeline, plan, self.blocked(plan))
             if inputs:
                 self._refuse_recreated(plan)
         except BaseException:
@@ -113,6 +117,7 @@ class SparkBatch:
         self._plan = plan
         self._inputs = dict(inputs)
         self._runs: dict[str, list[str]] = {}
+        self._blocked = compute.blocked(plan)
         self.facts = tally.facts(plan)
         self._copies = copies
         self._read = tally.records
@@ -221,8 +226,8 @@ class SparkBatch:
             return UidCounts(applied=0, dead_lettered=0)
         with translated():
             count = F.expr(f"count_if({applied_sql(self._plan.schemas[uid])})")
-            (row,) = self._records(uid).agg(count.alias("applied")).collect()
-        return UidCounts(applied=row["applied"], dead_lettered=read - row["applied"])
+            (row,) = self._records(uid).agg(count.alias("applied"), F.count(F.lit(1)).alias("read")).collect()
+        return UidCounts(applied=row["applied"], dead_lettered=row["read"] - row["applied"])
 
     def _emitted_by(self, uid: str) -> int:
         return self._processed[uid].emitted if uid in self._processed else 0
@@ -261,7 +266,10 @@ class SparkBatch:
         pipeline = self._compute.pipeline
         emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
         read = [frame for name, frame in self._inputs.items() if uid in pipeline.readers(name)]
-        return joined((emitted + read)[0], self._plan.schemas[uid].joins, self._broadcast)
+        schema = self._plan.schemas[uid]
+        found = joined((emitted + read)[0], schema.joins, self._broadcast)
+        dropped = blocked_column(schema, self._blocked)
+        return found if dropped is None else found.where(~dropped)
 
     def _is_fed(self, uid: str) -> bool:
         """Whether an operator gets what another one emitted; its records have the column `_n`."""

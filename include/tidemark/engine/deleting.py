@@ -42,13 +42,20 @@ def keyed(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     Where it takes deletes, also `_gone`, whether it is one; of each key the last delete and what follows it are left.
     """
     found = records.where(applied_sql(schema))
-    paths = [spark(record_path(k.source)) for k in schema.keys]
+    keys = [f"{sql} AS _k{n}" for n, sql in enumerate(key_sql(schema))]
     if not schema.deletes:
-        return found.selectExpr("*", *(f"{path} AS _k{n}" for n, path in enumerate(paths)))
-    keys = [f"CASE WHEN {_VALUELESS} THEN {_column(schema, n)[1]} ELSE {p} END AS _k{n}" for n, p in enumerate(paths)]
+        return found.selectExpr("*", *keys)
     last = f"max(CASE WHEN _gone THEN {_PLACE} END) OVER (PARTITION BY {', '.join(key_names(schema))}) AS _last_gone"
     placed = found.selectExpr("*", f"{_VALUELESS} AS _gone", *keys).selectExpr("*", last)
     return placed.where(f"_last_gone IS NULL OR {_PLACE} >= _last_gone")
+
+
+def key_sql(schema: OperatorSchema) -> list[str]:
+    """The expressions of an operator's key columns over its records."""
+    paths = [spark(record_path(k.source)) for k in schema.keys]
+    if not schema.deletes:
+        return paths
+    return [f"CASE WHEN {_VALUELESS} THEN {_column(schema, n)[1]} ELSE {path} END" for n, path in enumerate(paths)]
 
 
 def key_names(schema: OperatorSchema) -> list[str]:

@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.engine.blocking import blocked_column
 from tidemark.engine.deleting import applied_sql
 from tidemark.errors import EngineError
 from tidemark.model.checkpoint import BatchFacts
+from tidemark.model.erasure import BlockedKey
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline
@@ -26,12 +28,14 @@ class Tally:
         bytes: of all inputs.
         greatest_ms: greatest event time of a good record, per partition of the pipeline's sources.
         applied: per uid that reads an input.
+        blocked: per uid records of keys that were erased: they are not counted.
     """
 
     records: Mapping[str, int] = field(default_factory=dict)
     bytes: int = 0
     greatest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     applied: Mapping[str, int] = field(default_factory=dict)
+    blocked: Mapping[str, int] = field(default_factory=dict)
 
     def facts(self, plan: CheckpointPlan) -> BatchFacts:
         """The facts that manifests carry."""
@@ -45,42 +49,41 @@ class Tally:
         found = {}
         for name in pipeline.inputs:
             for uid in _countable(pipeline, plan, name):
-                read, applied = self.records.get(name, 0), self.applied.get(uid, 0)
+                read, applied = self.records.get(name, 0) - self.blocked.get(uid, 0), self.applied.get(uid, 0)
                 found[uid] = UidCounts(applied=applied, dead_lettered=read - applied)
         return found
 
 
-EMPTY = Tally()
-
-
-def counted(inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan) -> Tally:
+def counted(
+    inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan, blocked: Sequence[BlockedKey] = ()
+) -> Tally:
     """Counts the batch; the one action that reads Kafka and fills the caches of all inputs.
 
-    Offsets are grouped in buckets of 32,768 with a bitmap each, so that a record read twice shows without a shuffle
-    of all offsets.
+    Offsets are grouped in buckets of 32,768 with a bitmap each: a record read twice shows without a shuffle.
 
     Args:
-        inputs: decoded frame per input.
+        inputs: decoded frames.
         pipeline: the declaration.
         plan: the plan.
+        blocked: keys whose records are dropped.
 
     Raises:
         EngineError: a record outside the plan's ranges, or one read twice.
     """
     if not inputs:
-        return EMPTY
+        return Tally()
     uids = [uid for name in inputs for uid in _countable(pipeline, plan, name)]
-    parts = [_grouped(frame, name, pipeline, plan, uids) for name, frame in inputs.items()]
+    drops = _drops(plan, uids, blocked)
+    parts = (_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items())
     found = reduce(DataFrame.unionAll, parts).collect()
     seen: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
-    greatest: dict[TopicPartition, int] = {}
-    records = dict.fromkeys(inputs, 0)
+    greatest, records = dict[TopicPartition, int](), dict.fromkeys(inputs, 0)
     for row in found:
         tp = TopicPartition(row["topic"], row["partition"])
         seen[tp].append((row["least"], row["greatest"]))
         records[row["input"]] += row["records"]
-        if row["event_time_ms"] is not None:
-            greatest[tp] = max(row["event_time_ms"], greatest.get(tp, row["event_time_ms"]))
+        if (at := row["event_time_ms"]) is not None:
+            greatest[tp] = max(at, greatest.get(tp, at))
         if row["records"] != row["offsets"]:
             raise _misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
     _refuse_outside(plan, seen)
@@ -89,10 +92,24 @@ def counted(inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: Checkpoin
         bytes=sum(row["bytes"] for row in found),
         greatest_ms=greatest,
         applied={uid: sum(row[f"applied_{n}"] for row in found) for n, uid in enumerate(uids)},
+        blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
     )
 
 
-def _grouped(frame: DataFrame, name: str, pipeline: Pipeline, plan: CheckpointPlan, uids: Sequence[str]) -> DataFrame:
+def _drops(plan: CheckpointPlan, uids: Sequence[str], blocked: Sequence[BlockedKey]) -> dict[str, Column]:
+    found = {uid: blocked_column(plan.schemas[uid], blocked) for uid in uids}
+    return {uid: column for uid, column in found.items() if column is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    name: str
+    pipeline: Pipeline
+    plan: CheckpointPlan
+
+
+def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[str, Column]) -> DataFrame:
+    name, pipeline, plan = of.name, of.pipeline, of.plan
     own = _countable(pipeline, plan, name)
     event_time = "unix_millis(max(event_time) FILTER (WHERE _reason IS NULL))"
     sql = {
@@ -105,8 +122,12 @@ def _grouped(frame: DataFrame, name: str, pipeline: Pipeline, plan: CheckpointPl
         "event_time_ms": event_time if name in pipeline.sources else "CAST(NULL AS BIGINT)",
     }
     for n, uid in enumerate(uids):
-        applies = f"count_if({applied_sql(plan.schemas[uid])})"
-        sql[f"applied_{n}"] = applies if uid in own else "CAST(0 AS BIGINT)"
+        applied = applied_sql(plan.schemas[uid])
+        kept = f"{applied} AND NOT _blocked_{n}" if uid in drops else applied
+        sql[f"applied_{n}"] = f"count_if({kept})" if uid in own else "CAST(0 AS BIGINT)"
+        if uid in drops:
+            frame = frame.withColumn(f"_blocked_{n}", drops[uid] if uid in own else F.lit(False))
+            sql[f"blocked_{n}"] = f"count_if(_blocked_{n})"
     grouped = frame.selectExpr("*", "bitmap_bucket_number(offset) AS _bucket", "bitmap_bit_position(offset) AS _bit")
     counts = grouped.groupBy("topic", "partition", "_bucket").agg(*(F.expr(e).alias(as_) for as_, e in sql.items()))
     return counts.selectExpr(f"'{name}' AS input", "*")

@@ -32,6 +32,27 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Revised:
+    """Why a manifest, or a genesis, stands in place of an earlier one (ADR 0015).
+
+    Attributes:
+        revision: ascending from 1; the highest one counts.
+        predecessor: sha256 of the object that it stands in place of.
+        erasure: number of the erasure that wrote it.
+        commits: of the erasure, on which its segments rely.
+        at_ms: clock of the writer, for people.
+        write_id: of the writer.
+    """
+
+    revision: int
+    predecessor: str
+    erasure: int
+    commits: tuple[Commit, ...]
+    at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
     """What one operator reports for one attempt (E4).
 
@@ -194,11 +215,13 @@ class Checkpoint:
         plan: the plan, whole.
         sealed: acks of all operators, verdict, counts, timings.
         covered_until_ms: end of the newest interval that this timeline covers; None = none yet.
+        revised: why it is not as it was published; None where it is.
     """
 
     plan: CheckpointPlan
     sealed: Sealed
     covered_until_ms: int | None
+    revised: Revised | None = field(default=None, metadata=ADDED)
 
     def __post_init__(self) -> None:
         # Without regard to order: a plan that was read back names its operators in order of names.
@@ -213,6 +236,11 @@ class Checkpoint:
     def id(self) -> int:
         """Checkpoint id."""
         return self.plan.id
+
+    @property
+    def revision(self) -> int:
+        """How often it was revised."""
+        return 0 if self.revised is None else self.revised.revision
 
     @property
     def interval(self) -> Interval | None:

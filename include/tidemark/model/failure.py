@@ -37,6 +37,8 @@ class FailureReason(Enum):
     """Asked for before the minimum pause was over; nothing was planned."""
     STOPPED = "STOPPED"
     """A stop record forbids plans."""
+    STATE_ERASED = "STATE_ERASED"
+    """A key was erased from the state that the plan reads."""
     DECLINED = "DECLINED"
     """`tidemark checkpoint abort`, or the DAG run was marked failed."""
     PUBLISH_FAILED = "PUBLISH_FAILED"
@@ -64,6 +66,7 @@ _UNCOUNTED = frozenset(
         FailureReason.DECLINED,
         FailureReason.SUBSUMED,
         FailureReason.CODE_CHANGED,
+        FailureReason.STATE_ERASED,
     }
 )
 _FINAL = frozenset(
@@ -77,6 +80,7 @@ _FINAL = frozenset(
         FailureReason.STATE_OVERFLOW,
         FailureReason.PROCESS_FAILED,
         FailureReason.INPUT_LOST,
+        FailureReason.STATE_ERASED,
         FailureReason.DECLINED,
     }
 )

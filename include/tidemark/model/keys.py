@@ -12,8 +12,8 @@ FIRST_TIMELINE = "t1"
 
 
 def number_of(key: str) -> int:
-    """The number that a key ends with: of an id, a place, a delivery, a stop, a revision, a tombstone."""
-    return int(key.rpartition("/")[2].removesuffix(".json"))
+    """The number that its last part begins with: of an id, a place, a delivery, a stop, a revision, a tombstone."""
+    return int(key.rpartition("/")[2].partition(".")[0])
 
 
 def greatest(listed: Iterable[str]) -> int:
@@ -51,9 +51,19 @@ def external_path(pipeline: str, slot: Slot) -> str:
     return f"{pipeline}/{slot_key(slot.timeline, slot.sequence)}"
 
 
+def revision_key(timeline: str, sequence: int, revision: int) -> str:
+    """What stands in place of the manifest, or the genesis, of a slot."""
+    return f"timelines/{timeline}/{sequence:012d}.r{revision}.json"
+
+
 def place_of(key: str) -> tuple[str, int]:
-    """Timeline and sequence of a `slot_key`."""
+    """Timeline and sequence of a `slot_key`, or of a `revision_key`."""
     return key.split("/")[1], number_of(key)
+
+
+def places(listed: Iterable[str]) -> list[tuple[str, int]]:
+    """The places that listed keys are of, each once."""
+    return list(dict.fromkeys(map(place_of, listed)))
 
 
 def compaction_key(uid: str, job: str) -> str:
@@ -109,6 +119,16 @@ def retention_key(number: int) -> str:
 def hold_key(savepoint: str, revision: int) -> str:
     """A legal hold on a savepoint, or its end."""
     return f"holds/{savepoint}/{revision:06d}.json"
+
+
+def erasure_key(number: int) -> str:
+    """A key that is erased, and whose records are blocked."""
+    return f"erasures/{number:06d}.json"
+
+
+def erasure_end_key(number: int) -> str:
+    """The end of an erasure."""
+    return f"erasures/{number:06d}.end.json"
 
 
 def sweep_key(number: int) -> str:

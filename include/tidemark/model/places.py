@@ -8,6 +8,7 @@ from tidemark.model.delta_logs import LOG
 FOLDERS = ("state", "dead_letters", "outbox", "sinks")
 """Folders of a pipeline below which its tables lie; nothing else is ever deleted."""
 _ATTEMPT = re.compile(r"(\d+)\.(\d+)", re.ASCII)
+_ERASURE = re.compile(r"erasure\.\d+\.\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class Place:
         timeline: that the table belongs to.
         folder: the folder below the table that one attempt, or one job, wrote to; empty = it lies in no such folder.
         name: the rest of the path.
-        is_base: whether only compactions and imports commit there.
+        is_base: whether only jobs commit there; to other tables of state those of erasures do.
     """
 
     table: str
@@ -46,7 +47,8 @@ class Place:
     @property
     def job(self) -> str | None:
         """Id of the job that wrote it."""
-        return self.folder if self.is_base and self.folder and not self.is_log else None
+        is_job = self.is_base or _ERASURE.fullmatch(self.folder) is not None
+        return self.folder if is_job and self.folder and not self.is_log else None
 
     @property
     def data(self) -> str | None:

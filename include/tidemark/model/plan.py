@@ -101,6 +101,8 @@ class CheckpointPlan:
             pendingRecords, J14); left out where the range reaches the end.
         replays: ids of the completed checkpoints that this one repeats on a fork, in order: ranges, logical time and
             watermark are theirs (Q7). Empty for a checkpoint that reads on.
+        parent_revision: revision of the manifest, or genesis, that it was made from (ADR 0015).
+        erasures: number of the newest erasure whose block-list its records are held against; those before it count too.
     """
 
     pipeline: str
@@ -135,6 +137,8 @@ class CheckpointPlan:
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict, metadata=ADDED)
     pending: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
     replays: tuple[int, ...] = field(default=(), metadata=ADDED)
+    parent_revision: int = field(default=0, metadata=ADDED)
+    erasures: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

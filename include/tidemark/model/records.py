@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidemark.model.checkpoint import Commit, Sealed, Verdict
+from tidemark.model.checkpoint import Commit, Revised, Sealed, Verdict
 from tidemark.model.codec import ADDED
 from tidemark.model.failure import FailureReason
 from tidemark.model.offsets import OffsetRanges, TopicPartition
@@ -98,6 +98,8 @@ class Genesis:
         left_behind: state of operators that were not declared, by uid: allowed, and not taken over (G11).
         renamed: old uid to new uid, as the command said.
         at_ms: clock of the writer, for people.
+        parent_revision: of the parent's manifest, as it was taken over.
+        revised: why it is not as it was put; None where it is.
     """
 
     timeline: str
@@ -128,6 +130,13 @@ class Genesis:
     left_behind: Mapping[str, StateHandle] = field(default_factory=dict, metadata=ADDED)
     renamed: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
     at_ms: int = field(default=0, metadata=ADDED)
+    parent_revision: int = field(default=0, metadata=ADDED)
+    revised: Revised | None = field(default=None, metadata=ADDED)
+
+    @property
+    def revision(self) -> int:
+        """How often it was revised."""
+        return 0 if self.revised is None else self.revised.revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +172,7 @@ class CompactionRecord:
         output: the handle that answers the same.
         commits: commits to `base`.
         deepest: whether it has merged all that lay below: no row is left that hides others.
+        revision: of the manifest that was read; where it was revised since, nobody adopts the result.
     """
 
     uid: str
@@ -174,6 +184,7 @@ class CompactionRecord:
     commits: tuple[Commit, ...]
     write_id: str
     deepest: bool = field(default=False, metadata=ADDED)
+    revision: int = field(default=0, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +195,10 @@ class JobRecord:
         job: its id.
         kind: `compaction`, `export`, `import`, `patch` or `erasure`.
         uid: the operator; empty where it is all of them.
-        checkpoint: id of the checkpoint that it reads, or makes.
+        checkpoint: id of the checkpoint that it reads, or makes; 0 for an erasure, which reads all of them.
         opened_at_ms: clock of the writer.
         write_id: of the writer.
+        revision: of the manifest that a compaction reads.
     """
 
     job: str
@@ -195,6 +207,7 @@ class JobRecord:
     checkpoint: int
     opened_at_ms: int
     write_id: str
+    revision: int = field(default=0, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,11 +86,13 @@ class CommitRequest:
         level: `_level` of the added files.
         checkpoint: `_checkpoint` of the added files.
         after: lower bound of the segment that results.
-        schema: Arrow-independent description: (column, SQL type) in order, without partition columns.
+        schema: Arrow-independent description: (column, SQL type) in order, without partition columns; empty = that of
+            the table, which is there.
         write_id: random, lands in commitInfo.
         metadata: plan id, attempt, pipeline, timeline, uid; lands in commitInfo.
         app: application transaction (id, version), a record only.
         drop: paths of live files of the parent segment that this commit replaces (compaction); empty for a run.
+        replacing: files to add under levels and checkpoints of their own, in place of some that go (erasure).
     """
 
     table: str
@@ -105,6 +107,7 @@ class CommitRequest:
     metadata: Mapping[str, str]
     app: tuple[str, int]
     drop: tuple[str, ...] = field(default=())
+    replacing: tuple[LiveFile, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

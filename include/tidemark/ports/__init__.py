@@ -15,7 +15,7 @@ from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import PutOutcome
 from tidemark.model.segments import Segment
 from tidemark.model.writes import CommitRequest, Committed, LiveFile, PlanRequest, UidCounts, WrittenFile, WrittenRun
-from tidemark.ports.files import TableFiles
+from tidemark.ports.files import KeyFiles, TableFiles
 from tidemark.sources import Broadcast
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "CrashPoints",
     "Fence",
     "ForeignTables",
+    "KeyFiles",
     "LiveFile",
     "Log",
     "PartitionLog",

@@ -1,9 +1,11 @@
-"""The port of retention: what lies below a warehouse, and the only way in which anything of it is deleted."""
+"""The ports of retention: what lies below a warehouse, the only way to delete of it, and how a key leaves a file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from tidemark.model.erasure import ErasedKey
 from tidemark.model.shared_state import StoredFile, TableHistory
+from tidemark.model.writes import LiveFile, WrittenFile
 
 
 class TableFiles(Protocol):
@@ -40,4 +42,46 @@ class TableFiles(Protocol):
 
         Raises:
             StoreError: some may have been deleted; a repetition goes on.
+        """
+
+
+class KeyFiles(Protocol):
+    """Data files of state tables, and the keys in them. Called by erasures only."""
+
+    def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
+        """How many rows of a file are of a key.
+
+        Raises:
+            StoreError: the file is gone, or cannot be read.
+        """
+
+    def without(
+        self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
+    ) -> Mapping[str, WrittenFile | None]:
+        """Writes files again without the rows of a key; all other rows as they are, in their order. Durable.
+
+        Args:
+            table: relative to the warehouse.
+            files: of the table.
+            key: which rows to leave out.
+            folder: where to, relative to the warehouse; a folder of the table that is nobody else's.
+
+        Returns:
+            By path of each file what stands in its place; None = no row is left.
+
+        Raises:
+            StoreError: a file cannot be read, or written.
+        """
+
+    def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
+        """How many rows of a file of dead letters, or of a sink, hold a key.
+
+        Args:
+            table: relative to the warehouse.
+            file: of the table.
+            columns: key columns with their values. Rows are compared in these columns where the file has all of them;
+                else, where it has raw keys and values, their texts are searched for all values.
+
+        Raises:
+            StoreError: the file is gone, or cannot be read.
         """

@@ -67,6 +67,7 @@ class Compactions(Core):
             now=newest.now,
             table=newest.plan.tables[uid],
             policy=LevelPolicy.everything() if full else LevelPolicy(),
+            revision=newest.revision,
         )
         with ExitStack() as opened:
             compactor = Compactor(

@@ -14,6 +14,7 @@ import structlog
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.reports import reported
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.discovery import find_pipeline
 from tidemark.errors import BrokerError, CheckpointExpiredError, EngineError, StoreError
 from tidemark.faults import CrashAt, no_crash
@@ -153,6 +154,7 @@ class Core:
             kafka=KafkaOptions(bootstrap=self.settings.kafka_address),
             log=LazyLog(self.settings),
             foreign=LazyForeignTables(),
+            blocked=Erasures(self.coordinator(pipeline.name).objects).blocked,
         )
         return CheckpointJob(
             compute=compute,

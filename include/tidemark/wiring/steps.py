@@ -6,6 +6,7 @@ from tidemark.coordinator.checkpoints.advance import Advance, Advanced
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failures import failure_of
+from tidemark.coordinator.records.erasures import is_outdated
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -232,14 +233,14 @@ def _to_execute(
         ConflictError: the plan repeats what was recorded: only its backfill can plan the step anew.
     """
     state = coordinator.state(plan)
-    changed = isinstance(state, OpenPlan) and plan.fingerprint != pipeline.fingerprint
+    stale = plan.fingerprint != pipeline.fingerprint or is_outdated(coordinator.objects, plan)
     if isinstance(state, Aborted):
-        changed = state.record.failure.reason is FailureReason.CODE_CHANGED
-    if not (changed or isinstance(state, Void)):
+        stale = state.record.failure.reason in (FailureReason.CODE_CHANGED, FailureReason.STATE_ERASED)
+    if not isinstance(state, Void) and not (stale and isinstance(state, OpenPlan | Aborted)):
         return plan
     if plan.replays:
         raise ConflictError(
-            f"{plan.name} was planned by other code than that of now, or its timeline has ended",
+            f"{plan.name} was planned by other code, or before a key was erased, or its timeline has ended",
             safe=_SAFE,
             next=f"tidemark timeline list {pipeline.name}; then repeat the backfill.",
         )

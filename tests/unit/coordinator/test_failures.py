@@ -132,7 +132,7 @@ def test_a_timeline_that_ended_subsumes_the_plan() -> None:
 
 def test_every_reason_is_shown_by_a_test_above() -> None:
     shown = {reason for _, reason in ERRORS}
-    elsewhere = {R.PUBLISH_FAILED, R.MIN_PAUSE, R.STOPPED, R.DECLINED, R.CODE_CHANGED}
+    elsewhere = {R.PUBLISH_FAILED, R.MIN_PAUSE, R.STOPPED, R.DECLINED, R.CODE_CHANGED, R.STATE_ERASED}
     assert shown | elsewhere == set(FailureReason)
 
 

@@ -97,7 +97,7 @@ def test_names_for_people() -> None:
 
 def test_which_reasons_count_and_which_abort() -> None:
     uncounted = {r.name for r in FailureReason if not r.counts}
-    assert uncounted == {"MIN_PAUSE", "STOPPED", "DECLINED", "SUBSUMED", "CODE_CHANGED"}
+    assert uncounted == {"MIN_PAUSE", "STOPPED", "DECLINED", "SUBSUMED", "CODE_CHANGED", "STATE_ERASED"}
     retried = {r.name for r in FailureReason if not r.aborts}
     assert retried == {
         *("BROKER_ERROR", "STORE_ERROR", "ENGINE_ERROR", "MIN_PAUSE"),

@@ -116,13 +116,14 @@ class Attempts:
         )
 
     def _slot_taken(self, plan: CheckpointPlan) -> Completed | Void | None:
-        entry = self.objects.slot(plan.slot.timeline, plan.slot.sequence)
+        entry = self.objects.published(plan.slot.timeline, plan.slot.sequence)
         if entry is None:
             return None
         if isinstance(entry, Closing):
             return Void(plan=plan, closing=entry)
         if isinstance(entry, Checkpoint) and entry.plan == plan:
-            return Completed(checkpoint=entry)
+            now = self.objects.slot(plan.slot.timeline, plan.slot.sequence)
+            return Completed(checkpoint=now if isinstance(now, Checkpoint) else entry)
         # A plan of this slot that was aborted in favour of the one that completed.
         if (record := self.objects.abort(plan.slot)) is not None and record.id == plan.id:
             return None

@@ -14,6 +14,7 @@ from tidemark.coordinator.checkpoints.publishing import Publisher
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.records.erasures import is_outdated
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.releases import usable
 from tidemark.coordinator.records.states import (
@@ -168,6 +169,9 @@ class CheckpointCoordinator:
             The attempt, owned by the caller; or what the plan has come to, where there is none to take.
         """
         self.crash("attempt", "before")
+        if is_outdated(self.objects, plan):
+            # The plan is written, its attempts are not: whoever revised the parent has seen the plan, or is seen here.
+            return self.abort(plan, state_erased(plan))
         found = self.attempts.begin(plan, self._deadline(timeout))
         self.crash("attempt", "after")
         return found
@@ -224,9 +228,12 @@ class CheckpointCoordinator:
             if isinstance(planned, Refused | Covered) or not planned.adopted:
                 return planned
             return None  # somebody else's plan: look at it like at any open one
-        if found.plan.fingerprint == pipeline.fingerprint:
+        if found.plan.fingerprint != pipeline.fingerprint:
+            self.abort(found.plan, _code_changed(found.plan))
+        elif is_outdated(self.objects, found.plan):
+            self.abort(found.plan, state_erased(found.plan))
+        else:
             return replace(found, adopted=True)
-        self.abort(found.plan, _code_changed(found.plan))
         return None
 
     def _aborts(self, plan: CheckpointPlan) -> list[AbortRecord]:
@@ -246,6 +253,15 @@ class CheckpointCoordinator:
 
     def _deadline(self, timeout: timedelta | None) -> int | None:
         return None if timeout is None else self.clock.now_ms() + int(timeout.total_seconds() * 1000)
+
+
+def state_erased(plan: CheckpointPlan) -> Failure:
+    """Why a plan is aborted whose parent was revised."""
+    return Failure(
+        reason=FailureReason.STATE_ERASED,
+        message=f"a key was erased from the state that {plan.name} was planned from",
+        next="nothing: the same offsets are planned anew.",
+    )
 
 
 def _code_changed(plan: CheckpointPlan) -> Failure:

@@ -32,11 +32,12 @@ class Publisher:
         won = self.objects.put(keys.slot_key(slot.timeline, slot.sequence), checkpoint) is PutOutcome.WON
         if won:
             return Completed(checkpoint=checkpoint, won=True)
-        entry = self.objects.slot(slot.timeline, slot.sequence)
+        entry = self.objects.published(slot.timeline, slot.sequence)
         if isinstance(entry, Closing):
             return Void(plan=plan, closing=entry)
         if entry == checkpoint:
-            return Completed(checkpoint=checkpoint)
+            now = self.objects.slot(slot.timeline, slot.sequence)
+            return Completed(checkpoint=now if isinstance(now, Checkpoint) else checkpoint)
         raise ConflictError(
             f"{plan.name} cannot be published: its slot {slot} belongs to another checkpoint",
             safe="the other checkpoint and every older restore point are intact.",

@@ -94,6 +94,7 @@ class Beginning:
             renamed=dict(self.renamed),
             write_id=write_id,
             at_ms=at_ms,
+            parent_revision=found.revision,
         )
 
     def _without_left_behind(self, found: Genesis, pipeline: Pipeline) -> Genesis:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.plans.carrying import carried_over
 from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.records.erasures import is_void
 from tidemark.coordinator.records.objects import Objects
 from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import Slot
@@ -84,7 +85,9 @@ class InputPlanner:
                 return handle, None
             # Of folders that nothing names any more nobody knows the columns.
             known = all(folder in readable for folder in record.output.folders)
-            if merged is not None and known and self.files_exist(record.output):
+            if merged is None or not known or is_void(self.objects, record):
+                continue
+            if self.files_exist(record.output):
                 return merged, (key, record)
         return handle, None
 

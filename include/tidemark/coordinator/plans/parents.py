@@ -35,6 +35,7 @@ class Parent:
         broadcast_ids: Delta's id of the same tables.
         sinks: table of every sink, by uid of its operator.
         operator_states: lists per uid of an operator that declared some.
+        revision: of its manifest, or of the genesis.
     """
 
     id: int | None = None
@@ -53,6 +54,7 @@ class Parent:
     broadcast_ids: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict)
+    revision: int = 0
 
     @classmethod
     def of(cls, head: Head) -> "Parent":
@@ -91,6 +93,7 @@ class Parent:
             broadcast_ids=plan.broadcast_ids,
             sinks=found.sinks,
             operator_states=found.operator_states,
+            revision=found.revision,
         )
 
     @classmethod
@@ -111,4 +114,5 @@ class Parent:
             broadcast_ids=found.broadcast_ids,
             sinks=found.sinks,
             operator_states=found.operator_states,
+            revision=found.revision,
         )

@@ -1,7 +1,7 @@
 """The planner freezes everything that decides a checkpoint's result, before anything is read (design sections 6, 7)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.coordinator.plans.copies import PlannedCopies, plan_copies
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedInputs
@@ -10,6 +10,7 @@ from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
 from tidemark.coordinator.plans.recorded import RecordedStep, recorded_ranges, remaining, steps
 from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
 from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.records.erasures import Erasures, refuse_stillborn
 from tidemark.coordinator.records.freezing import Freezer
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.releases import usable
@@ -79,7 +80,11 @@ class Planner:
         reading = self._stopped(pipeline) or self._reading(pipeline, request, head, parent)
         if not isinstance(reading, _Reading):
             return reading
-        draft = self._draft(pipeline, request, parent, free.slot, reading)
+        draft = replace(
+            self._draft(pipeline, request, parent, free.slot, reading),
+            parent_revision=parent.revision,
+            erasures=Erasures(self.objects).newest(),
+        )
         won = self._freezer.freeze(draft) is PutOutcome.WON
         found = draft if won else self.objects.plan(free.slot)
         if found is None:
@@ -170,9 +175,10 @@ class Planner:
         return planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
 
     def _refuse_stillborn(self, head: Head) -> None:
-        """A timeline may have begun at a checkpoint that was released first: who began it was refused, or died."""
+        """A timeline may have begun at what was released, or erased, first: who began it was refused, or died."""
         if isinstance(head.entry, Genesis):
             usable(Timelines(self.objects), Timelines(self.objects).checkpoint(head.entry.parent))
+            refuse_stillborn(self.objects, head.entry)
 
     @property
     def _freezer(self) -> Freezer:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tidemark.errors import CorruptObjectError, StoreError, UsageError
 from tidemark.model import canonical, codec, keys
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.plan import CheckpointPlan, Slot
 from tidemark.model.records import (
     AbortRecord,
@@ -40,6 +41,8 @@ KINDS: dict[type, str] = {
     Closing: "closing",
     CompactionRecord: "compaction",
     DeliveryRecord: "delivery",
+    ErasureEnd: "erasure_end",
+    ErasureRecord: "erasure",
     Genesis: "genesis",
     HoldRecord: "hold",
     IdRecord: "id",
@@ -141,12 +144,28 @@ class Objects:
         )
 
     def slot(self, timeline: str, sequence: int) -> SlotEntry | None:
-        """What took a place of a timeline: a manifest, a genesis, a closing, or nothing yet.
+        """What holds a place of a timeline: a manifest, a genesis, a closing, or nothing yet; the highest revision.
 
         Raises:
             CorruptObjectError: it is damaged; the message names the key.
         """
-        key = keys.slot_key(timeline, sequence)
+        found = self.published(timeline, sequence)
+        if found is None or isinstance(found, Closing):
+            return found
+        while (later := self._entry(keys.revision_key(timeline, sequence, found.revision + 1))) is not None:
+            assert isinstance(later, Checkpoint | Genesis)  # noqa: S101  (a closing names another key)
+            found = later
+        return found
+
+    def published(self, timeline: str, sequence: int) -> SlotEntry | None:
+        """What took a place first, whatever was revised since: for whoever publishes, and for nobody who reads state.
+
+        Raises:
+            CorruptObjectError: it is damaged; the message names the key.
+        """
+        return self._entry(keys.slot_key(timeline, sequence))
+
+    def _entry(self, key: str) -> SlotEntry | None:
         raw = self.store.get(key)
         if raw is None:
             return None
@@ -206,10 +225,8 @@ def key_of(value: object) -> str | None:
     """The key that an object names itself; None where it does not."""
     if isinstance(value, CheckpointPlan):
         return keys.plan_key(value.slot)
-    if isinstance(value, Checkpoint):
-        return keys.slot_key(value.plan.slot.timeline, value.plan.slot.sequence)
-    if isinstance(value, Genesis | Closing):
-        return keys.slot_key(value.timeline, value.sequence)
+    if isinstance(value, Checkpoint | Genesis | Closing):
+        return _key_of_entry(value)
     if isinstance(value, AbortRecord):
         return keys.abort_key(value.slot)
     if isinstance(value, IdRecord):
@@ -221,6 +238,13 @@ def key_of(value: object) -> str | None:
     if isinstance(value, HoldRecord):
         return keys.hold_key(value.savepoint, value.revision)
     return None
+
+
+def _key_of_entry(entry: SlotEntry) -> str:
+    slot = entry.plan.slot if isinstance(entry, Checkpoint) else entry
+    if isinstance(entry, Closing) or not entry.revision:
+        return keys.slot_key(slot.timeline, slot.sequence)
+    return keys.revision_key(slot.timeline, slot.sequence, entry.revision)
 
 
 def _won_if(ours: bool) -> PutOutcome:

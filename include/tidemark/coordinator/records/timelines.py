@@ -156,7 +156,7 @@ class Timelines:
 
     def all(self) -> list[Checkpoint]:
         """Every completed checkpoint of every timeline, in order of ids."""
-        found = [self._objects.slot(*keys.place_of(k)) for k in self._objects.list("timelines/")]
+        found = [self._objects.slot(*place) for place in keys.places(self._objects.list("timelines/"))]
         return sorted((c for c in found if isinstance(c, Checkpoint)), key=lambda c: c.id)
 
     def covered_by(self, timeline: str, end_ms: int) -> Checkpoint | None:

@@ -3,12 +3,13 @@
 Its ranges end where they begin, so whoever executes it comes to the same manifest (I10).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import PlannedInputs
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
+from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.timelines import Head
 from tidemark.model.exports import Export
 from tidemark.model.offsets import Barrier, OffsetRanges
@@ -42,6 +43,10 @@ class Idle:
         Raises:
             TidemarkError: see `timeline_sinks`.
         """
+        revision = self.of.revision if isinstance(self.of, Genesis) else 0
+        return replace(self._draft(c, number), parent_revision=revision, erasures=Erasures(c.objects).newest())
+
+    def _draft(self, c: CheckpointCoordinator, number: int) -> CheckpointPlan:
         of, pipeline, inputs, slot = self.of, self.pipeline, self.inputs, self.slot
         covered, schemas, copied = of.covered_until_ms, inputs.schemas, self._copied
         sinks = timeline_sinks(pipeline, slot.timeline, _before(of), c.log, c.timelines.live)

@@ -14,6 +14,7 @@ from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.plans.lineage import Reach, since_split
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.sinks import appended_sinks
+from tidemark.coordinator.records.erasures import refuse_stillborn
 from tidemark.coordinator.records.releases import usable
 from tidemark.coordinator.records.states import Forked, Restored, Superseded
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -117,6 +118,7 @@ class Recovery:
         if broken:
             # It may have been released since somebody asked for it.
             usable(c.timelines, beginning.checkpoint)
+            refuse_stillborn(c.objects, made)
             raise CorruptObjectError(
                 f"{beginning.checkpoint.plan.name} cannot be restored: files of {', '.join(broken)} are gone",
                 safe="nothing was written.",
@@ -165,6 +167,7 @@ class Recovery:
         """A genesis is a pin: once it is written, what it pins must not be about to be deleted (design section 6)."""
         tombstones = Savepoints(self.coordinator).tombstones
         tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, f"chk-{genesis.parent}")
+        refuse_stillborn(self.coordinator.objects, genesis)
         if genesis.savepoint:
             tombstones.refuse_doomed(TombstoneKind.SAVEPOINT, genesis.savepoint)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from tidemark.coordinator.records.erasures import is_stillborn
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.releases import usable
 from tidemark.coordinator.records.timelines import Timelines
@@ -54,9 +55,12 @@ class RestorePoints:
             return None
         if last.name == name and not last.flaws:
             genesis = self.objects.slot(timeline, 1)
-            if points[-1] is None or (isinstance(genesis, Genesis) and f"chk-{genesis.parent}" in gone):
+            if points[-1] is None or (isinstance(genesis, Genesis) and self._began_too_late(genesis, gone)):
                 return None
         return last.called(name)
+
+    def _began_too_late(self, genesis: Genesis, gone: set[str]) -> bool:
+        return f"chk-{genesis.parent}" in gone or bool(_read(partial(is_stillborn, self.objects, genesis)))
 
     def checkpoint(self, checkpoint_id: int) -> RestorePoint:
         """The restore point that a checkpoint is.
@@ -129,7 +133,7 @@ class RestorePoints:
         return f"{self.pipeline}/{key}"
 
     def _places(self) -> Iterator[tuple[str, int]]:
-        return map(keys.place_of, self.objects.list("timelines/"))
+        return iter(keys.places(self.objects.list("timelines/")))
 
     def _at(self, timeline: str, sequence: int) -> RestorePoint | None:
         """What took a place of a timeline; None for a closing, and where nothing did."""
@@ -219,7 +223,10 @@ def _why(read: Callable[[], object]) -> str | None:
 
 
 def _commits(checkpoint: Checkpoint | None) -> list[Commit]:
-    return [] if checkpoint is None else [commit for a in checkpoint.sealed.acks for commit in a.commits]
+    if checkpoint is None:
+        return []
+    erased = () if checkpoint.revised is None else checkpoint.revised.commits
+    return [*(commit for a in checkpoint.sealed.acks for commit in a.commits), *erased]
 
 
 def _keep(made: Commits, commits: Iterable[Commit]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidemark.coordinator.plans.inputs import adopt
+from tidemark.coordinator.records.erasures import Erasures, is_void
 from tidemark.coordinator.records.objects import Objects
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
@@ -53,7 +54,19 @@ def listed_jobs(objects: Objects) -> tuple[dict[str, JobRecord], set[str]]:
             ended.add(key.removeprefix("jobs/").removesuffix(".end.json"))
         elif (record := objects.read(JobRecord, key)) is not None:
             found[record.job] = record
-    return found, ended
+    # Asked ahead of manifests: what an erasure that has ended by now has written is named by revisions of theirs.
+    killed = [job for job, record in found.items() if record.kind == "erasure" and job not in ended]
+    return found, ended | {job for job in killed if Erasures(objects).has_ended(erasure_of(job))}
+
+
+def erasure_job(number: int, write_id: str) -> str:
+    """Id of the job of an erasure."""
+    return f"erasure.{number}.{write_id}"
+
+
+def erasure_of(job: str) -> int:
+    """Number of the erasure that a job is of."""
+    return int(job.split(".")[1])
 
 
 def open_jobs(
@@ -84,7 +97,7 @@ def open_jobs(
         open=frozenset(j.job for j in running),
         recorded=frozenset(done),
         overdue=tuple(j for j in running if j.kind in _READING and j.opened_at_ms < oldest),
-        adoptable=tuple(_waiting(records, heads)),
+        adoptable=tuple(record for record in _waiting(records, heads) if not is_void(objects, record)),
     )
 
 
@@ -133,7 +146,7 @@ def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[in
     if job.kind != "compaction":
         return True
     found = read.get(job.checkpoint)
-    if found is None or job.uid not in found.handles or not found.handles[job.uid]:
+    if found is None or found.revision != job.revision or not found.handles.get(job.uid):
         return False
     return _adoptable(_imagined(job, found), heads)
 

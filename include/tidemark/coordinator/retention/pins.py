@@ -82,6 +82,8 @@ def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
     overdue = {job.job for job in jobs.overdue}
     for name in sorted(jobs.open - overdue):
         job = jobs.known[name]
+        if job.kind == "erasure":
+            continue  # it reads all of them, and looks again where one was released meanwhile
         yield job.checkpoint, f"{job.kind} {name}, which is open"
 
 

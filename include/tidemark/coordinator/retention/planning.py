@@ -171,6 +171,8 @@ class Judge:
         if job not in jobs.known:
             return UNKNOWN
         kind = jobs.known[job].kind
+        if kind == "erasure":
+            return f"written by {job}; no restore point that is kept names it"
         if kind in BEGINNING:
             return f"brought in by {kind} {job}; no restore point that is kept names it"
         return f"orphan: {kind} {job} came to nothing"

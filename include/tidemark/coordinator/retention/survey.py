@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.stops import Stops
 from tidemark.coordinator.records.timelines import Head
@@ -52,6 +54,7 @@ class Survey:
         jobs: open jobs, and results of compactions.
         names: savepoints.
         tombstones: of checkpoints, confirmed or not, by name.
+        stillborn: timelines that began with a manifest that a key was erased from meanwhile: they hold nothing.
         now_ms: when.
     """
 
@@ -63,6 +66,7 @@ class Survey:
     jobs: OpenJobs
     names: Names
     tombstones: Mapping[str, TombstoneRecord]
+    stillborn: frozenset[str]
     now_ms: int
 
     @property
@@ -73,6 +77,13 @@ class Survey:
     def is_released(self, number: int) -> bool:
         """Whether a checkpoint was let go, for good."""
         return is_final(self.tombstones.get(f"chk-{number}"))
+
+    def newborn(self, timeline: str) -> Genesis | None:
+        """What an open timeline without a checkpoint of its own began with, unless that stands for nothing."""
+        genesis = self.lines.geneses.get(timeline)
+        if genesis is None or timeline in self.stillborn or not is_newborn(self.lines, timeline):
+            return None
+        return None if self.is_released(genesis.parent) else genesis
 
     def holders(self, *, after_release: bool = False) -> list[Holder]:
         """Who holds files.
@@ -86,7 +97,7 @@ class Survey:
             if self.reasons.get(c.id) or not after_release
         ]
         for name, genesis in self.lines.geneses.items():
-            if is_newborn(self.lines, name) and not self.is_released(genesis.parent):
+            if self.newborn(name) is not None:
                 why = (f"timeline {name}, which has no checkpoint of its own",)
                 found.append(Holder(name=genesis_names(genesis), why=why, handles=_of_genesis(genesis)))
         for timeline, plan in self.plans.items():
@@ -104,7 +115,7 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
         StoreError: the store could not be read.
     """
     objects, now = coordinator.objects, coordinator.clock.now_ms()
-    tombstones = of_checkpoints(objects)
+    tombstones, settled = of_checkpoints(objects), _settled(objects)
     listed = listed_jobs(objects)
     heads, plans, sealed = _standing(coordinator)
     lines = _lines(coordinator, tombstones)
@@ -129,6 +140,7 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
         jobs=jobs,
         names=named,
         tombstones=tombstones,
+        stillborn=_stillborn(objects, lines, settled),
         now_ms=now,
     )
 
@@ -168,6 +180,19 @@ def _standing(
     return heads, plans, sealed
 
 
+def _settled(objects: Objects) -> int | None:
+    """Number of the newest erasure, where none is open; None while one may be revising."""
+    erasures = Erasures(objects)
+    return None if erasures.open() else erasures.newest()
+
+
+def _stillborn(objects: Objects, lines: Lines, settled: int | None) -> frozenset[str]:
+    """Those whose parent was revised before they were put; nobody knows while an erasure revises."""
+    revisions = {c.id: c.revision for c in lines.all()}
+    found = [n for n, g in lines.geneses.items() if g.parent_revision < revisions.get(g.parent, 0)]
+    return frozenset(found) if found and settled is not None and settled == Erasures(objects).newest() else frozenset()
+
+
 def _names(coordinator: CheckpointCoordinator) -> list[str]:
     """Every timeline, those included that have a plan and nothing else."""
     planned = {key.split("/")[1] for key in coordinator.objects.list("plans/")}
@@ -180,10 +205,9 @@ def _lines(coordinator: CheckpointCoordinator, tombstones: Mapping[str, Tombston
     checkpoints: dict[str, list[Checkpoint]] = {}
     geneses: dict[str, Genesis] = {}
     closings: dict[str, Closing] = {}
-    for key in coordinator.objects.list("timelines/"):
-        if key in gone:
+    for timeline, sequence in keys.places(coordinator.objects.list("timelines/")):
+        if keys.slot_key(timeline, sequence) in gone:
             continue
-        timeline, sequence = keys.place_of(key)
         entry = coordinator.objects.slot(timeline, sequence)
         if isinstance(entry, Checkpoint) and entry.plan.name not in names_gone:
             checkpoints.setdefault(timeline, []).append(entry)
