@@ -97,6 +97,7 @@ class Genesis:
         claim: whether the savepoint's pin is handed over to the timeline (G10).
         left_behind: state of operators that were not declared, by uid: allowed, and not taken over (G11).
         renamed: old uid to new uid, as the command said.
+        note: what a fork is for, for people.
         at_ms: clock of the writer, for people.
     """
 
@@ -128,6 +129,7 @@ class Genesis:
     left_behind: Mapping[str, StateHandle] = field(default_factory=dict, metadata=ADDED)
     renamed: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
     at_ms: int = field(default=0, metadata=ADDED)
+    note: str = field(default="", metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

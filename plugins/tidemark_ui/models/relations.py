@@ -64,6 +64,7 @@ class Timeline(BaseModel):
     successor: str | None
     left_behind: dict[str, int]
     renamed: dict[str, str]
+    note: str | None
     savepoints: list[OnTimeline]
 
 
