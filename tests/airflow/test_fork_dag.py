@@ -68,7 +68,6 @@ def test_a_run_begins_a_timeline_beside_the_live_one(
         ({"source": "chk-9", "name": "what-if"}, "no completed checkpoint chk-9"),
         ({"source": "nothing", "name": "what-if"}, "no savepoint 'nothing'"),
         ({"source": "chk-1", "name": "what-if", "nmae": "x"}, "nmae: Extra inputs are not permitted"),
-        ({"source": "chk-1", "name": "what-if", "pipeline": "buses"}, "this DAG has no pipeline 'buses'"),
     ],
 )
 def test_what_does_not_fit_is_answered_by_the_plan(

@@ -222,16 +222,26 @@ def test_a_fork_is_begun_beside_a_checkpoint(stack: Stack, runtime: Runtime, pag
     assert genesis is not None and (genesis.parent, genesis.note, genesis.request) == (2, HOSTILE, run)
 
 
+def test_a_savepoint_that_nothing_needs_any_more_is_disposed(runtime: Runtime, page: Page) -> None:
+    page.view("parcels", "view=timelines", "Dispose…")
+    page.click("Dispose…", "td button")
+    page.sees("Needed by")
+    page.click("Dispose", "td button")
+    page.sees("No savepoints")
+    assert runtime.savepoints("parcels").list() == []
+    assert runtime.checkpoint("parcels", 1).id == 1, "its checkpoint stays"
+
+
 def test_a_restore_shows_its_plan_and_is_done(runtime: Runtime, page: Page) -> None:
-    page.view("parcels", "view=timelines", "what-if")
-    page.click("Restore…", "td button")
+    page.view("parcels", "view=history&checkpoint=1", "Restore…")
+    page.click("Restore…", "[data-details] button")
     page.sees("Stays on it")
-    assert "chk-2" in page.words() and "parcels-" in page.words()
-    page.click("Restore before", "form button[type=submit]")
+    assert "[4, 7)" in page.words()
+    page.click("Restore chk-1", "form button[type=submit]")
     run = succeeds(page)
     live = next(b for b in runtime.timelines("parcels") if b.is_live)
     assert live.genesis is not None
-    assert (live.timeline, live.genesis.parent, live.genesis.savepoint) == ("t2", 1, "before")
+    assert (live.timeline, live.genesis.parent, live.genesis.why) == ("t2", 1, "restore")
     assert live.genesis.request == run
 
 
@@ -243,26 +253,6 @@ def test_retention_shows_its_plan_before_it_runs(stack: Stack, runtime: Runtime,
     assert runs(stack, "retention") == [], "looking runs nothing"
     page.click("Run retention…", "button")
     page.click("Run retention", "form button[type=submit]")
-    succeeds(page)
-    assert runtime.checkpoint("parcels", 1).id == 1, "a savepoint pins it"
-
-
-def test_what_a_timeline_needs_is_not_disposed_and_what_nothing_needs_is(runtime: Runtime, page: Page) -> None:
-    page.view("parcels", "view=timelines", "Dispose…")
-    page.click("Dispose…", "td button")
-    page.sees("Needed by")
-    needed = runtime.savepoints("parcels").needed_by("before")
-    assert needed and "t2" in needed[0]
-    assert page.script("[...document.querySelectorAll('td button')].find(b => b.innerText === 'Dispose').disabled")
-    page.view("parcels", "view=history&checkpoint=2", "Create savepoint…")
-    page.click("Create savepoint…", "[data-details] button")
-    page.fills("Name", "after")
-    page.click("Create savepoint", "form button[type=submit]")
-    succeeds(page)
-    page.view("parcels", "view=timelines", "after")
-    row = "[...document.querySelectorAll('tr')].find(r => r.innerText.startsWith('after'))"
-    page.script(f"[...{row}.querySelectorAll('button')].find(b => b.innerText === 'Dispose…').click()")
-    page.sees("Needed by")
-    page.click("Dispose", "td button")
-    page.wait(f"!{row}")
-    assert [record.name for record in runtime.savepoints("parcels").list()] == ["before"]
+    run = succeeds(page)
+    tasks = stack.api.get(f"dags/retention/dagRuns/{run}/taskInstances")["task_instances"]
+    assert {t["task_id"]: t["state"] for t in tasks} == dict.fromkeys(("plan", "sweep", "verify"), "success")

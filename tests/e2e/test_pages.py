@@ -168,6 +168,10 @@ def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: Se
     page.sees("Needed by")
     page.click("Dispose", "td button")
     page.wait("![...document.querySelectorAll('tr')].some(r => r.innerText.includes('chk-2'))")
+    page.click("Dispose…", "td button")
+    page.sees(f"timeline {LONG}")
+    kept = "[...document.querySelectorAll('td button')].find(b => b.innerText === 'Dispose')"
+    assert page.script(f"{kept}.disabled"), "a fork without a checkpoint of its own needs it"
     left = server.ask("GET", "/tidemark/pipelines/trips/savepoints", token=server.token())
     assert [s["name"] for s in left] == ["kept"]
 
