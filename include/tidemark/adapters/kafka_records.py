@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from tidemark.adapters.kafka_client import OFFSETS, Question, connect, group_reader
+from tidemark.adapters.kafka import KafkaLog
+from tidemark.adapters.kafka_client import Question, connect, group_reader
 from tidemark.model.log_records import BoundedRead, LogRecord, Place, ReadBounds, RecordCollector, StoppedBy, Wanted
 from tidemark.model.offsets import OffsetRange, TopicPartition
 
@@ -84,20 +85,20 @@ class KafkaRecords:
         options = {**self._options, **_AT_ONCE, "isolation.level": isolation}
         with group_reader(self._bootstrap, GROUP, options) as consumer:
             look = _Look(consumer, ask, collector, deadline)
-            for tp, within in self._held(ranges, isolation, ask):
+            for tp, within in self._held(ranges, isolation, bounds.seconds):
                 stopped = look.through(tp, within)
                 if stopped is not None:
                     return collector.done(*stopped)
         return collector.done()
 
     def _held(
-        self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, ask: Question
+        self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, seconds: float
     ) -> Iterable[tuple[TopicPartition, OffsetRange]]:
         """What the log still has of each range, in order; asked first: Kafka refuses a start that was trimmed."""
-        earliest = ask.offsets(dict.fromkeys(ranges, OFFSETS.earliest()), isolation)
-        ends = ask.offsets(dict.fromkeys(ranges, OFFSETS.latest()), isolation)
+        log = KafkaLog(self._bootstrap, timeout=seconds, options=self._options)
+        found = log.partitions(frozenset(ranges), isolation) if ranges else {}
         for tp, within in sorted(ranges.items()):
-            start, end = max(within.start, earliest[tp]), min(within.end, ends[tp])
+            start, end = max(within.start, found[tp].earliest), min(within.end, found[tp].end)
             if start < end:
                 yield tp, OffsetRange(start, end)
 
