@@ -177,7 +177,7 @@ def test_a_row_is_followed_to_its_offsets_and_its_records(page: Page, backfill: 
     page.click("Show the records", "button")
     page.wait("!!document.querySelector('[data-records] table')")
     told = page.words()
-    assert "Shown are 1 of 3 that were looked at, to the end" in told
+    assert "1 record is shown, of 3 looked at. The offsets were read to their end." in told
     assert "<script>window.pwned=1</script>" in told and '"grams": 2' in told
     page.click("The change before", "button")
     page.wait("!!document.querySelector('[data-origin=\"1\"]')")

@@ -161,6 +161,39 @@ def test_a_restore_shows_what_it_would_come_to_first(page: Page) -> None:
     assert "trips-0 [3, 6)" in page.words()
 
 
+@pytest.mark.parametrize("where", ["a savepoint", "the page"])
+def test_a_fork_is_asked_for_under_a_name(page: Page, server: Server, where: str) -> None:
+    page.view("trips", "view=timelines", "kept")
+    if where == "a savepoint":
+        page.script("document.querySelector('button[aria-label=\"Fork… savepoint kept\"]').focus()")
+        page.press("Enter", 13)
+        page.sees("Fork kept")
+    else:
+        page.click("Fork…", "[role=group] button")
+        page.fills("From", "chk-2")
+    page.fills("Name", "what-if")
+    page.fills("Note", BUS)
+    page.click("Fork", "form button[type=submit]")
+    page.wait("!!document.querySelector('[data-run]')")
+    run = page.script("document.querySelector('[data-run]').dataset.run")
+    made = server.ask("GET", f"/api/v2/dags/fork/dagRuns/{run}".replace("+", "%2B"), token=server.token())
+    source = "kept" if where == "a savepoint" else "chk-2"
+    assert made["conf"] == {"pipeline": "trips", "source": source, "name": "what-if", "note": BUS}
+
+
+def test_dead_letters_are_read_from_their_table_and_a_silent_kafka_is_told_of(page: Page) -> None:
+    page.view("trips", "view=history&checkpoint=1", "Dead letters")
+    page.click("Dead letters", "button[role=tab]")
+    page.wait("document.querySelectorAll('[data-letters] tbody tr').length === 1")
+    assert "null_key" in page.words() and '"bus": null' in page.words()
+    page.click("Offsets", "button[role=tab]")
+    page.click("Records…", "td button")
+    page.click("Read records of trips-0 from Kafka", "button")
+    page.sees("no Kafka: TIDEMARK_KAFKA_BOOTSTRAP is not set")
+    page.click("Ask again", "button")
+    page.sees("Next: tidemark up --only kafka")
+
+
 def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: Server) -> None:
     page.view("trips", "view=timelines", LONG)
     line = "[...document.querySelectorAll('tr')].find(r => r.innerText.includes('chk-2'))"
@@ -190,9 +223,10 @@ def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: Server) -> 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_stand_out_in_both_themes(server: Server, theme: str) -> None:
     with chromium(server.base, server.token(), size=(1400, 1200), theme=theme) as page:
-        page.view("trips", "view=history", "chk-5")
-        faint: Any = page.script(CONTRAST)
-        assert faint == [], faint
+        for place, seen in (("view=history", "chk-5"), ("view=timelines", "kept"), ("view=origin", "Which row?")):
+            page.view("trips", place, seen)
+            faint: Any = page.script(CONTRAST)
+            assert faint == [], faint
 
 
 CONTRAST = """(() => {

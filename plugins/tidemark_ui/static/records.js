@@ -45,11 +45,12 @@ function Portion({ pipeline, checkpoint, query, last, further, whole }) {
 }
 
 function summary(told, query) {
-  const found = told.records.length === 0 ? `None${query.key && told.by_key ? " of this key" : ""}` : "Shown are "
-    + count(told.records.length);
-  const looked = `of ${count(told.looked_at)} that were looked at`;
-  if (told.stopped_by === "end") return `${found} ${looked}, to the end of what the checkpoint read.`;
-  return `${found} ${looked}${STOPS[told.stopped_by] ? `, ${STOPS[told.stopped_by]}` : ""}; there may be more.`;
+  const shown = told.records.length === 0 ? `No record${query.key && told.by_key ? " of this key" : ""} is`
+    : told.records.length === 1 ? "1 record is" : `${count(told.records.length)} records are`;
+  const looked = `${shown} shown, of ${count(told.looked_at)} looked at`;
+  if (told.stopped_by === "end") return `${looked}. The offsets were read to their end.`;
+  const why = STOPS[told.stopped_by] ? `, ${STOPS[told.stopped_by]}` : "";
+  return `${looked}${why}. There may be more.`;
 }
 
 const COLUMNS = [

@@ -48,6 +48,7 @@ function Row({ row, pipeline, changed }) {
       h(C.Box, { flex: "1 1 20rem", minW: 0 }, h(Facts, { facts: row.row })),
       h(C.Box, { flex: "1 1 20rem", minW: 0 },
         h(C.Text, { fontSize: "sm", mb: 2 }, "Emitted for the record at ",
-          h("b", null, h(Name, null, row.partition), ` ${count(row.offset)}`)),
-        changed.known && h(Records, { pipeline, checkpoint: changed.checkpoint, query, word: "Show the record" }))));
+          h("b", null, h(Name, null, row.partition), ` ${count(row.offset)}`)))),
+    changed.known && h(C.Box, { mt: 2 },
+      h(Records, { pipeline, checkpoint: changed.checkpoint, query, word: "Show the record" })));
 }
