@@ -226,7 +226,7 @@ def test_a_savepoint_that_nothing_needs_any_more_is_disposed(runtime: Runtime, p
     page.view("parcels", "view=timelines", "Dispose…")
     page.click("Dispose…", "td button")
     page.sees("Needed by")
-    page.click("Dispose", "td button")
+    page.click("Dispose", "[data-disposal] button")
     page.sees("No savepoints")
     assert runtime.savepoints("parcels").list() == []
     assert runtime.checkpoint("parcels", 1).id == 1, "its checkpoint stays"

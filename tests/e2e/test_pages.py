@@ -199,11 +199,11 @@ def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: Se
     line = "[...document.querySelectorAll('tr')].find(r => r.innerText.includes('chk-2'))"
     page.script(f"[...{line}.querySelectorAll('button')].find(b => b.innerText === 'Dispose…').click()")
     page.sees("Needed by")
-    page.click("Dispose", "td button")
+    page.click("Dispose", "[data-disposal] button")
     page.wait("![...document.querySelectorAll('tr')].some(r => r.innerText.includes('chk-2'))")
     page.click("Dispose…", "td button")
     page.sees(f"timeline {LONG}")
-    kept = "[...document.querySelectorAll('td button')].find(b => b.innerText === 'Dispose')"
+    kept = "[...document.querySelectorAll('[data-disposal] button')].find(b => b.innerText === 'Dispose')"
     assert page.script(f"{kept}.disabled"), "a fork without a checkpoint of its own needs it"
     left = server.ask("GET", "/tidemark/pipelines/trips/savepoints", token=server.token())
     assert [s["name"] for s in left] == ["kept"]

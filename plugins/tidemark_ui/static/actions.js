@@ -2,7 +2,8 @@
 
 import { Confirmed } from "./confirmed.js";
 import { BackfillForm, ForkForm, list, RestoreForm, SavepointForm } from "./forms.js";
-import { airflow, Answered, ask, C, Facts, h, Muted, ours, Trouble, useAnswer, useEffect, useState } from "./ui.js";
+import { airflow, Answered, ask, C, Facts, h, Muted, ours, Panel, Trouble, useAnswer, useEffect,
+  useState } from "./ui.js";
 
 // What tells the DAGs of a pipeline apart: their tasks.
 const KINDS = {
@@ -73,20 +74,17 @@ export function Action({ pipeline, dags, kind, begins, close }) {
 }
 
 // Ends a savepoint: what that frees and what needs it is shown first.
-export function Disposal({ pipeline, name, done }) {
-  const [open, setOpen] = useState(false);
+export function Disposal({ pipeline, name, done, close }) {
   const [error, setError] = useState(null);
-  const answer = useAnswer(open ? ours(["pipelines", pipeline, "savepoints", name, "disposal"]) : null, 0);
-  if (!open) return h(C.Button, { size: "2xs", variant: "outline", colorPalette: "red",
-    onClick: () => setOpen(true) }, "Dispose…");
-  const go = () => ask(ours(["pipelines", pipeline, "savepoints", name, "disposal"]), { execute: true }).then(done,
-    setError);
-  return h(C.Box, { whiteSpace: "normal", w: "20rem" },
-    h(Answered, { answer, what: "what needs it" }, (plan) => h(C.Box, null,
+  const there = ours(["pipelines", pipeline, "savepoints", name, "disposal"]);
+  const answer = useAnswer(there, 0);
+  const go = () => ask(there, { execute: true }).then(done, setError);
+  return h(Panel, { title: `Dispose of ${name}`, mt: 2, "data-disposal": name,
+    aside: h(C.Button, { size: "xs", variant: "ghost", onClick: close }, "Keep") },
+  h(Answered, { answer, what: "what needs it" }, (plan) => h(C.Box, null,
     h(Muted, null, `Ends the pin of ${plan.checkpoint}; the name is never used again. No file goes now.`),
     h(Facts, { facts: { "Also pinned by": list(plan.also_pinned_by), "Needed by": list(plan.needed_by) } }),
     error && h(Trouble, { error }),
-    h(C.Flex, { gap: 2, mt: 2 },
-      h(C.Button, { size: "xs", colorPalette: "red", disabled: plan.needed_by.length > 0, onClick: go }, "Dispose"),
-      h(C.Button, { size: "xs", variant: "outline", onClick: () => setOpen(false) }, "Keep")))));
+    h(C.Button, { size: "sm", mt: 2, colorPalette: "red", disabled: plan.needed_by.length > 0, onClick: go },
+      "Dispose"))));
 }

@@ -39,8 +39,8 @@ function Branch({ t, onCheckpoint }) {
       ` chk-${s.checkpoint}`)));
 }
 
-// What may begin at a savepoint: its form opens below the table.
-const BEGIN = [["fork", "Fork…"], ["restore", "Restore…"], ["backfill", "Backfill…"]];
+// What may be done with a savepoint: its form opens below the table. To dispose of it no DAG is needed.
+const DEEDS = [["fork", "Fork…"], ["restore", "Restore…"], ["backfill", "Backfill…"], ["dispose", "Dispose…"]];
 
 function Savepoints({ told, pipeline, facts, onCheckpoint, again }) {
   const dags = useDags(pipeline);
@@ -48,18 +48,19 @@ function Savepoints({ told, pipeline, facts, onCheckpoint, again }) {
   if (told.length === 0) return h(Empty, { title: "No savepoints" },
     "A savepoint pins a checkpoint under a name, so that it stays: open a checkpoint in the history to create one.");
   const there = dags === null || dags.error ? {} : dags;
+  const close = () => setOpen({});
   const toggle = (savepoint, kind) => setOpen(open.savepoint === savepoint && open.kind === kind ? {}
     : { savepoint, kind });
-  const buttons = (s) => BEGIN.filter(([kind]) => there[kind]).map(([kind, word]) => h(C.Button, {
-    key: kind, size: "2xs", variant: "outline", "aria-expanded": open.savepoint === s.name && open.kind === kind,
+  const buttons = (s) => DEEDS.filter(([kind]) => kind === "dispose" || there[kind]).map(([kind, word]) => h(C.Button, {
+    key: kind, size: "2xs", variant: "outline", ...(kind === "dispose" ? { colorPalette: "red" } : {}),
+    "aria-expanded": open.savepoint === s.name && open.kind === kind,
     "aria-label": `${word} savepoint ${s.name}`, onClick: () => toggle(s.name, kind) }, word));
   const columns = [
     { title: "Name", cell: (s) => h("b", null, h(Name, null, s.name)) },
     { title: "Checkpoint", cell: (s) => h(C.Button,
       { size: "2xs", variant: "outline", onClick: () => onCheckpoint(Number(s.checkpoint.slice(4))) },
       s.checkpoint) },
-    { title: "Action", cell: (s) => facts.may_trigger && h(C.Flex, { gap: 1 }, buttons(s),
-      h(Disposal, { pipeline, name: s.name, done: again })) },
+    { title: "Action", cell: (s) => facts.may_trigger && h(C.Flex, { gap: 1 }, buttons(s)) },
     { title: "Timeline", cell: (s) => h(Name, { most: "11rem" }, s.timeline) },
     { title: "As of (UTC)", cell: (s) => when(s.logical_time) },
     { title: "Full", end: true, cell: (s) => bytes(s.full_bytes) },
@@ -72,6 +73,8 @@ function Savepoints({ told, pipeline, facts, onCheckpoint, again }) {
   return h(C.Box, null,
     h(Rows, { name: "Savepoints", columns, rows: told, keyOf: (s) => s.name, chosen: open.savepoint }),
     facts.may_trigger && dags && dags.error && h(Trouble, { error: dags.error }),
+    open.kind === "dispose" && h(Disposal, { key: open.savepoint, pipeline, name: open.savepoint, close,
+      done: () => { close(); again(); } }),
     open.kind && h(Action, { key: `${open.kind} ${open.savepoint}`, pipeline, dags: there, kind: open.kind,
-      begins: { savepoint: open.savepoint }, close: () => setOpen({}) }));
+      begins: { savepoint: open.savepoint }, close }));
 }
