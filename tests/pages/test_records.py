@@ -217,7 +217,7 @@ def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:
         tidemark("sink", "source", "walk", "far", "--checkpoint", "chk-1", "--where", "who").failed(2, "COLUMN=VALUE")
         line.log.trim(TopicPartition("steps", 0), 6)
         gone = tidemark("state", "source", "walk", "walkers", "--key", "ann", "--records", "1").ok()
-        assert "Kafka has deleted the rest" in gone.err
+        assert "steps-0 [3, 6): nothing is left. Kafka has deleted these records." in gone.err
 
 
 def test_the_part_of_a_range_that_is_kept_is_never_outside_it() -> None:

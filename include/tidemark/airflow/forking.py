@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, Context, Param, chain
+from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
 from tidemark.airflow.answering import (
@@ -18,9 +18,8 @@ from tidemark.airflow.answering import (
     switch,
     text_field,
 )
+from tidemark.airflow.forms import form_dag
 from tidemark.airflow.operators import PLAN, Ids, runtime
-from tidemark.airflow.retrying import retry_arguments
-from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.model.names import parse_id
 from tidemark.pipeline import Pipeline
 
@@ -131,21 +130,14 @@ def fork_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "fork") -> DAG:
         DeclarationError: no pipelines.
     """
     names = names_of(pipelines, "fork_dag")
-    with DAG(
+    return form_dag(
         dag_id,
-        description="Fork: begin a timeline beside the live one",
-        schedule=None,
-        catchup=False,
-        params=_form(names),
-        tags=["tidemark", *names],
-        doc_md=_PAGE,
-    ) as dag:
-        shared = {"pipelines": names, **retry_arguments(FixedDelay(attempts=3))}
-        chain(
-            PlanForkOperator(task_id=PLAN, doc_md=PlanForkOperator.__doc__, **shared),
-            ExecuteForkOperator(task_id=FORK, doc_md=ExecuteForkOperator.__doc__, **shared),
-        )
-    return dag
+        "Fork: begin a timeline beside the live one",
+        pipelines=names,
+        form=_form(names),
+        page=_PAGE,
+        tasks={PLAN: PlanForkOperator, FORK: ExecuteForkOperator},
+    )
 
 
 _PAGE = """### A fork on demand

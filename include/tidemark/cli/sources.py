@@ -106,8 +106,9 @@ def _show_records(found: Told | None) -> None:
         return
     for held in found["ranges"]:
         if held["why"] is not None:
-            left = f"[{held['kept_start']}, {held['kept_end']}) is left"
-            note(f"{held['partition']} [{held['start']}, {held['end']}): {held['why']}; {left}")
+            is_empty = held["kept_start"] == held["kept_end"]
+            left = "nothing" if is_empty else f"only [{held['kept_start']}, {held['kept_end']})"
+            note(f"{held['partition']} [{held['start']}, {held['end']}): {left} is left. {held['why']}.")
     rows = [
         {
             "partition": r["partition"],

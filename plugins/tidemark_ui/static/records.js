@@ -32,8 +32,9 @@ function Portion({ pipeline, checkpoint, query, last, further, whole }) {
     { ...query, limit: PORTION }), 0);
   return h(Answered, { answer, what: "records from Kafka" }, (told) => h(C.Box, { minW: 0 },
     told.ranges.filter((r) => r.why).map((r) => h(C.Text, { key: r.partition, fontSize: "sm", color: "orange.fg",
-      overflowWrap: "anywhere" }, h("bdi", null, r.partition), ` [${count(r.start)}, ${count(r.end)}): ${r.why}; `,
-    r.kept_start < r.kept_end ? `[${count(r.kept_start)}, ${count(r.kept_end)}) is left.` : "nothing is left.")),
+      overflowWrap: "anywhere" }, h("bdi", null, r.partition), ` [${count(r.start)}, ${count(r.end)}): `,
+    r.kept_start < r.kept_end ? `only [${count(r.kept_start)}, ${count(r.kept_end)}) is left. ` : "nothing is left. ",
+    `${r.why}.`)),
     query.key && !told.by_key && h(Muted, null, "The key comes of a join, so records of all keys are shown."),
     told.records.length > 0 && h(Table, { told }),
     h(C.Flex, { gap: 3, align: "center", wrap: "wrap", mt: 1 },

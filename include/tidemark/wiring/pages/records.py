@@ -140,7 +140,7 @@ class Records(Origins):
         held: dict[TopicPartition, OffsetRange] = {}
         for tp, within in ranges.items():
             kept = _kept(within, found.get(tp))
-            why = gone.get(tp) or ("Kafka has deleted the rest" if kept != within else None)
+            why = gone.get(tp) or _deleted(within, kept)
             if not kept.is_empty:
                 held[tp] = kept
             told.append(
@@ -227,6 +227,12 @@ def _kept(within: OffsetRange, log: PartitionLog | None) -> OffsetRange:
         return OffsetRange(within.start, within.start)
     start = max(within.start, min(log.earliest, within.end))
     return OffsetRange(start, max(start, min(within.end, log.end)))
+
+
+def _deleted(within: OffsetRange, kept: OffsetRange) -> str | None:
+    if kept == within:
+        return None
+    return "Kafka has deleted these records" if kept.is_empty else "Kafka has deleted the rest"
 
 
 def _recreated(plan: CheckpointPlan, ids: Mapping[str, str], tp: TopicPartition) -> str | None:
