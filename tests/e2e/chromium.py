@@ -138,10 +138,10 @@ class Page:
         self.press("Enter", 13)
         self.press("Escape", 27)
 
-    def press(self, key: str, code: int) -> None:
-        """A key, down and up."""
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """A key, down and up; a button of the browser's own wants the text of Enter too."""
+        for kind, typed in (("keyDown", {"text": text} if text else {}), ("keyUp", {})):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed)
         time.sleep(0.5)
 
     def picture(self, file: Path, selector: str = "body", cut: tuple[int, int, int] = (0, 0, 10_000)) -> None:

@@ -165,8 +165,10 @@ def test_a_restore_shows_what_it_would_come_to_first(page: Page) -> None:
 def test_a_fork_is_asked_for_under_a_name(page: Page, server: Server, where: str) -> None:
     page.view("trips", "view=timelines", "kept")
     if where == "a savepoint":
-        page.script("document.querySelector('button[aria-label=\"Fork… savepoint kept\"]').focus()")
-        page.press("Enter", 13)
+        button = "document.querySelector('button[aria-label=\"Fork… savepoint kept\"]')"
+        page.wait(f"!!{button}")
+        page.script(f"{button}.focus()")
+        page.press("Enter", 13, "\r")
         page.sees("Fork kept")
     else:
         page.click("Fork…", "[role=group] button")
