@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tidemark.wiring.pages.history import CheckpointStatus
 from tidemark.wiring.pages.lines import HistoryQuery
 from tidemark.wiring.pages.outlooks import Beginning
+from tidemark.wiring.pages.records import RecordQuery
 from tidemark_ui import models
 from tidemark_ui.access import Readable, may, pipelines_of
 from tidemark_ui.dags import dag_config, dag_facts
@@ -96,6 +97,39 @@ def lineage(pipeline: Readable, checkpoint: Number) -> models.Graph:
     return models.Graph.model_validate(pages().graph(pipeline, checkpoint))
 
 
+class RecordParams(BaseModel):
+    """The query of records; see `RecordQuery`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    uid: str | None = Field(None, max_length=63)
+    key: list[Annotated[str, Field(max_length=1000)]] = Field([], max_length=16)
+    partition: str | None = Field(None, max_length=270)
+    start: int | None = Field(None, ge=0, lt=2**63)
+    end: int | None = Field(None, ge=0, lt=2**63)
+    after: str | None = Field(None, max_length=300)
+    limit: int = Field(20, ge=1, le=100)
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/records")
+def records(pipeline: Readable, checkpoint: Number, asked: Annotated[RecordParams, Query()]) -> models.Records:
+    """Records that a checkpoint read, as far as Kafka still has them; a bounded read."""
+    return models.Records.model_validate(pages().records_of(pipeline, checkpoint, RecordQuery(**dict(asked))))
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/dead-letters")
+def dead_letters(
+    pipeline: Readable,
+    checkpoint: Number,
+    uid: Annotated[str, Query(min_length=1, max_length=63)],
+    limit: Annotated[int, Query(ge=1, le=100)] = 25,
+    offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+) -> models.DeadLetters:
+    """What an operator could not apply in a checkpoint, and why."""
+    found = pages().dead_letters_of(pipeline, checkpoint, uid, limit=limit, offset=offset)
+    return models.DeadLetters.model_validate(found)
+
+
 @router.get("/pipelines/{pipeline}/timelines")
 def timelines(pipeline: Readable) -> list[models.Timeline]:
     """The tree of timelines."""
@@ -140,6 +174,22 @@ def origin(
 ) -> models.Origin:
     """Which checkpoint changed a key last, in which DAG run, and from which offsets."""
     return models.Origin.model_validate(pages().origin_of(pipeline, uid, key, checkpoint))
+
+
+@router.get("/pipelines/{pipeline}/sinks/{name}/origin")
+def sink_origin(
+    pipeline: Readable,
+    name: Name,
+    checkpoint: Annotated[int, Query(ge=1, le=10**12)],
+    where: Annotated[list[Annotated[str, Query(max_length=1100)]], Query(max_length=16)] = [],  # noqa: B006
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> models.SinkOrigin:
+    """Rows that a checkpoint emitted to a sink, in which DAG run, and for which records; `where` is `column=value`."""
+    pairs = [text.partition("=") for text in where]
+    if any(not equals for _, equals, _ in pairs):
+        raise HTTPException(422, "where: column=value")
+    wanted = {column: value for column, _, value in pairs}
+    return models.SinkOrigin.model_validate(pages().sink_origin(pipeline, name, checkpoint, wanted, limit))
 
 
 @router.get("/dags/{dag_id}/checkpoints", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])

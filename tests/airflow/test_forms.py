@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = {
     "savepoint": ["pipeline", "name"],
     "restore": ["pipeline"],
+    "fork": ["pipeline", "source", "name"],
     "patch": ["pipeline", "source", "name"],
     "backfill": ["pipeline", "mode"],
     "flights": [],
@@ -32,12 +33,13 @@ def form(airflow_home: Path) -> Any:
 
 def model(dag: str) -> type[BaseModel]:
     from tidemark.airflow.backfill_conf import BackfillConf
+    from tidemark.airflow.forking import ForkConf
     from tidemark.airflow.params import RunConf
     from tidemark.airflow.patching import PatchConf
     from tidemark.airflow.restoring import RestoreConf
     from tidemark.airflow.savepoints import SavepointConf
 
-    kept = {"savepoint": SavepointConf, "restore": RestoreConf, "patch": PatchConf}
+    kept = {"savepoint": SavepointConf, "restore": RestoreConf, "fork": ForkConf, "patch": PatchConf}
     return {**kept, "backfill": BackfillConf, "flights": RunConf}[dag]
 
 
@@ -67,7 +69,7 @@ def test_dags_are_found_by_the_pipelines_that_they_are_for(airflow_home: Path) -
     from airflow.dag_processing.dagbag import DagBag
 
     assert {name: set(dag.tags) for name, dag in DagBag(ROOT / "dags").dags.items()} == dict.fromkeys(
-        ("flights", "flights_compact", "savepoint", "restore", "patch", "backfill", "retention", "watch"),
+        ("flights", "flights_compact", "savepoint", "restore", "fork", "patch", "backfill", "retention", "watch"),
         {"tidemark", "flights"},
     )
 
@@ -110,5 +112,5 @@ def test_what_a_page_sends_is_taken(form: Any, page: str, method: str, path: str
 
 
 def test_each_page_of_a_restore_point_has_a_request() -> None:
-    wanted = ("savepoint", "restore", "patch-a-savepoint", "backfill-from-a-savepoint", "schedule-with-airflow")
-    assert {f"{name}.md" for name in wanted} <= {page for page, *_ in requests()}
+    forms = ("savepoint", "restore", "fork-and-promote", "patch-a-savepoint", "backfill-from-a-savepoint")
+    assert {f"{name}.md" for name in (*forms, "schedule-with-airflow")} <= {page for page, *_ in requests()}

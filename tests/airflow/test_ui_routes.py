@@ -18,7 +18,13 @@ HOSTILE = "<script>alert('1')</script>\u202e\"" + "x" * 200
 SAMPLE = {
     "pipeline": "trips", "checkpoint": "1", "uid": "buses", "name": "kept", "dag_id": "trips",
 }  # fmt: skip
-QUERIES = {"origin": {"key": "b1"}, "dags": {"run_id": "r1"}, "restore-plan": {"savepoint": "kept"}}
+QUERIES = {
+    "sinks": {"checkpoint": 1},
+    "origin": {"key": "b1"},
+    "dead-letters": {"uid": "buses"},
+    "dags": {"run_id": "r1"},
+    "restore-plan": {"savepoint": "kept"},
+}
 """What a route needs, by a part of its path."""
 
 
@@ -140,7 +146,8 @@ def test_an_unguarded_route_and_an_unguarded_mount_are_found(plugin: Any, tmp_pa
 def test_a_viewer_reads_everything_and_changes_nothing(plugin: Any, client: Client, filled: DiskWorld) -> None:
     for method, path, _ in leaves(plugin.app.create_app()):
         answer = client(method, path.format(**SAMPLE), **asked(method, path))
-        expected = 403 if method == "POST" else 404 if path.startswith("/static") else 200
+        nothing = path.startswith("/static") or "/sinks/" in path
+        expected = 403 if method == "POST" else 404 if nothing else 200
         assert answer.status_code == expected, f"{method} {path}: {answer.text}"
 
 
@@ -170,6 +177,11 @@ def test_names_that_nobody_knows_are_not_found(client: Client, filled: DiskWorld
         "/pipelines/trips/savepoints/nothing/disposal",
         "/pipelines/trips/state/nothing/origin?key=b1",
         "/pipelines/trips/state/buses/origin?key=nobody",
+        "/pipelines/trips/checkpoints/details/99/records",
+        "/pipelines/trips/checkpoints/details/1/records?uid=nothing",
+        "/pipelines/trips/checkpoints/details/1/records?partition=secrets-0",
+        "/pipelines/trips/checkpoints/details/1/dead-letters?uid=nothing",
+        "/pipelines/trips/sinks/nothing/origin?checkpoint=1",
         "/static/nothing.js",
     ):
         assert client("GET", path, role="admin").status_code == 404, path
@@ -187,6 +199,16 @@ def test_sizes_and_pages_are_capped(client: Client, filled: DiskWorld) -> None:
         f"{below}/state/buses/origin?key={'x' * 1001}",
         f"{below}/state/buses/origin?{'&'.join(['key=x'] * 17)}",
         f"{below}/restore-plan",
+        f"{below}/checkpoints/details/1/records?limit=101",
+        f"{below}/checkpoints/details/1/records?topic=other",
+        f"{below}/checkpoints/details/1/records?partition=trips-0&start=0&end=99",
+        f"{below}/checkpoints/details/1/records?start=0",
+        f"{below}/checkpoints/details/1/records?key=b1",
+        f"{below}/checkpoints/details/1/records?after=trips-0:x",
+        f"{below}/checkpoints/details/1/dead-letters",
+        f"{below}/checkpoints/details/1/dead-letters?uid=buses&limit=101",
+        f"{below}/sinks/kept/origin",
+        f"{below}/sinks/kept/origin?checkpoint=1&where=nothing",
     ):
         assert client("GET", path, role="admin").status_code == 422, path
 
@@ -240,6 +262,8 @@ def test_hostile_names_are_data_in_json_that_no_browser_takes_for_a_page(client:
     assert answer.json()[0]["note"] == answer.json()[0]["owner"] == HOSTILE
     row = client("GET", "/pipelines/trips/state/buses/origin", params={"key": HOSTILE}).json()
     assert row["row"]["bus"] == HOSTILE
+    [record] = client("GET", "/pipelines/trips/checkpoints/details/1/records?after=trips-0:1").json()["records"]
+    assert "<script>" in record["value"]["text"] and "\u202e" not in record["value"]["text"]
     assert answer.headers["content-type"] == "application/json"
     assert client("GET", "/pipelines/trips/checkpoints").json()["history"][0]["origin"] == HOSTILE
     assert answer.headers["x-content-type-options"] == "nosniff"

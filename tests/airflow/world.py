@@ -14,6 +14,7 @@ from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict
 from tidemark.model.offsets import TopicPartition
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints
+from tidemark.ports.records import RecordReader
 from tidemark.settings import load_settings
 from tidemark.wiring import Runtime
 from tidemark.wiring.core import random_id
@@ -83,6 +84,11 @@ class MemoryRuntime(Runtime):
 
         made = super().coordinator(name, crash or self.world.crash)
         return replace(made, log=self.world.log, files_exist=self.world.tables.files_exist)
+
+    @property
+    def records(self) -> RecordReader:
+        """Of the memory log."""
+        return self.world.log
 
     def compute(self, pipeline: Pipeline) -> MemoryCompute:
         """The engine's twin."""

@@ -14,6 +14,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints
+from tidemark.ports.records import RecordReader
 from tidemark.settings import Settings, load_settings
 from tidemark.wiring import Runtime
 
@@ -24,6 +25,11 @@ class DiskRuntime(Runtime):
     def __init__(self, line: DiskLine, settings: Settings) -> None:
         super().__init__(settings)
         self.line = line
+
+    @property
+    def records(self) -> RecordReader:
+        """Of the line's log."""
+        return self.line.log
 
     def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
         """Over the line's log."""

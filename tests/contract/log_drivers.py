@@ -6,15 +6,18 @@ from typing import Protocol
 
 from tests.kafka.topics import Sent, Topics
 from tidemark.adapters.kafka import KafkaLog
+from tidemark.adapters.kafka_records import KafkaRecords
 from tidemark.adapters.memory_log import MemoryLog
 from tidemark.model.offsets import TopicPartition
 from tidemark.ports import Log
+from tidemark.ports.records import RecordReader
 
 
 class LogDriver(Protocol):
     """A log under test, and what may happen to it."""
 
     log: Log
+    reader: RecordReader
 
     def make(self, partitions: int = 1) -> str:
         """A fresh topic."""
@@ -46,6 +49,7 @@ class KafkaDriver:
 
     def __post_init__(self) -> None:
         self.log: Log = KafkaLog(self.topics.bootstrap)
+        self.reader: RecordReader = KafkaRecords(self.topics.bootstrap)
 
     def make(self, partitions: int = 1) -> str:
         return self.topics.make(partitions=partitions)
@@ -77,6 +81,7 @@ class MemoryDriver:
         self._memory = MemoryLog()
         self._made = 0
         self.log: Log = self._memory
+        self.reader: RecordReader = self._memory
 
     def make(self, partitions: int = 1) -> str:
         self._made += 1

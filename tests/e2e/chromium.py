@@ -27,12 +27,16 @@ class Page:
     Args:
         connection: to the page's debugger.
         base: the site's address.
+
+    Attributes:
+        rest: seconds for what moves to stand still after a wait or a click.
     """
 
     def __init__(self, connection: ClientConnection, base: str) -> None:
         self._connection = connection
         self._serial = 0
         self.base = base
+        self.rest = 1.0
 
     def call(self, method: str, **params: Any) -> Any:
         """A method of the protocol, and its result."""
@@ -55,7 +59,7 @@ class Page:
         while not self.script(condition):
             assert time.monotonic() < deadline, f"{condition}\n{self.script('document.body.innerText')}"
             time.sleep(0.2)
-        time.sleep(1.0)
+        time.sleep(self.rest)
 
     def open(self, path: str, text: str) -> None:
         """Opens a page and waits for a text."""
@@ -72,12 +76,12 @@ class Page:
         wanted = _BY_TEXT % (json.dumps(text), json.dumps(kinds))
         self.wait(f"!!{wanted}")
         self.script(f"{wanted}.scrollIntoView({{block: 'center'}})")
-        time.sleep(0.5)
+        time.sleep(self.rest / 2)
         x, y, wide, high = self.script(f"(r => [r.x, r.y, r.width, r.height])({wanted}.getBoundingClientRect())")
         for kind in ("mousePressed", "mouseReleased"):
             where = {"x": x + wide / 2, "y": y + high / 2}
             self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
-        time.sleep(1.0)
+        time.sleep(self.rest)
 
     def types(self, field: str, text: str) -> None:
         """Types into a field of a form, by its id."""
@@ -85,6 +89,36 @@ class Page:
         self.script(f"document.getElementById('{field}').focus()")
         self.call("Input.insertText", text=text)
         time.sleep(0.3)
+
+    def fills(self, label: str, text: str) -> None:
+        """Types into a field, by its label."""
+        field = f"document.querySelector('input[aria-label={json.dumps(label)}]')"
+        labelled = f"[...document.querySelectorAll('label')].find(l => l.innerText.startsWith({json.dumps(label)}))"
+        found = f"({field} || ({labelled} || document).querySelector('input'))"
+        self.wait(f"!!({field} || {labelled})")
+        self.script(f"{found}.focus()")
+        self.call("Input.insertText", text=text)
+        time.sleep(self.rest / 2)
+
+    def picks(self, label: str, value: str) -> None:
+        """Chooses an entry of a list of ours, by the list's label and the entry's value."""
+        self.wait(f"!!document.querySelector('select[aria-label={json.dumps(label)}]')")
+        self.script(
+            f"(s => {{ Object.getOwnPropertyDescriptor(HTMLSelectElement.prototype, 'value').set.call(s, "
+            f"{json.dumps(value)}); s.dispatchEvent(new Event('change', {{bubbles: true}})); }})"
+            f"(document.querySelector('select[aria-label={json.dumps(label)}]'))"
+        )
+        time.sleep(self.rest / 2)
+
+    def words(self) -> str:
+        """What a page of ours says."""
+        return str(self.script("document.querySelector('[data-page]').innerText"))
+
+    def view(self, pipeline: str, place: str, text: str) -> None:
+        """Opens a view of the page Checkpoints and waits for a text."""
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=f"{self.base}/plugin/checkpoints#pipeline={pipeline}&{place}")
+        self.sees(text)
 
     def chooses(self, field: str, text: str) -> None:
         """Chooses an entry of a list, by typing a part of it."""
@@ -104,10 +138,10 @@ class Page:
         self.press("Enter", 13)
         self.press("Escape", 27)
 
-    def press(self, key: str, code: int) -> None:
-        """A key, down and up."""
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """A key, down and up; a button of the browser's own wants the text of Enter too."""
+        for kind, typed in (("keyDown", {"text": text} if text else {}), ("keyUp", {})):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed)
         time.sleep(0.5)
 
     def picture(self, file: Path, selector: str = "body", cut: tuple[int, int, int] = (0, 0, 10_000)) -> None:
@@ -124,8 +158,10 @@ class Page:
 
 
 @contextmanager
-def chromium(base: str, token: str, size: tuple[int, int] = (1000, 1400), theme: str = "light") -> Iterator[Page]:
-    """A browser without a window, logged in to Airflow by a token."""
+def chromium(
+    base: str, token: str | None, size: tuple[int, int] = (1000, 1400), theme: str = "light"
+) -> Iterator[Page]:
+    """A browser without a window, logged in to Airflow by a token; not logged in without one."""
     folder = Path(tempfile.mkdtemp(prefix="chromium-"))
     program = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
@@ -136,7 +172,8 @@ def chromium(base: str, token: str, size: tuple[int, int] = (1000, 1400), theme:
             page = Page(connection, base)
             wide, high = size
             page.call("Emulation.setDeviceMetricsOverride", width=wide, height=high, deviceScaleFactor=1, mobile=False)
-            page.call("Network.setCookie", name="_token", value=token, url=f"{base}/")
+            if token is not None:
+                page.call("Network.setCookie", name="_token", value=token, url=f"{base}/")
             page.call("Page.navigate", url=base)
             page.wait(f"localStorage.setItem('theme', '{theme}') === undefined && location.href.startsWith('{base}')")
             yield page

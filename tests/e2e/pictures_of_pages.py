@@ -49,9 +49,12 @@ def views(page: Page, run: str) -> Iterator[str]:
     page.sees("Needed by")
     yield "checkpoints-timelines"
     _go(page, f"{PLACE}origin", "Which row?")
-    page.script("document.querySelector('[data-page] input').focus()")
-    page.call("Input.insertText", text=KEY)
-    for word in ("Where does it come from?", "The change before"):
+    page.fills("tail_number", KEY)
+    page.click("Where does it come from?", "button")
+    page.click("Show the records", "button")
+    page.wait("!!document.querySelector('[data-records] table')")
+    yield "checkpoint-records"
+    for word in ("Hide the records", "The change before"):
         page.click(word, "button")
     page.wait("document.querySelectorAll('[data-origin]').length === 2")
     yield "checkpoint-row-to-source"

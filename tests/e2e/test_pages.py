@@ -3,9 +3,7 @@
 The tests share a server and run in the order in which they are written.
 """
 
-import json
 import shutil
-import time
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,60 +70,40 @@ def page(server: Server) -> Iterator[Page]:
         yield made
 
 
-def go(page: Page, place: str, text: str) -> None:
-    """Opens a view of the page and waits for a text."""
-    page.call("Page.navigate", url="about:blank")
-    page.call("Page.navigate", url=f"{page.base}/plugin/checkpoints#pipeline=trips&{place}")
-    page.sees(text)
-
-
-def words(page: Page) -> str:
-    return str(page.script("document.querySelector('[data-page]').innerText"))
-
-
-def fills(page: Page, label: str, text: str) -> None:
-    """Types into a field, by its label."""
-    field = f"document.querySelector('input[aria-label={json.dumps(label)}]')"
-    labelled = f"[...document.querySelectorAll('label')].find(l => l.innerText.startsWith({json.dumps(label)}))"
-    page.script(f"({field} || {labelled}.querySelector('input')).focus()")
-    page.call("Input.insertText", text=text)
-    time.sleep(0.5)
-
-
 def test_the_overview_tells_how_the_pipeline_is(page: Page) -> None:
-    go(page, "view=overview", "Latest restore")
-    told = words(page)
+    page.view("trips", "view=overview", "Latest restore")
+    told = page.words()
     for text in ("chk-4 on t2", "3 completed", "1 failed", "1 in progress", "1 restored", "ENGINE_ERROR", "p99.9"):
         assert text in told, text
     assert page.script("document.querySelectorAll('[data-page] svg[role=img] path').length") >= 4
 
 
 def test_the_history_has_a_line_for_each_and_is_filtered(page: Page) -> None:
-    go(page, "view=history", "chk-5")
-    told = words(page)
+    page.view("trips", "view=history", "chk-5")
+    told = page.words()
     assert all(f"chk-{n}" in told for n in range(1, 6))
-    fills(page, "Search ids, runs and savepoints", "kept")
+    page.fills("Search ids, runs and savepoints", "kept")
     page.sees("1–1 of 1")
-    fills(page, "Search ids, runs and savepoints", " nothing is called so")
+    page.fills("Search ids, runs and savepoints", " nothing is called so")
     page.sees("No checkpoint fits")
 
 
 def test_a_line_opens_by_keyboard_and_shows_its_lineage(page: Page) -> None:
-    go(page, "view=history", "chk-2")
+    page.view("trips", "view=history", "chk-2")
     page.script("[...document.querySelectorAll('tr[tabindex]')].find(r => r.innerText.includes('chk-2')).focus()")
     page.press("Enter", 13)
     page.wait("!!document.querySelector('[data-node=\"state buses\"]')")
     page.script("document.querySelector('[data-node=\"partition trips-0\"]').focus()")
     page.press("Enter", 13)
     page.sees("end (excluded)")
-    assert "[3, 5)" in words(page)
+    assert "[3, 5)" in page.words()
     assert "checkpoint=2" in page.script("location.hash")
 
 
 def test_a_run_has_a_tab_with_its_checkpoint(page: Page) -> None:
     page.call("Page.navigate", url=f"{page.base}/dags/trips/runs/{RUN}/plugin/checkpoint")
     page.wait("!!document.querySelector('[data-node=manifest]')")
-    assert "chk-1" in words(page)
+    assert "chk-1" in page.words()
     page.script(
         "document.querySelector('[data-node=\"chk-2\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
     )
@@ -134,11 +112,11 @@ def test_a_run_has_a_tab_with_its_checkpoint(page: Page) -> None:
 
 
 def test_a_row_leads_to_its_checkpoint_and_offsets(page: Page) -> None:
-    go(page, "view=origin", "Which row?")
-    fills(page, "bus", "b3")
+    page.view("trips", "view=origin", "Which row?")
+    page.fills("bus", "b3")
     page.click("Where does it come from?", "button")
     page.wait("!!document.querySelector('[data-origin=\"4\"]')")
-    assert "t2" in words(page)
+    assert "t2" in page.words()
     page.click("The change before", "button")
     page.sees("there was no such row")
 
@@ -149,11 +127,11 @@ def test_hostile_names_are_text(page: Page) -> None:
         ("view=history&checkpoint=3", FAILED[:30]),
         ("view=overview", "t2"),
     ):
-        go(page, place, seen)
+        page.view("trips", place, seen)
         assert page.script("typeof window.pwned") == "undefined"
         assert page.script("document.querySelectorAll('[data-page] script, [data-page] img').length") == 0
-    go(page, "view=origin", "Which row?")
-    fills(page, "bus", BUS)
+    page.view("trips", "view=origin", "Which row?")
+    page.fills("bus", BUS)
     page.click("Where does it come from?", "button")
     page.wait("!!document.querySelector('[data-origin=\"1\"]')")
     assert page.script("typeof window.pwned") == "undefined"
@@ -165,9 +143,9 @@ def test_hostile_names_are_text(page: Page) -> None:
 
 
 def test_a_button_triggers_the_dag_with_its_form(page: Page, server: Server) -> None:
-    go(page, "view=history&checkpoint=2", "Create savepoint…")
+    page.view("trips", "view=history&checkpoint=2", "Create savepoint…")
     page.click("Create savepoint…", "[data-details] button")
-    fills(page, "Name", "from-the-page")
+    page.fills("Name", "from-the-page")
     page.click("Create savepoint", "form button[type=submit]")
     page.wait("!!document.querySelector('[data-run]')")
     run = page.script("document.querySelector('[data-run]').dataset.run")
@@ -177,27 +155,66 @@ def test_a_button_triggers_the_dag_with_its_form(page: Page, server: Server) -> 
 
 
 def test_a_restore_shows_what_it_would_come_to_first(page: Page) -> None:
-    go(page, "view=history&checkpoint=1", "Restore…")
+    page.view("trips", "view=history&checkpoint=1", "Restore…")
     page.click("Restore…", "[data-details] button")
     page.sees("Stays on it")
-    assert "trips-0 [3, 6)" in words(page)
+    assert "trips-0 [3, 6)" in page.words()
+
+
+@pytest.mark.parametrize("where", ["a savepoint", "the page"])
+def test_a_fork_is_asked_for_under_a_name(page: Page, server: Server, where: str) -> None:
+    page.view("trips", "view=timelines", "kept")
+    if where == "a savepoint":
+        button = "document.querySelector('button[aria-label=\"Fork… savepoint kept\"]')"
+        page.wait(f"!!{button}")
+        page.script(f"{button}.focus()")
+        page.press("Enter", 13, "\r")
+        page.sees("Fork kept")
+    else:
+        page.click("Fork…", "[role=group] button")
+        page.fills("From", "chk-2")
+    page.fills("Name", "what-if")
+    page.fills("Note", BUS)
+    page.click("Fork", "form button[type=submit]")
+    page.wait("!!document.querySelector('[data-run]')")
+    run = page.script("document.querySelector('[data-run]').dataset.run")
+    made = server.ask("GET", f"/api/v2/dags/fork/dagRuns/{run}".replace("+", "%2B"), token=server.token())
+    source = "kept" if where == "a savepoint" else "chk-2"
+    assert made["conf"] == {"pipeline": "trips", "source": source, "name": "what-if", "note": BUS}
+
+
+def test_dead_letters_are_read_from_their_table_and_a_silent_kafka_is_told_of(page: Page) -> None:
+    page.view("trips", "view=history&checkpoint=1", "Dead letters")
+    page.click("Dead letters", "button[role=tab]")
+    page.wait("document.querySelectorAll('[data-letters] tbody tr').length === 1")
+    assert "null_key" in page.words() and '"bus": null' in page.words()
+    page.click("Offsets", "button[role=tab]")
+    page.click("Records…", "td button")
+    page.click("Read records of trips-0 from Kafka", "button")
+    page.sees("no Kafka: TIDEMARK_KAFKA_BOOTSTRAP is not set")
+    page.click("Ask again", "button")
+    page.sees("Next: tidemark up --only kafka")
 
 
 def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: Server) -> None:
-    go(page, "view=timelines", LONG)
+    page.view("trips", "view=timelines", LONG)
     line = "[...document.querySelectorAll('tr')].find(r => r.innerText.includes('chk-2'))"
     page.script(f"[...{line}.querySelectorAll('button')].find(b => b.innerText === 'Dispose…').click()")
     page.sees("Needed by")
-    page.click("Dispose", "td button")
+    page.click("Dispose", "[data-disposal] button")
     page.wait("![...document.querySelectorAll('tr')].some(r => r.innerText.includes('chk-2'))")
+    page.click("Dispose…", "td button")
+    page.sees(f"timeline {LONG}")
+    kept = "[...document.querySelectorAll('[data-disposal] button')].find(b => b.innerText === 'Dispose')"
+    assert page.script(f"{kept}.disabled"), "a fork without a checkpoint of its own needs it"
     left = server.ask("GET", "/tidemark/pipelines/trips/savepoints", token=server.token())
     assert [s["name"] for s in left] == ["kept"]
 
 
 def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: Server) -> None:
     with chromium(server.base, server.token("ann"), size=(1400, 1200)) as page:
-        go(page, "view=timelines", "kept")
-        assert "Dispose" not in words(page) and "Checkpoint now" not in words(page)
+        page.view("trips", "view=timelines", "kept")
+        assert "Dispose" not in page.words() and "Checkpoint now" not in page.words()
     for path in ("/tidemark/static/page.js", "/tidemark/pipelines", "/tidemark/pipelines/trips/checkpoints"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             server.ask("GET", path)
@@ -208,9 +225,10 @@ def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: Server) -> 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_stand_out_in_both_themes(server: Server, theme: str) -> None:
     with chromium(server.base, server.token(), size=(1400, 1200), theme=theme) as page:
-        go(page, "view=history", "chk-5")
-        faint: Any = page.script(CONTRAST)
-        assert faint == [], faint
+        for place, seen in (("view=history", "chk-5"), ("view=timelines", "kept"), ("view=origin", "Which row?")):
+            page.view("trips", place, seen)
+            faint: Any = page.script(CONTRAST)
+            assert faint == [], faint
 
 
 CONTRAST = """(() => {

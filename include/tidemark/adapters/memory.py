@@ -4,7 +4,7 @@ from tidemark.adapters.memory_clock import ManualClock, SequentialIds
 from tidemark.adapters.memory_compute import MemoryBatch, MemoryCompute
 from tidemark.adapters.memory_feed import Feed
 from tidemark.adapters.memory_foreign import MemoryForeignTables
-from tidemark.adapters.memory_log import LogRecord, MemoryLog
+from tidemark.adapters.memory_log import MemoryLog
 from tidemark.adapters.memory_observing import MemoryLineage, MemoryMetrics
 from tidemark.adapters.memory_sender import MemorySender
 from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
@@ -14,7 +14,6 @@ __all__ = [
     "Fault",
     "FaultyStore",
     "Feed",
-    "LogRecord",
     "ManualClock",
     "MemoryBatch",
     "MemoryCompute",

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from tidemark.adapters.memory_decoding import BadRecord, decode
 from tidemark.adapters.memory_fold import Decoded
-from tidemark.adapters.memory_log import LogRecord
 from tidemark.model.dead_letters import Reason
+from tidemark.model.log_records import LogRecord
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline

@@ -5,19 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.log_records import BoundedRead, LogRecord, ReadBounds, RecordCollector, Wanted
 from tidemark.model.offsets import OffsetRange, TopicPartition
 from tidemark.pipeline import TopicPattern
 from tidemark.ports import PartitionLog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRecord:
-    """One record of a partition."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
 
 
 @dataclass
@@ -87,6 +78,20 @@ class MemoryLog:
     def records(self, tp: TopicPartition, within: OffsetRange) -> Sequence[LogRecord]:
         """The records of a range."""
         return [r for r in self._partition(tp).records if within.start <= r.offset < within.end]
+
+    def read(
+        self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, bounds: ReadBounds, wanted: Wanted
+    ) -> BoundedRead:
+        """See `ports.records.RecordReader`; time does not pass here."""
+        collector = RecordCollector(bounds, wanted)
+        held = self.partitions(frozenset(ranges), isolation)
+        for tp, within in sorted(ranges.items()):
+            end = min(within.end, held[tp].end)
+            for record in (r for r in self.records(tp, within) if r.offset < end):
+                stopped = collector.take(tp, record)
+                if stopped is not None:
+                    return collector.done(stopped, (tp, record.offset + 1))
+        return collector.done()
 
     def partitions(self, topics: object, isolation: str) -> Mapping[TopicPartition, PartitionLog]:
         """See `ports.Log`."""

@@ -1,15 +1,18 @@
 """Reads what operators emitted, as of a manifest and without a JVM: rows that no manifest names are never seen (J1)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_reading import refused
 from tidemark.adapters.state_reader import files_of
+from tidemark.errors import UsageError
 from tidemark.model.sink_evolution import sources_of
 from tidemark.model.sinks import ROW_ID, SinkTable
 
@@ -38,6 +41,47 @@ def outbox_rows(warehouse: str, table: SinkTable, checkpoint: int) -> Iterator[d
     for part in _rows(warehouse, table, checkpoint):
         for batch in part.sort_by([(name, "ascending") for name, _ in ROW_ID[1:]]).to_batches(max_chunksize=1000):
             yield from batch.to_pylist()
+
+
+def found_rows(
+    warehouse: str, table: SinkTable, checkpoint: int, where: Mapping[str, str], limit: int
+) -> list[dict[str, Any]]:
+    """Rows that one checkpoint left in a sink and whose columns hold given values, in order of position.
+
+    Args:
+        warehouse: the folder.
+        table: the sink.
+        checkpoint: whose rows are looked at; no other file is read.
+        where: values as text, by column.
+        limit: at most this many rows.
+
+    Raises:
+        UsageError: no such column, or a text that is no value of its type.
+        StoreError: a version or a file of the handle is gone.
+    """
+    schema = arrow_schema(table.stored)
+    values = {name: _value(schema, name, text) for name, text in where.items()}
+    kept = [schema.append(_CHECKPOINT).empty_table()]
+    for part in _rows(warehouse, table, checkpoint):
+        for name, value in values.items():
+            part = part.filter(pc.equal(part[name], value))
+        kept.append(part)
+    found = pa.concat_tables(kept).sort_by([(name, "ascending") for name, _ in ROW_ID[1:]]).slice(0, limit)
+    rows: list[dict[str, Any]] = found.to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
+def _value(schema: pa.Schema, name: str, text: str) -> pa.Scalar:
+    if name not in schema.names:
+        raise UsageError(f"the sink has no column {name!r}", next=f"name one of: {', '.join(schema.names)}.")
+    of = schema.field(name).type
+    try:
+        at = datetime.fromisoformat(text) if pa.types.is_timestamp(of) else None
+        if at is not None:
+            return pa.scalar(at if at.tzinfo else at.replace(tzinfo=UTC), of)
+        return pa.scalar(text).cast(of)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise UsageError(f"not a value of column {name} ({of}): {text!r}", next=f"give a value of {name}.") from error
 
 
 def _checkpoints(warehouse: str, table: SinkTable) -> list[int]:

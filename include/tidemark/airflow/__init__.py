@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidemark.airflow.backfill import backfill_dag
     from tidemark.airflow.compaction import compaction_dag
     from tidemark.airflow.factory import checkpoint_dag
+    from tidemark.airflow.forking import fork_dag
     from tidemark.airflow.patching import patch_dag
     from tidemark.airflow.restoring import restore_dag
     from tidemark.airflow.retention import retention_dag
@@ -21,6 +22,7 @@ __all__ = [
     "backfill_dag",
     "checkpoint_dag",
     "compaction_dag",
+    "fork_dag",
     "patch_dag",
     "restore_dag",
     "retention_dag",
@@ -32,6 +34,7 @@ _HOMES = {
     "backfill_dag": "tidemark.airflow.backfill",
     "checkpoint_dag": "tidemark.airflow.factory",
     "compaction_dag": "tidemark.airflow.compaction",
+    "fork_dag": "tidemark.airflow.forking",
     "patch_dag": "tidemark.airflow.patching",
     "restore_dag": "tidemark.airflow.restoring",
     "retention_dag": "tidemark.airflow.retention",

@@ -1,7 +1,7 @@
 """`tidemark restore`, `fork` and `promote`: other timelines than the live one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import typer
@@ -16,7 +16,7 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stepping_back import MAX_FALLBACK
 from tidemark.errors import UsageError
 from tidemark.wiring import open_runtime
-from tidemark.wiring.recoveries import restore_facts
+from tidemark.wiring.recoveries import fork_facts, restore_facts
 
 ForkName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fork.")]
 
@@ -122,18 +122,21 @@ def restore(
     note("nothing was written; what is left stays readable. Next: the same command with --execute")
 
 
-def fork(pipeline: PipelineName, name: ForkName, where: Where, as_json: JsonFlag = False) -> None:
+def fork(
+    pipeline: PipelineName,
+    name: ForkName,
+    where: Where,
+    text: Annotated[str, typer.Option("--note", help="What it is for.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
     """Begin a timeline of its own beside the live one: isolated, and it sends nothing to Kafka.
 
     Examples:
       tidemark fork flights bugfix --savepoint june
-      tidemark fork flights what-if --checkpoint chk-6
+      tidemark fork flights what-if --checkpoint chk-6 --note "with next year's fares"
     """
-    done = open_runtime().fork(pipeline, name, where.request(Terms()))
-    genesis = done.genesis
-    told = {"timeline": name, "checkpoint": f"chk-{genesis.parent}", "savepoint": genesis.savepoint or None}
-    left = {uid: handle.rows for uid, handle in genesis.left_behind.items()}
-    show_fields({**told, "left_behind": left, "began_now": done.won}, as_json=as_json)
+    done = open_runtime().fork(pipeline, name, replace(where.request(Terms()), note=text))
+    show_fields({**fork_facts(done.genesis), "began_now": done.won}, as_json=as_json)
     note(f"Next: tidemark run {pipeline} --timeline {name}")
 
 

@@ -1,4 +1,4 @@
-"""`tidemark sink show`: what operators emitted, as of a checkpoint, read without Spark."""
+"""`tidemark sink show`, with `source`: what operators emitted, as of a checkpoint, read without Spark."""
 
 from typing import Annotated
 
@@ -7,15 +7,15 @@ import typer
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.output import JsonFlag, show_rows
 from tidemark.cli.run import PipelineName
+from tidemark.cli.sources import sink_source
 from tidemark.wiring import open_runtime
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     group = typer.Typer(help="Read what operators emitted, as of a checkpoint.", no_args_is_help=True)
-    # With one command only, a group would take its name away.
-    group.callback()(_group)
     group.command("show")(show)
+    group.command("source")(sink_source)
     app.add_typer(group, name="sink")
 
 
@@ -38,7 +38,3 @@ def show(
     at = chosen_id(runtime, pipeline, checkpoint, savepoint)
     table = runtime.sink_table(pipeline, name, checkpoint=at, limit=limit)
     show_rows(table.to_pylist(), as_json=as_json, empty=f"{name} is empty")
-
-
-def _group() -> None:
-    """Read what operators emitted, as of a checkpoint."""

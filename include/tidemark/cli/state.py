@@ -1,4 +1,4 @@
-"""`tidemark state show | export | hash`, with `diff`, `sql` and `query`: resolved state, read without Spark."""
+"""`tidemark state show | export | hash`, with `source`, `diff`, `sql`, `query`: resolved state, read without Spark."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +8,7 @@ import typer
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
 from tidemark.cli.run import PipelineName
+from tidemark.cli.sources import state_source
 from tidemark.cli.state_diff import diff
 from tidemark.cli.state_sql import query, sql
 from tidemark.errors import NotFoundError, UsageError
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show)
     group.command("export")(export)
     group.command("hash")(hash_)
+    group.command("source")(state_source)
     group.command("diff")(diff)
     group.command("sql")(sql)
     group.command("query")(query)

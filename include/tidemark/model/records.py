@@ -97,6 +97,7 @@ class Genesis:
         claim: whether the savepoint's pin is handed over to the timeline (G10).
         left_behind: state of operators that were not declared, by uid: allowed, and not taken over (G11).
         renamed: old uid to new uid, as the command said.
+        note: what a fork is for, for people.
         at_ms: clock of the writer, for people.
         parent_revision: of the parent's manifest, as it was taken over.
         revised: why it is not as it was put; None where it is.
@@ -130,6 +131,7 @@ class Genesis:
     left_behind: Mapping[str, StateHandle] = field(default_factory=dict, metadata=ADDED)
     renamed: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
     at_ms: int = field(default=0, metadata=ADDED)
+    note: str = field(default="", metadata=ADDED)
     parent_revision: int = field(default=0, metadata=ADDED)
     revised: Revised | None = field(default=None, metadata=ADDED)
 

@@ -23,6 +23,7 @@ from tidemark.model.names import checked_name
 from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints
+from tidemark.ports.records import RecordReader
 from tidemark.settings import Settings
 from tidemark.wiring.lazy_foreign import LazyForeignTables
 from tidemark.wiring.lazy_log import LazyLog
@@ -82,6 +83,13 @@ class Core:
             foreign=LazyForeignTables(),
             name=name,
         )
+
+    @property
+    def records(self) -> RecordReader:
+        """Records of the broker that the settings name, for people who ask where a row comes from."""
+        from tidemark.adapters.kafka_records import KafkaRecords
+
+        return KafkaRecords(self.settings.kafka_address)
 
     @cached_property
     def crash(self) -> CrashPoints:

@@ -73,7 +73,7 @@ class Patched:
 
 
 def source_of(text: str, *, force: bool = False, allow_non_restored_state: bool = False) -> RestoreRequest:
-    """What is to be corrected: `chk-17`, `17`, or a savepoint, which can never read as an id.
+    """What is to be corrected, or forked: `chk-17`, `17`, or a savepoint, which can never read as an id.
 
     Args:
         text: its name.

@@ -57,6 +57,15 @@ class Recoveries(Verifications):
         report_state_left_behind(name, done.genesis)
         return plan, done
 
+    def fork_plan(self, name: str, timeline: str, request: RestoreRequest) -> Genesis:
+        """What a fork would begin with; writes nothing.
+
+        Raises:
+            TidemarkError: as `fork`.
+        """
+        recovery, beginning = self._begins(name, request)
+        return recovery.fork_draft(beginning, timeline, request.request)
+
     def fork(self, name: str, timeline: str, request: RestoreRequest) -> Forked:
         """Begins a named timeline beside the live one; see `Recovery.fork`.
 
@@ -64,7 +73,7 @@ class Recoveries(Verifications):
             TidemarkError: as `Recovery.fork` and `RestoreRequest.beginning`.
         """
         recovery, beginning = self._begins(name, request)
-        done = recovery.fork(beginning, timeline)
+        done = recovery.fork(beginning, timeline, request.request)
         report_state_left_behind(name, done.genesis)
         return done
 
@@ -153,6 +162,18 @@ def branch_facts(found: Branch) -> dict[str, object]:
         "successor": None if found.closing is None else found.closing.successor,
         "left_behind": {} if genesis is None else {uid: handle.rows for uid, handle in genesis.left_behind.items()},
         "renamed": {} if genesis is None else dict(genesis.renamed),
+        "note": None if genesis is None else genesis.note or None,
+    }
+
+
+def fork_facts(genesis: Genesis) -> Mapping[str, object]:
+    """What is told of a fork, JSON values only."""
+    return {
+        "timeline": genesis.timeline,
+        "checkpoint": f"chk-{genesis.parent}",
+        "savepoint": genesis.savepoint or None,
+        "note": genesis.note or None,
+        "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
     }
 
 

@@ -30,6 +30,7 @@ class OperatorConfig(BaseModel):
     clock: str
     key_groups: int
     sink: str | None
+    sink_columns: list[str]
 
 
 class Config(BaseModel):

@@ -1,6 +1,4 @@
-"""What checkpoints have to do with each other: lineage, timelines, savepoints, origins of rows."""
-
-from typing import Any
+"""What checkpoints have to do with each other: lineage, timelines, savepoints."""
 
 from pydantic import BaseModel
 
@@ -64,6 +62,7 @@ class Timeline(BaseModel):
     successor: str | None
     left_behind: dict[str, int]
     renamed: dict[str, str]
+    note: str | None
     savepoints: list[OnTimeline]
 
 
@@ -135,37 +134,6 @@ class RetentionPlan(BaseModel):
     log_files: int
     log_bytes: int
     kept_by: list[Keeper]
-
-
-class OriginRange(BaseModel):
-    """Offsets `[start, end)` that a row came from."""
-
-    partition: str
-    start: int
-    end: int
-
-
-class Change(BaseModel):
-    """The checkpoint that changed a row; not `known` where its manifest is gone."""
-
-    checkpoint: int
-    name: str
-    known: bool
-    run: str | None = None
-    timeline: str | None = None
-    parent: int | None = None
-    logical_time: str | None = None
-    ranges: list[OriginRange] = []
-
-
-class Origin(BaseModel):
-    """A row of state and its origin."""
-
-    uid: str
-    key: list[str]
-    as_of: str
-    row: dict[str, Any]
-    changed: Change
 
 
 class MadeByRun(BaseModel):

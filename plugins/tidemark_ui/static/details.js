@@ -1,12 +1,13 @@
 // One checkpoint: its operators, the ranges it read, what the gate said, and its lineage.
 
 import { Lineage, RunLink } from "./graph.js";
+import { DeadLetters, Records } from "./records.js";
 import { Answered, bytes, C, count, duration, Facts, h, Muted, Name, ours, Status, Trouble, useAnswer, useState,
   when } from "./ui.js";
 import { Rows } from "./table.js";
 
-const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"], ["gate", "Gate"],
-  ["facts", "Facts"]];
+const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"],
+  ["letters", "Dead letters"], ["gate", "Gate"], ["facts", "Facts"]];
 
 // `actions` are of no use for what is not completed, or is about to be deleted.
 export function Details({ pipeline, checkpoint, dag, onCheckpoint, actions }) {
@@ -23,7 +24,8 @@ export function Details({ pipeline, checkpoint, dag, onCheckpoint, actions }) {
     h(Tabs, { name: `Parts of ${told.name}`, parts: PARTS, part, setPart }),
     part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
     part === "operators" && h(Operators, { told }),
-    part === "offsets" && h(Offsets, { told }),
+    part === "offsets" && h(Offsets, { told, pipeline }),
+    part === "letters" && h(DeadLetters, { pipeline, checkpoint, tasks: told.tasks }),
     part === "gate" && h(Gate, { told }),
     part === "facts" && h(AllFacts, { told })));
 }
@@ -76,7 +78,8 @@ function Operators({ told }) {
     shared.length > 0 && h(Muted, { mt: 2 }, `For all of them together: ${shared.join(", ")}.`));
 }
 
-function Offsets({ told }) {
+function Offsets({ told, pipeline }) {
+  const [open, setOpen] = useState(null);
   const columns = [
     { title: "Partition", cell: (r) => h(Name, null, r.partition) },
     { title: "Start (included)", end: true, cell: (r) => count(r.start) },
@@ -85,8 +88,14 @@ function Offsets({ told }) {
     { title: "Lag", end: true, cell: (r) => count(r.pending) },
     { title: "Watermark (UTC)", cell: (r) => when(r.watermark) },
     { title: "Topic id", cell: (r) => h(Name, { mono: true, most: "12rem" }, r.topic_id || "–") },
+    { title: "Records", cell: (r) => r.end > r.start && h(C.Button, { size: "2xs", variant: "outline",
+      "aria-expanded": open === r.partition, "aria-label": `Records of ${r.partition}`,
+      onClick: () => setOpen(open === r.partition ? null : r.partition) }, "Records…") },
   ];
-  return h(Rows, { name: "Offsets", columns, rows: told.ranges, keyOf: (r) => r.partition });
+  return h(C.Flex, { direction: "column", gap: 3 },
+    h(Rows, { name: "Offsets", columns, rows: told.ranges, keyOf: (r) => r.partition, chosen: open }),
+    open && h(Records, { key: open, pipeline, checkpoint: told.id, query: { partition: open },
+      word: `Read records of ${open} from Kafka` }));
 }
 
 function Gate({ told }) {

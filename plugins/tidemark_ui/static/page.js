@@ -39,7 +39,11 @@ function usePlace() {
 
 function Checkpoints() {
   const [place, go] = usePlace();
-  const pipelines = useAnswer(ours(["pipelines"]), 15000);
+  const [every, setEvery] = useState(15000);
+  const pipelines = useAnswer(ours(["pipelines"]), every);
+  const missing = Boolean(pipelines.told) && !pipelines.told.some((p) => p.name === place.pipeline);
+  // A pipeline that is named in the address and not there yet: its first checkpoint is being planned.
+  useEffect(() => setEvery(missing && place.pipeline ? 3000 : 15000), [missing, place.pipeline]);
   return h(C.Box, { p: 3, w: "100%", maxW: "100%", overflowX: "hidden", "data-page": "checkpoints" },
     h(Answered, { answer: pipelines, what: "the pipelines" }, (told) => {
       if (told.length === 0) {

@@ -1,6 +1,7 @@
 // Where the bytes are, what keeps them, and what retention would let go; then a button that lets it.
 
-import { Confirmed, useDags } from "./actions.js";
+import { useDags } from "./actions.js";
+import { Confirmed } from "./confirmed.js";
 import { Answered, bytes, C, count, duration, Facts, h, Muted, Name, ours, Panel, useAnswer,
   useState } from "./ui.js";
 import { Rows } from "./table.js";

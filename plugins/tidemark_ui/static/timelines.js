@@ -1,7 +1,7 @@
 // The tree of timelines, and the savepoints on it.
 
-import { Disposal } from "./actions.js";
-import { Answered, bytes, C, Empty, h, Muted, Name, ours, Panel, useAnswer, when } from "./ui.js";
+import { Action, Disposal, useDags } from "./actions.js";
+import { Answered, bytes, C, Empty, h, Muted, Name, ours, Panel, Trouble, useAnswer, useState, when } from "./ui.js";
 import { Retention } from "./retention.js";
 import { Rows } from "./table.js";
 
@@ -34,19 +34,33 @@ function Branch({ t, onCheckpoint }) {
     h(Muted, { as: "span" }, t.checkpoints === 1 ? "1 checkpoint" : `${t.checkpoints} checkpoints`),
     number && h(C.Button, { size: "2xs", variant: "outline", onClick: () => onCheckpoint(number) }, t.newest),
     began,
+    t.note && h(Name, { most: "22rem", color: "fg.muted" }, t.note),
     t.savepoints.map((s) => h(C.Badge, { key: s.name, colorPalette: "pink" }, h(Name, { most: "12rem" }, s.name),
       ` chk-${s.checkpoint}`)));
 }
 
+// What may be done with a savepoint: its form opens below the table. To dispose of it no DAG is needed.
+const DEEDS = [["fork", "Fork…"], ["restore", "Restore…"], ["backfill", "Backfill…"], ["dispose", "Dispose…"]];
+
 function Savepoints({ told, pipeline, facts, onCheckpoint, again }) {
+  const dags = useDags(pipeline);
+  const [open, setOpen] = useState({});
   if (told.length === 0) return h(Empty, { title: "No savepoints" },
     "A savepoint pins a checkpoint under a name, so that it stays: open a checkpoint in the history to create one.");
+  const there = dags === null || dags.error ? {} : dags;
+  const close = () => setOpen({});
+  const toggle = (savepoint, kind) => setOpen(open.savepoint === savepoint && open.kind === kind ? {}
+    : { savepoint, kind });
+  const buttons = (s) => DEEDS.filter(([kind]) => kind === "dispose" || there[kind]).map(([kind, word]) => h(C.Button, {
+    key: kind, size: "2xs", variant: "outline", ...(kind === "dispose" ? { colorPalette: "red" } : {}),
+    "aria-expanded": open.savepoint === s.name && open.kind === kind,
+    "aria-label": `${word} savepoint ${s.name}`, onClick: () => toggle(s.name, kind) }, word));
   const columns = [
     { title: "Name", cell: (s) => h("b", null, h(Name, null, s.name)) },
     { title: "Checkpoint", cell: (s) => h(C.Button,
       { size: "2xs", variant: "outline", onClick: () => onCheckpoint(Number(s.checkpoint.slice(4))) },
       s.checkpoint) },
-    { title: "Action", cell: (s) => facts.may_trigger && h(Disposal, { pipeline, name: s.name, done: again }) },
+    { title: "Action", cell: (s) => facts.may_trigger && h(C.Flex, { gap: 1 }, buttons(s)) },
     { title: "Timeline", cell: (s) => h(Name, { most: "11rem" }, s.timeline) },
     { title: "As of (UTC)", cell: (s) => when(s.logical_time) },
     { title: "Full", end: true, cell: (s) => bytes(s.full_bytes) },
@@ -56,5 +70,11 @@ function Savepoints({ told, pipeline, facts, onCheckpoint, again }) {
       ? when(s.expires_at) : "never") },
     { title: "Note", cell: (s) => h(Name, null, s.drained ? `drained. ${s.note}` : s.note) },
   ];
-  return h(Rows, { name: "Savepoints", columns, rows: told, keyOf: (s) => s.name });
+  return h(C.Box, null,
+    h(Rows, { name: "Savepoints", columns, rows: told, keyOf: (s) => s.name, chosen: open.savepoint }),
+    facts.may_trigger && dags && dags.error && h(Trouble, { error: dags.error }),
+    open.kind === "dispose" && h(Disposal, { key: open.savepoint, pipeline, name: open.savepoint, close,
+      done: () => { close(); again(); } }),
+    open.kind && h(Action, { key: `${open.kind} ${open.savepoint}`, pipeline, dags: there, kind: open.kind,
+      begins: { savepoint: open.savepoint }, close }));
 }

@@ -27,6 +27,7 @@ class Beginning:
         allow_non_restored_state: leave the state of operators behind that the pipeline does not declare (G11).
         claim: the savepoint's pin becomes the timeline's: CLAIM, which only one restore can have (G10).
         restore_sinks: of a restore, Delta sinks go back with the state; else they keep what they hold (I8).
+        note: what the timeline is for, for people.
     """
 
     checkpoint: Checkpoint
@@ -35,6 +36,7 @@ class Beginning:
     allow_non_restored_state: bool = False
     claim: bool = False
     restore_sinks: bool = False
+    note: str = ""
 
     def __post_init__(self) -> None:
         if self.claim and not self.savepoint:
@@ -92,6 +94,7 @@ class Beginning:
             savepoint=self.savepoint,
             claim=self.claim,
             renamed=dict(self.renamed),
+            note=self.note,
             write_id=write_id,
             at_ms=at_ms,
             parent_revision=found.revision,

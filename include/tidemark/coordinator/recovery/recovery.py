@@ -53,17 +53,22 @@ class Recovery:
             ConflictError: a timeline of this name began otherwise.
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
         """
-        checked_timeline(name)
-        wanted = replace(self.genesis(beginning), timeline=name, why="fork", request=request)
+        wanted = self.fork_draft(beginning, name, request)
         found = self._put(wanted)
-        if found is not None and (_terms(found), found.request) != (_terms(wanted), request):
-            raise ConflictError(
-                f"timeline {name} is there already: it began at chk-{found.parent}",
-                next="take another name; a name is never used again.",
-            )
+        _refuse_another(found, wanted)
         # Who put the genesis may have died before it looked, or while it was refused.
         self._refuse_doomed(wanted)
         return Forked(genesis=found or wanted, won=found is None)
+
+    def fork_draft(self, beginning: Beginning, name: str, request: str = "") -> Genesis:
+        """The genesis that `fork` would put now; nothing is written.
+
+        Raises:
+            NameRefusedError, ConflictError, UsageError, IncompatibleStateError, CorruptObjectError: as `fork`.
+        """
+        wanted = replace(self.genesis(beginning), timeline=checked_timeline(name), why="fork", request=request)
+        _refuse_another(self.coordinator.objects.slot(name, 1), wanted)
+        return wanted
 
     def restore(self, beginning: Beginning, request: str = "") -> Restored | Superseded:
         """Makes a new timeline live, which begins at a checkpoint of any timeline.
@@ -206,6 +211,15 @@ class Recovery:
         old = timelines.chain(closing.timeline)
         left = tuple(since_split(old, timelines.ancestry(timelines.checkpoint(genesis.parent))))
         return Restored(genesis=genesis, closing=closing, left=left, overtaken=tuple(overtaken), won=won)
+
+
+def _refuse_another(found: object, wanted: Genesis) -> None:
+    """Whatever a timeline begins with that is not the fork that is wanted."""
+    if isinstance(found, Genesis) and (_terms(found), found.request) != (_terms(wanted), wanted.request):
+        raise ConflictError(
+            f"timeline {wanted.timeline} is there already: it began at chk-{found.parent}",
+            next="take another name; a name is never used again.",
+        )
 
 
 def _terms(genesis: Genesis) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ class RestoreRequest:
         newest_whole: the newest checkpoint of the live timeline of which nothing is damaged (I4); see `at`.
         max_fallback: how many damaged ones that may pass over.
         force: go on from a savepoint that the pipeline was drained with (G3).
-        claim, restore_sinks, allow_non_restored_state, renamed: see `Beginning`.
+        claim, restore_sinks, allow_non_restored_state, renamed, note: see `Beginning`.
         accept_loss: restore although Kafka lacks records that come after the checkpoint.
         request: the caller's id of the request; see `Recovery.restore`.
     """
@@ -42,6 +42,7 @@ class RestoreRequest:
     renamed: Mapping[str, str] = field(default_factory=dict)
     accept_loss: bool = False
     request: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         given = [x for x in (self.checkpoint, self.savepoint, self.as_of_ms) if x is not None]
@@ -71,6 +72,7 @@ class RestoreRequest:
             restore_sinks=self.restore_sinks,
             allow_non_restored_state=self.allow_non_restored_state,
             renamed=self.renamed,
+            note=self.note,
         )
 
     def _checkpoint(self, coordinator: CheckpointCoordinator) -> Checkpoint:

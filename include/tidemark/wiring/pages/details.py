@@ -78,10 +78,17 @@ class Details(Overview):
                     "clock": schema.clock,
                     "key_groups": schema.key_groups,
                     "sink": plan.sinks[schema.uid].name if schema.uid in plan.sinks else None,
+                    "sink_columns": _sink_columns(plan, schema.uid),
                 }
                 for schema in plan.schemas.values()
             ],
         }  # fmt: skip
+
+
+def _sink_columns(plan: CheckpointPlan, uid: str) -> list[str]:
+    """Columns that a row of the operator's sink may be looked for by; none where it keeps no rows."""
+    sink = plan.sinks.get(uid)
+    return [name for name, _ in sink.stored] if sink is not None and sink.keeps_rows else []
 
 
 def _planned(plan: CheckpointPlan) -> Json:

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import Any
 
 from tidemark.errors import NotFoundError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.plan import CheckpointPlan
 from tidemark.wiring.facts import iso
 from tidemark.wiring.pages.graphs import Graphs
 from tidemark.wiring.pages.lines import Json
@@ -44,18 +44,24 @@ class Origins(Graphs):
                 safe="nothing was changed.",
                 next="look at the spelling, or ask at an earlier checkpoint: it may have been cleared or have expired.",
             )
-        row = {column: _json(value) for column, value in rows[0].items()}
+        row = {column: plain(value) for column, value in rows[0].items()}
         changed = int(row.pop("_changed"))
         return {
             "uid": uid,
             "key": list(key),
             "as_of": found.plan.name,
             "row": row,
-            "changed": self._change(name, changed, uid),
+            "changed": self.change(name, changed, uid),
         }
 
-    def _change(self, name: str, checkpoint: int, uid: str) -> Json:
-        """What is told of the checkpoint that changed a row; less where its manifest is gone."""
+    def change(self, name: str, checkpoint: int, uid: str) -> Json:
+        """What is told of the checkpoint that changed a row, or emitted it; less where its manifest is gone.
+
+        Args:
+            name: the pipeline.
+            checkpoint: its id.
+            uid: the operator whose row it is.
+        """
         made = self.runtime.coordinator(name).timelines.find(checkpoint)
         told: Json = {"checkpoint": checkpoint, "name": f"chk-{checkpoint}", "known": made is not None}
         if made is None:
@@ -68,24 +74,24 @@ class Origins(Graphs):
             "ranges": [
                 {"partition": str(tp), "start": r.start, "end": r.end}
                 for tp, r in made.plan.ranges.items()
-                if tp.topic in _topics(made, uid) and not r.is_empty
+                if tp.topic in topics_of(made.plan, uid) and not r.is_empty
             ],
         }
 
 
-def _topics(made: Checkpoint, uid: str) -> set[str]:
+def topics_of(plan: CheckpointPlan, uid: str) -> set[str]:
     """Topics that an operator may have read: its own one of a broadcast state, all other sources of any other."""
-    sources = made.plan.sources
-    if uid in sources:
-        return set(sources[uid])
-    return {topic for name, topics in sources.items() if name not in made.plan.schemas for topic in topics}
+    if uid in plan.sources:
+        return set(plan.sources[uid])
+    return {topic for name, topics in plan.sources.items() if name not in plan.schemas for topic in topics}
 
 
-def _json(value: Any) -> Any:  # noqa: ANN401
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """A value as JSON; what not every reader of JSON keeps exactly becomes text."""
     if isinstance(value, dict):
-        return {str(k): _json(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set):
-        return [_json(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):

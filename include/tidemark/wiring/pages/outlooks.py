@@ -6,7 +6,7 @@ from tidemark.coordinator.records.branches import Branch, branch
 from tidemark.coordinator.retention.sweeping import GRACE_MS
 from tidemark.errors import UsageError
 from tidemark.wiring.pages.lines import Json
-from tidemark.wiring.pages.origins import Origins
+from tidemark.wiring.pages.sink_rows import SinkRows
 from tidemark.wiring.retentions import plan_facts
 
 
@@ -18,7 +18,7 @@ class Beginning:
     savepoint: str | None = None
 
 
-class Outlooks(Origins):
+class Outlooks(SinkRows):
     """Answers what would happen; nothing does."""
 
     def restore_outlook(self, name: str, begins: Beginning) -> Json:

@@ -1,0 +1,6 @@
+"""Forks on demand: a form that begins a timeline beside the live one."""
+
+from pipelines.flights import flights
+from tidemark.airflow import fork_dag
+
+dag = fork_dag([flights])

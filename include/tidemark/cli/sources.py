@@ -1,0 +1,138 @@
+"""`tidemark state source` and `sink source`: from a row to the checkpoint, the DAG run and the records it came from."""
+
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id, parse_id
+from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
+from tidemark.errors import UsageError
+from tidemark.wiring import open_runtime
+from tidemark.wiring.pages import Pages
+from tidemark.wiring.pages.records import RecordQuery
+
+Asked = Annotated[
+    int, typer.Option("--records", min=0, max=100, metavar="N", help="Also read at most N of its records from Kafka.")
+]
+Told = dict[str, Any]
+
+
+def state_source(
+    operator: Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")],
+    key: Annotated[list[str], typer.Option(help="The key; once per key column, in the order of key_by.")],
+    checkpoint: At = None,
+    savepoint: AtSavepoint = None,
+    records: Asked = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say which checkpoint changed a key last, in which DAG run, and from which offsets.
+
+    With --records it reads those offsets for records of the key, within bounds: 100,000 records, 16 MiB, 5 seconds.
+
+    Examples:
+      tidemark state source flights aircraft --key N14228
+      tidemark state source flights aircraft --key N14228 --checkpoint chk-2 --records 5
+      tidemark state source flights routes --key EWR --key ORD --savepoint before-upgrade --json
+    """
+    runtime, (pipeline, uid) = open_runtime(), operator
+    pages = Pages(runtime)
+    told = pages.origin_of(pipeline, uid, key, chosen_id(runtime, pipeline, checkpoint, savepoint))
+    changed = told["changed"]
+    found = None
+    if records and changed["known"]:
+        query = RecordQuery(uid=uid, key=tuple(key), limit=records)
+        found = pages.records_of(pipeline, changed["checkpoint"], query)
+    if as_json:
+        print_json({**told, "records": found})
+        return
+    show_fields({"as_of": told["as_of"], **told["row"], **_of(changed)}, as_json=False)
+    _show_records(found)
+    if changed.get("parent") is not None:
+        note(f"Next: the same with --checkpoint chk-{changed['parent']}    (the change before).")
+
+
+def sink_source(
+    sink: Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE NAME", help="A pipeline and its sink.")],
+    checkpoint: Annotated[str, typer.Option(metavar="ID", help="Column _checkpoint of the row.")],
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="A value that the row has; may be repeated.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most so many rows.")] = 20,
+    records: Asked = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say which DAG run emitted rows of a sink, and for which records.
+
+    Examples:
+      tidemark sink source flights knock_on_delays --checkpoint chk-3 --where origin=JFK
+      tidemark sink source flights knock_on_delays --checkpoint chk-3 --where _offset=4711 --records 1
+    """
+    pages, (pipeline, name) = Pages(open_runtime()), sink
+    told = pages.sink_origin(pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
+    changed = told["changed"]
+    of_rows = told["rows"][:records] if changed["known"] else []
+    found = [_record(pages, pipeline, changed["checkpoint"], row) for row in of_rows]
+    if as_json:
+        print_json({**told, "records": found})
+        return
+    show_fields({"sink": name, "uid": told["uid"], **_of(changed)}, as_json=False)
+    show_rows([{**row["row"], "record": f"{row['partition']} {row['offset']}"} for row in told["rows"]], as_json=False)
+    for one in found:
+        _show_records(one)
+    if told["more"]:
+        note("there are more such rows: give another --where, or a larger --limit")
+
+
+def _record(pages: Pages, pipeline: str, checkpoint: int, row: Told) -> Told:
+    """The very record that a row was emitted for."""
+    start = row["offset"]
+    query = RecordQuery(partition=row["partition"], start=start, end=start + 1, limit=1)
+    return pages.records_of(pipeline, checkpoint, query)
+
+
+def _of(changed: Told) -> Told:
+    if not changed["known"]:
+        return {"changed_by": f"{changed['name']}, whose manifest is gone"}
+    return {
+        "changed_by": changed["name"],
+        "timeline": changed["timeline"],
+        "run": changed["run"],
+        "offsets": {r["partition"]: f"[{r['start']}, {r['end']})" for r in changed["ranges"]},
+    }
+
+
+def _show_records(found: Told | None) -> None:
+    if found is None:
+        return
+    for held in found["ranges"]:
+        if held["why"] is not None:
+            is_empty = held["kept_start"] == held["kept_end"]
+            left = "nothing" if is_empty else f"only [{held['kept_start']}, {held['kept_end']})"
+            note(f"{held['partition']} [{held['start']}, {held['end']}): {left} is left. {held['why']}.")
+    rows = [
+        {
+            "partition": r["partition"],
+            "offset": r["offset"],
+            "timestamp": r["timestamp"],
+            "key": _text(r["key"]),
+            "value": _text(r["value"]),
+        }
+        for r in found["records"]
+    ]
+    show_rows(rows, as_json=False, empty="no such record was found")
+    note(f"looked at {found['looked_at']} records; stopped by: {found['stopped_by']}")
+
+
+def _text(told: Told | None) -> str | None:
+    if told is None:
+        return None
+    text = str(told["text"]) if told["encoding"] == "utf-8" else f"0x{told['text']}"
+    return f"{text} … ({told['size']} bytes)" if told["cut"] else text
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    wrong = [text for text, (column, equals, _) in zip(texts, pairs, strict=True) if not (column and equals)]
+    if wrong:
+        raise UsageError(f"not of the form COLUMN=VALUE: {wrong[0]!r}", next="write it as in origin=JFK.")
+    return {column: value for column, _, value in pairs}

@@ -1,0 +1,27 @@
+"""The port of people who ask where a row comes from: records of Kafka, within bounds."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from tidemark.model.log_records import BoundedRead, ReadBounds, Wanted
+from tidemark.model.offsets import OffsetRange, TopicPartition
+
+
+class RecordReader(Protocol):
+    """Records of Kafka, for people who ask where a row comes from. Never for a checkpoint: an engine reads its own."""
+
+    def read(
+        self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, bounds: ReadBounds, wanted: Wanted
+    ) -> BoundedRead:
+        """Reads ranges partition after partition, until one of the bounds ends it.
+
+        Args:
+            ranges: what the log still has of them is read; what it lacks is left out.
+            isolation: Kafka's; under `read_committed` records of aborted transactions are left out.
+            bounds: when to stop.
+            wanted: which records are answered.
+
+        Raises:
+            NotFoundError: a partition does not exist.
+            BrokerError: no answer.
+        """

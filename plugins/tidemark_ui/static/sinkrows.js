@@ -1,0 +1,54 @@
+// Rows of a sink: who emitted them, in which DAG run, and for which record.
+
+import { Answered, C, count, Facts, h, Muted, Name, ours, Panel, useAnswer, useState } from "./ui.js";
+import { Choice } from "./history.js";
+import { Changed, Labelled } from "./origin.js";
+import { Records } from "./records.js";
+
+export function SinkForm({ operator, look }) {
+  const columns = operator.sink_columns;
+  const first = operator.keys.find((name) => columns.includes(name)) || columns[0];
+  const [checkpoint, setCheckpoint] = useState("");
+  const [where, setWhere] = useState([[first, ""]]);
+  const change = (at, pair) => setWhere(where.map((old, n) => (n === at ? pair : old)));
+  const send = (event) => {
+    event.preventDefault();
+    const filled = where.filter(([, value]) => value !== "").map(([column, value]) => `${column}=${value}`);
+    look({ sink: operator.sink, checkpoint: Number(checkpoint.replace(/^chk-/, "")), where: filled });
+  };
+  return h(C.Flex, { as: "form", onSubmit: send, gap: 2, wrap: "wrap", align: "flex-end" },
+    h(Labelled, { label: "_checkpoint" }, h(C.Input, { size: "sm", w: "7rem", "aria-label": "_checkpoint",
+      required: true, pattern: "(chk-)?[1-9][0-9]{0,11}", maxLength: 16, title: "A number, or chk-17",
+      value: checkpoint, onChange: (e) => setCheckpoint(e.target.value) })),
+    where.map(([column, value], n) => h(C.Flex, { key: n, gap: 1, align: "flex-end" },
+      h(Labelled, { label: "Column" }, h(Choice, { label: `Column ${n + 1}`, value: column,
+        onChange: (name) => change(n, [name, value]), options: columns.map((name) => [name, name]) })),
+      h(Labelled, { label: "Value" }, h(C.Input, { size: "sm", w: "12rem", "aria-label": `Value ${n + 1}`,
+        maxLength: 1000, value, onChange: (e) => change(n, [column, e.target.value]) })))),
+    where.length < 4 && h(C.Button, { size: "sm", variant: "outline",
+      onClick: () => setWhere([...where, [columns[0], ""]]) }, "And another value"),
+    h(C.Button, { type: "submit", size: "sm", colorPalette: "brand" }, "Where does it come from?"));
+}
+
+export function SinkRows({ pipeline, dag, question, onCheckpoint }) {
+  const answer = useAnswer(ours(["pipelines", pipeline, "sinks", question.sink, "origin"],
+    { checkpoint: question.checkpoint, where: question.where, limit: 20 }), 0);
+  return h(Answered, { answer, what: "rows of the sink" }, (told) => h(C.Flex, { direction: "column", gap: 3 },
+    h(Panel, { title: `Emitted to ${told.sink} by ${told.uid} in ${told.changed.name}`,
+      "data-origin": told.changed.checkpoint }, h(Changed, { changed: told.changed, dag, onCheckpoint })),
+    told.rows.map((row) => h(Row, { key: `${row.partition} ${row.offset} ${row.number}`, row, pipeline,
+      changed: told.changed })),
+    told.more && h(Muted, null, "There are more such rows: give another value.")));
+}
+
+function Row({ row, pipeline, changed }) {
+  const query = { partition: row.partition, start: row.offset, end: row.offset + 1 };
+  return h(Panel, { "data-row": `${row.partition} ${row.offset}` },
+    h(C.Flex, { gap: 6, wrap: "wrap", align: "flex-start" },
+      h(C.Box, { flex: "1 1 20rem", minW: 0 }, h(Facts, { facts: row.row })),
+      h(C.Box, { flex: "1 1 20rem", minW: 0 },
+        h(C.Text, { fontSize: "sm", mb: 2 }, "Emitted for the record at ",
+          h("b", null, h(Name, null, row.partition), ` ${count(row.offset)}`)))),
+    changed.known && h(C.Box, { mt: 2 },
+      h(Records, { pipeline, checkpoint: changed.checkpoint, query, word: "Show the record" })));
+}
