@@ -201,7 +201,7 @@ def test_dead_letters_are_shown_with_their_reason(page: Page, backfill: str) -> 
 
 
 def test_the_backfill_was_completed_and_left_the_live_timeline_alone(
-    stack: Stack, runtime: Runtime, backfill: str
+    stack: Stack, runtime: Runtime, page: Page, backfill: str
 ) -> None:
     assert finished(stack, "backfill", backfill)["state"] == "success"
     (fork,) = [b for b in runtime.timelines("parcels") if b.timeline != "t1"]
@@ -209,6 +209,7 @@ def test_the_backfill_was_completed_and_left_the_live_timeline_alone(
     assert (fork.genesis.savepoint, fork.fate) == ("before", "fork")
     assert depots(runtime, fork.newest.id) == oracle([*FIRST, *SECOND])
     assert runtime.checkpoint("parcels").id == 2
+    page.view("parcels", f"view=history&checkpoint={fork.newest.id}", "DAG run, of backfill")
 
 
 def test_a_fork_is_begun_beside_a_checkpoint(stack: Stack, runtime: Runtime, page: Page) -> None:

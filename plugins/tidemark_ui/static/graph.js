@@ -117,18 +117,27 @@ function Chosen({ node, graph, dag, onCheckpoint }) {
       to && dag && node.run && h(RunLink, { dag, run: node.run, label: "Its DAG run" })));
 }
 
-// A run of this DAG; made by another DAG, or by the command line, it leads nowhere and is only told.
+// A run of this DAG, or of another one, such as a backfill's; made by the command line, it leads nowhere and is told.
 export function RunLink({ dag, run, task, label }) {
-  const [known, setKnown] = useState(null);
+  const [owner, setOwner] = useState(null);
   useEffect(() => {
     let gone = false;
-    ask(airflow(["dags", dag, "dagRuns", run])).then(() => !gone && setKnown(true), () => !gone && setKnown(false));
+    const found = (id) => !gone && setOwner(id);
+    ask(airflow(["dags", dag, "dagRuns", run])).then(() => found(dag), () => elsewhere(run).then(found, () => found("")));
     return () => { gone = true; };
   }, [dag, run]);
-  if (known === null) return null;
-  if (!known) return h(Muted, { overflowWrap: "anywhere" }, "Made by ", h("bdi", null, run),
-    ", which is no run of this DAG");
-  return h(Inside, { to: dagRun(dag, run) + (task ? `/tasks/${task}` : "") }, label);
+  if (owner === null) return null;
+  if (!owner) return h(Muted, { overflowWrap: "anywhere" }, "Made by ", h("bdi", null, run),
+    ", which Airflow does not know");
+  return h(Inside, { to: dagRun(owner, run) + (task && owner === dag ? `/tasks/${task}` : "") },
+    owner === dag ? label : `${label}, of ${owner}`);
+}
+
+// The DAG that a run is of, whichever it is; none where several have one of this name.
+async function elsewhere(run) {
+  const told = await ask(airflow(["dags", "~", "dagRuns"], { run_id_pattern: run, limit: 10 }));
+  const same = told.dag_runs.filter((one) => one.dag_run_id === run);
+  return same.length === 1 ? same[0].dag_id : "";
 }
 
 function AssetLink({ name }) {
