@@ -1,8 +1,9 @@
-"""`make test` in three lanes: tests of services that one broker and one Spark serve, and beside them all others.
+"""`make test` in four lanes: tests of services that one broker and one Spark serve, and beside them all others.
 
-The second lane has the tests with a whole stack of their own, then DAG runs inside of a process. The third one only
-computes, and gives way to the others, whose services have deadlines: it takes what they leave while they wait. The
-second and the third write to logs, which are shown when all have ended. Exit code 0 only where all parts passed.
+The second lane has the tests with a whole stack of their own, then DAG runs inside of a process. The others only
+compute, and give way to these two, whose services have deadlines: they take what is left while those wait, and both
+cores in the end. All but the first write to logs, which are shown when all have ended. Exit code 0 only where all parts
+passed.
 """
 
 import signal
@@ -18,6 +19,8 @@ SHARED = f"({SERVICES}) and not e2e"
 OWN = "e2e"
 AIRFLOW = f"airflow and not ({SERVICES} or e2e)"
 COMPUTING = f"not ({SERVICES} or airflow or e2e)"
+WALKS = ["tests/retention", "tests/simulation", "tests/property", "tests/copies"]
+"""About half of what computes."""
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
 
@@ -51,12 +54,17 @@ class Beside(Thread):
 
 
 def main() -> int:
-    """Runs all lanes; arguments go to all their parts."""
+    """Runs all lanes; arguments, which name no tests, go to all their parts."""
     given = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
         computing = ["nice", "-n", "10", *BESIDE, "-m", COMPUTING, *given]
-        stacks = [[*BESIDE, "-m", OWN, *given], [*BESIDE, "-m", AIRFLOW, *given]]
-        lanes = [Beside(stacks, Path(folder, "stacks.log")), Beside([computing], Path(folder, "computing.log"))]
+        others = [*computing, *(f"--ignore={walks}" for walks in WALKS)]
+        parts = [
+            [[*BESIDE, "-m", OWN, *given], [*BESIDE, "-m", AIRFLOW, *given]],
+            [[*computing, *WALKS]],
+            [others],
+        ]
+        lanes = [Beside(commands, Path(folder, f"{n}.log")) for n, commands in enumerate(parts)]
         for lane in lanes:
             lane.start()
         try:

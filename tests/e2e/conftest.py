@@ -104,15 +104,15 @@ def _tidemark(env: dict[str, str], verb: str) -> None:
 
 
 def _processes(project: Path) -> list[psutil.Process]:
-    """The processes whose environment names this home."""
-    found = []
+    """The processes whose environment names this home, without services that a test has started by itself."""
+    found, own = [], {child.pid for child in psutil.Process().children(recursive=True)}
     for process in psutil.process_iter(["pid", "name", "cmdline"]):
         try:
             if process.environ().get("TIDEMARK_HOME") == str(project / "home"):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
-    return [process for process in found if process.pid != os.getpid()]
+    return [process for process in found if process.pid not in {os.getpid(), *own}]
 
 
 def _is_alive(process: psutil.Process) -> bool:
