@@ -30,8 +30,8 @@ from tidemark.model.deletion import DeletionPlan
 from tidemark.settings import load_settings
 from tidemark.wiring import Runtime, open_runtime
 
-TRIPS = Pipeline(
-    name="trips",
+RIDES = Pipeline(
+    name="rides",
     source=KafkaSource("trips", Trip, event_time="ended_at"),
     operators=[Fold("buses", key_by="bus", state=Bus)],
 )
@@ -49,7 +49,7 @@ def main() -> int:
         root = Path(folder, "warehouse")
         # VACUUM asks when a file was removed from the log: before now.
         yesterday = ManualClock(int((time.time() - 86_400) * 1000))
-        line = DiskLine(root, TRIPS, "trips", partitions=4, clock=yesterday)
+        line = DiskLine(root, RIDES, "trips", partitions=4, clock=yesterday)
         for number in range(1, count + 1):
             checkpoint(line, number)
         os.environ["TIDEMARK_WAREHOUSE"] = str(root)
@@ -70,15 +70,15 @@ def checkpoint(line: DiskLine, number: int) -> None:
 def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
     """Plan, plan once more, sweep; and what the sweep should have freed."""
     opened = runtime(root)
-    plan, first = timed(lambda: opened.retention_plan("trips", RULE))
+    plan, first = timed(lambda: opened.retention_plan(RIDES.name, RULE))
     checkpoint(line, count + 1)
-    _, again = timed(lambda: opened.retention_plan("trips", RULE))
+    _, again = timed(lambda: opened.retention_plan(RIDES.name, RULE))
     wanted = sum(unneeded(root, opened).values())
     copy = root.with_name("copy")
     shutil.copytree(root, copy)
-    released, releasing = timed(lambda: runtime(root).retention_sweep("trips", RULE, grace_ms=WEEK_MS))
-    swept, deleting = timed(lambda: runtime(root).retention_sweep("trips", RULE, grace_ms=0))
-    left, after = timed(lambda: runtime(root).retention_plan("trips", RULE))
+    released, releasing = timed(lambda: runtime(root).retention_sweep(RIDES.name, RULE, grace_ms=WEEK_MS))
+    swept, deleting = timed(lambda: runtime(root).retention_sweep(RIDES.name, RULE, grace_ms=0))
+    left, after = timed(lambda: runtime(root).retention_plan(RIDES.name, RULE))
     assert not left.free, "a second sweep would have something to do"
     return {
         "files": plan.kept_files + len(plan.free),
@@ -98,9 +98,9 @@ def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
 
 def unneeded(root: Path, opened: Runtime) -> dict[Path, int]:
     """Data files that none of the kept checkpoints names, with their bytes: by a plain replay of the logs."""
-    kept = list(opened.checkpoints("trips"))[:KEEP]
+    kept = list(opened.checkpoints(RIDES.name))[:KEEP]
     needed = {path for found in kept for path in named(root, found)}
-    data = (p for p in (root / "trips").rglob("*.parquet") if "_delta_log" not in p.parts)
+    data = (p for p in (root / RIDES.name).rglob("*.parquet") if "_delta_log" not in p.parts)
     return {path: path.stat().st_size for path in data if path not in needed}
 
 
