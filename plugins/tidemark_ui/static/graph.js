@@ -123,7 +123,8 @@ export function RunLink({ dag, run, task, label }) {
   useEffect(() => {
     let gone = false;
     const found = (id) => !gone && setOwner(id);
-    ask(airflow(["dags", dag, "dagRuns", run])).then(() => found(dag), () => elsewhere(run).then(found, () => found("")));
+    ask(airflow(["dags", dag, "dagRuns", run]))
+      .then(() => found(dag), () => elsewhere(run).then(found, () => found("")));
     return () => { gone = true; };
   }, [dag, run]);
   if (owner === null) return null;
