@@ -15,7 +15,7 @@ from tests.simulation.scheduler import Scheduler
 SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "20000"))
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "0"))
 CHUNKS = 8
-MOST_TO_FIND = 6000
+MOST_TO_FIND = 12000
 """Schedules within which every planted bug must be found."""
 
 
