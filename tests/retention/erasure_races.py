@@ -20,6 +20,8 @@ UID, KEY = "accounts", "a"
 class ErasureRaces(Races):
     """One schedule, from a seed."""
 
+    erases = True
+
     def actors(self) -> "ErasureRaces":
         """One or two erasures, and some of those that they must meet."""
         rng, add = self.rng, self.scheduler.add

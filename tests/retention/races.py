@@ -18,9 +18,9 @@ from greenlet import getcurrent
 
 from tests.retention.shelves import ASK, ONE_FOLD, MemoryShelf
 from tests.simulation.scheduler import Killed, Scheduler
+from tests.simulation.stepped import Steps
 from tests.simulation.world import Declared
 from tidemark.adapters.memory import ManualClock, SequentialIds
-from tidemark.adapters.memory_store import MemoryStore
 from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.coordinator.checkpoints.advance import Advance
@@ -34,7 +34,6 @@ from tidemark.model.keys import job_key
 from tidemark.model.records import JobRecord
 from tidemark.model.shared_state import StoredFile
 from tidemark.model.writes import WrittenRun
-from tidemark.ports import PutOutcome
 from tidemark.retention import Retention
 
 World = tuple[MemoryShelf, dict[int, dict[str, list[str]]]]
@@ -43,25 +42,6 @@ PREPARED = 40
 FAST = Declared(**{f.name: getattr(ONE_FOLD, f.name) for f in fields(ONE_FOLD)})
 EXPECTED = (ConflictError, NotFoundError)
 """What an actor may be told; a StoreError would say that a file has gone under its feet."""
-
-
-@dataclass
-class Steps(MemoryStore):
-    """A store at whose every operation another process may go on."""
-
-    pause: Callable[[str], None] = lambda what: None
-
-    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
-        self.pause(f"put {key}")
-        return super().put_if_absent(key, body)
-
-    def get(self, key: str) -> bytes | None:
-        self.pause(f"get {key}")
-        return super().get(key)
-
-    def list(self, prefix: str) -> Sequence[str]:
-        self.pause(f"list {prefix}")
-        return super().list(prefix)
 
 
 @dataclass
@@ -146,7 +126,13 @@ def copied(world: "World") -> "World":
 
 
 class Races:
-    """One schedule, from a seed."""
+    """One schedule, from a seed.
+
+    Attributes:
+        erases: whether a process may erase.
+    """
+
+    erases = False
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -157,7 +143,7 @@ class Races:
         self.disposed: set[str] = set()
         self.shelf, self.held = copied(prepared(seed % PREPARED))
         shelf, pause = self.shelf, self._pause
-        shelf.store.pause, shelf.tables.pause = pause, pause
+        shelf.store.pause, shelf.tables.pause, shelf.store.erases = pause, pause, self.erases
         shelf.files = SlowFiles(shelf.tables, pause)
 
     def _pause(self, what: str) -> None:

@@ -103,7 +103,8 @@ def _restorer(world: World) -> Callable[[], object]:
 
 
 def _promoter(world: World) -> Callable[[], object]:
-    """Forks, catches up, promotes; once more where a checkpoint wins the slot."""
+    """Forks, catches up (or not quite), promotes; once more where a checkpoint wins the slot or the fork is behind."""
+    most = world.rng.choice((None, 1))
 
     def act() -> None:
         found = list(world.coordinator.checkpoints())
@@ -113,7 +114,7 @@ def _promoter(world: World) -> Callable[[], object]:
         world.recovery.fork(Beginning(checkpoint=world.rng.choice(found)), name)
         for _ in range(2):
             Advance(coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute, timeline=name).once(
-                PlanRequest(origin="sim")
+                PlanRequest(origin="sim", max_records=most)
             )
             done = world.promotion.promote(name)
             world.scheduler.trace.append(f"  {done}")

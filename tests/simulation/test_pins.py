@@ -4,44 +4,24 @@ The other simulation has checkpoints; this one has savepoints of one checkpoint,
 design section 6 has it, and disposals beside forks. What a process was told must stay true.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
 
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.stepped import Steps
 from tests.unit.coordinator.house import House
-from tidemark.adapters.memory_store import MemoryStore
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.errors import ConflictError, NotFoundError
+from tidemark.errors import ConflictError, NotFoundError, ReleasedError
 from tidemark.model.savepoint import SavepointRequest, TombstoneKind
-from tidemark.ports import PutOutcome
 
 SEEDS = range(400)
 CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
-
-
-@dataclass
-class Steps(MemoryStore):
-    """A store at whose every operation another process may go on."""
-
-    pause: Callable[[str], None] = lambda what: None
-
-    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
-        self.pause(f"put {key}")
-        return super().put_if_absent(key, body)
-
-    def get(self, key: str) -> bytes | None:
-        self.pause(f"get {key}")
-        return super().get(key)
-
-    def list(self, prefix: str) -> Sequence[str]:
-        self.pause(f"list {prefix}")
-        return super().list(prefix)
 
 
 @dataclass
@@ -72,7 +52,7 @@ class World:
         try:
             self.savepoints.create(SavepointRequest(name=name, owner="ann", origin=name))
             self.told.append(name)
-        except ConflictError:
+        except (ConflictError, ReleasedError):
             self.scheduler.trace.append(f"  {name} was refused")
 
     def delete(self) -> None:

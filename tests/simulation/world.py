@@ -10,6 +10,7 @@ import greenlet
 
 from tests.in_memory import START_MS, InMemory, Payment, payment
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.stepped import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.adapters.memory import (
     Fault,
@@ -67,22 +68,25 @@ OTHER_CODE = replace(PIPELINE, max_dead_letters=0.99)
 
 
 class SimStore:
-    """A store whose every operation is a point of choice and may fail."""
+    """A store whose every operation is a point of choice and may fail. Nobody erases here: see `stepped.Steps`."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._inner = FaultyStore(MemoryStore(world.objects), self._choose)
 
     def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        assert not is_of_erasures(key), f"somebody erases: {key}"
         self._world.scheduler.pause(f"put {key}")
         return self._inner.put_if_absent(key, body)
 
     def get(self, key: str) -> bytes | None:
-        self._world.scheduler.pause(f"get {key}")
+        if not is_of_erasures(key):
+            self._world.scheduler.pause(f"get {key}")
         return self._inner.get(key)
 
     def list(self, prefix: str) -> Sequence[str]:
-        self._world.scheduler.pause(f"list {prefix}")
+        if not is_of_erasures(prefix):
+            self._world.scheduler.pause(f"list {prefix}")
         return self._inner.list(prefix)
 
     def _choose(self, operation: str, key: str) -> Fault | None:

@@ -64,6 +64,8 @@ class Tombstones:
         may have looked for pins earlier, found none, and be about to delete. Who can make that one's deletion fail may
         withdraw its tombstone too.
         """
+        if standing.confirmed:
+            return False
         record = self._record(standing.kind, standing.name, standing.number + 1, why)
         return self._settled(replace(record, withdrawn=True)).withdrawn
 

@@ -12,7 +12,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.series import Series
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.referents import needed_by
-from tidemark.errors import ConflictError, NotFoundError, UsageError
+from tidemark.errors import ConflictError, NotFoundError, ReleasedError, UsageError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.savepoint import (
@@ -51,12 +51,12 @@ class Savepoints:
         """Pins a completed checkpoint under a name; a repetition of the same call finds its own work.
 
         Raises:
-            NotFoundError: no such checkpoint or timeline, or no checkpoint yet.
+            NotFoundError: no such checkpoint or timeline, or no checkpoint yet; a checkpoint that was released.
             ConflictError: the name is taken, or was; or the checkpoint is about to be deleted, and the pin was
                 withdrawn.
             UsageError: it expires before it is made.
         """
-        crash, draft = self.coordinator.crash, self._draft(request, self.plan(request))
+        crash, draft = self.coordinator.crash, self._draft(request, self._planned(request))
         crash("savepoint", "before")
         won = self._series(request.name).put(1, draft) is PutOutcome.WON
         crash("savepoint", "after")
@@ -192,6 +192,16 @@ class Savepoints:
         """Of the pipeline."""
         c = self.coordinator
         return Tombstones(objects=c.objects, clock=c.clock, write_ids=c.write_ids)
+
+    def _planned(self, request: SavepointRequest) -> Checkpoint:
+        """As `plan`; a pin that an earlier call left on what was released since is withdrawn."""
+        try:
+            return self.plan(request)
+        except ReleasedError:
+            left = self.find(request.name)
+            if left is not None and not left.disposed:
+                self._ended(left)
+            raise
 
     def _found(self, request: SavepointRequest) -> Checkpoint:
         if request.checkpoint is not None:
