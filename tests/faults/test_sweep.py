@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from tests.engine.standalone import QUICK_JAVA
 from tests.faults.line import SEED, EmittingLine, FoldLine, Line, Lines
 from tests.faults.zygote import Zygote
 from tests.kafka.topics import Topics
@@ -41,6 +42,7 @@ SERVER_POINTS = [
     "seal:after",
     "publish:after",
 ]
+"""All but the server that the last one leaves to other tests live for seconds; so one compiler has to do for them."""
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +92,14 @@ def test_a_killed_client_is_repaired_by_a_plain_re_run(
     line.repair()
 
 
-def restart(stack: Settings) -> None:
-    """Kills the Spark server and starts it again at the same address, cold."""
+def restart(stack: Settings, java_options: str = "") -> None:
+    """Kills the Spark server and starts it again at the same address, cold, with more options for its JVM."""
     server = recorded_service(stack.home, "spark")
     assert server is not None
     process, address = psutil.Process(server.pid), stack.spark_address
     process.kill()
     process.wait(60)
-    control.up(stack, only=("spark",), warm=False)
+    control.up(stack.model_copy(update={"spark_java_options": java_options}), only=("spark",), warm=False)
     assert stack.spark_address == address, "a recorded port is kept while it is free"
 
 
@@ -109,7 +111,7 @@ def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_s
     line.send()
     client = line.stopped_at(point)
     try:
-        restart(spark_stack)
+        restart(spark_stack, "" if point == SERVER_POINTS[-1] else QUICK_JAVA)
         os.kill(client.pid, signal.SIGCONT)
         done = client.wait()
     finally:
