@@ -57,13 +57,17 @@ def produce(topics: "Topics") -> "Callable[[str, Iterable[Sent | bytes]], None]"
     return topics.produce
 
 
+_PATIENT_COMPILERS = "-XX:CompileThresholdScaling=3"
+"""Half of a test server's processor time went into compiling what runs a few times; this way it is two fifths."""
+
+
 @pytest.fixture(scope="session")
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
     """Settings of a stack with one warm Connect server, shared by the session."""
     from tidemark.settings import load_settings
     from tidemark.stack import control
 
-    settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")))
+    settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=_PATIENT_COMPILERS)
     control.up(settings, only=("spark",))
     try:
         yield settings

@@ -92,14 +92,15 @@ def test_a_killed_client_is_repaired_by_a_plain_re_run(
     line.repair()
 
 
-def restart(stack: Settings, java_options: str = "") -> None:
-    """Kills the Spark server and starts it again at the same address, cold, with more options for its JVM."""
+def restart(stack: Settings, java_options: str | None = None) -> None:
+    """Kills the Spark server and starts it again at the same address, cold, perhaps with other options for its JVM."""
     server = recorded_service(stack.home, "spark")
     assert server is not None
     process, address = psutil.Process(server.pid), stack.spark_address
     process.kill()
     process.wait(60)
-    control.up(stack.model_copy(update={"spark_java_options": java_options}), only=("spark",), warm=False)
+    options = stack.spark_java_options if java_options is None else java_options
+    control.up(stack.model_copy(update={"spark_java_options": options}), only=("spark",), warm=False)
     assert stack.spark_address == address, "a recorded port is kept while it is free"
 
 
@@ -111,7 +112,7 @@ def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_s
     line.send()
     client = line.stopped_at(point)
     try:
-        restart(spark_stack, "" if point == SERVER_POINTS[-1] else QUICK_JAVA)
+        restart(spark_stack, None if point == SERVER_POINTS[-1] else QUICK_JAVA)
         os.kill(client.pid, signal.SIGCONT)
         done = client.wait()
     finally:
