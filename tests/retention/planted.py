@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.retention import survey, sweeping
 from tidemark.coordinator.retention.planning import Judge
 from tidemark.coordinator.retention.rules import Lines
@@ -105,6 +106,21 @@ def judge_by_an_old_survey() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def believe_the_index() -> Iterator[None]:
+    """What an index has found once is all there is: nothing is listed anew."""
+    entries = ManifestIndex.entries
+    seen: dict[int, Any] = {}
+
+    def once(self: ManifestIndex, objects: Any, gone: Any) -> Any:
+        if id(self) not in seen:
+            seen[id(self)] = (entries(self, objects, gone), self)
+        return seen[id(self)][0]
+
+    with patch.object(ManifestIndex, "entries", once):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     bug.__name__.replace("_", "-"): bug
     for bug in (
@@ -115,5 +131,6 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         skip_the_second_look,
         forget_the_tombstone,
         judge_by_an_old_survey,
+        believe_the_index,
     )
 }

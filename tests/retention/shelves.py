@@ -23,6 +23,7 @@ from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -44,6 +45,19 @@ from tidemark.retention import Retention
 
 TOPIC = "payments"
 ASK = PlanRequest(origin="test")
+
+
+@dataclass
+class MemoryCache:
+    """The twin of `LocalCache`."""
+
+    held: dict[str, bytes] = field(default_factory=dict)
+
+    def get(self, name: str) -> bytes | None:
+        return self.held.get(name)
+
+    def put(self, name: str, body: bytes) -> None:
+        self.held[name] = body
 
 
 class Account(state.Keyed):
@@ -105,6 +119,7 @@ class Shelf:
     coordinator: CheckpointCoordinator
     files: TableFiles
     keys: KeyFiles
+    index: ManifestIndex
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
         """One payment of each account; without a name it becomes a dead letter."""
@@ -219,6 +234,11 @@ class MemoryShelf(Shelf, InMemory):
     clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
     ids: SequentialIds = field(default_factory=SequentialIds)
     name = PIPELINE.name
+    index: ManifestIndex = field(default_factory=lambda: ManifestIndex(MemoryCache()))
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        return replace(super().coordinator, index=self.index)
 
     def __post_init__(self) -> None:
         if TOPIC not in self.log.topic_ids((TOPIC,)):
@@ -263,11 +283,14 @@ class DiskShelf(DiskLine, Shelf):
     def __init__(self, root: Path, pipeline: Pipeline = PIPELINE) -> None:
         super().__init__(root=root, pipeline=pipeline, topic=TOPIC, partitions=1)
         self.files = LocalTableFiles(str(root))
+        self.index = ManifestIndex(MemoryCache())
         self.keys = ParquetKeyFiles(warehouse=str(root), footers=written_run)
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        return replace(DiskLine.coordinator.fget(self), files_exist=self._exist, name=self.pipeline.name)
+        return replace(
+            DiskLine.coordinator.fget(self), files_exist=self._exist, name=self.pipeline.name, index=self.index
+        )
 
     def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
         return Shelf.checkpoint(self, *accounts, timeline=timeline)

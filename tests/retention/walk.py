@@ -6,14 +6,17 @@ which must be gone; what a checkpoint holds was copied when it was completed.
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from tests.retention.shelves import ASK, Shelf
+from tests.retention.shelves import ASK, MemoryCache, Shelf
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
+from tidemark.coordinator.retention.planning import Judge
+from tidemark.coordinator.retention.survey import look
 from tidemark.errors import ConflictError, ReleasedError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
@@ -351,12 +354,31 @@ class Walk:
             if number not in gone:
                 found = self.shelf.coordinator.checkpoint(number)
                 assert self.shelf.rows(found) == known.rows, f"chk-{number} holds something else than it did"
+        self._compare_indexes()
         data, needed = self.shelf.data(), self.oracle.needed()
         assert needed <= data, f"needed, and gone: {sorted(needed - data)}"
         if not swept:
             return
         left = [path for path in sorted(data - needed) if not self._tolerated(path)]
         assert not left, f"needed by nobody, and there: {left}"
+
+    def _compare_indexes(self) -> None:
+        """What a look finds by the index that has come along is what it finds by none, and by one that was kept."""
+        held, rule = self.shelf.index.cache.held, Retention.keep_last(2)
+        name, *_ = [*held, None]
+        if name is not None and self.rng.random() < 0.2:
+            at = self.rng.randrange(len(held[name]))
+            held[name] = held[name][:at] + self.rng.choice((b"", b"x", b"0")) + held[name][at + 1 :]
+        c, files = self.shelf.coordinator, self.shelf.files
+        anew = Judge(coordinator=c, files=files, survey=look(replace(c, index=ManifestIndex()), rule))
+        kept = ManifestIndex(MemoryCache(dict(held)))
+        for index in (kept, self.shelf.index):
+            judge = Judge(coordinator=c, files=files, survey=look(replace(c, index=index), rule))
+            assert judge.survey == anew.survey
+            for after in (True, False):
+                assert judge.registry(after_release=after) == anew.registry(after_release=after)
+        if self.rng.random() < 0.3:
+            self.shelf.index = kept  # another process goes on
 
     def _tolerated(self, path: str) -> bool:
         """Of an open plan, of a compaction that waits for the next plan, of a timeline without a checkpoint."""

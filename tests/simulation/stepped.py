@@ -1,6 +1,6 @@
 """A store at whose every operation another process may go on, for schedules of processes that share it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.adapters.memory import MemoryStore
@@ -42,3 +42,7 @@ class Steps(MemoryStore):
         if self.erases or not is_of_erasures(prefix):
             self.pause(f"list {prefix}")
         return super().list(prefix)
+
+    def stamps(self, prefix: str) -> Mapping[str, str]:
+        self.pause(f"list {prefix}")
+        return super().stamps(prefix)

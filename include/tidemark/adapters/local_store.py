@@ -5,7 +5,7 @@ bytes were durable before it had a name. Not for a folder that several hosts sha
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -47,14 +47,26 @@ class LocalStore:
 
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`."""
-        base, found = self._path(prefix), list[str]()
-        root = self.root.resolve()
+        return sorted(key for key, _ in self._found(prefix))
+
+    def stamps(self, prefix: str) -> Mapping[str, str]:
+        """See `ports.caching.StampedStore`: inode, size and times of the file, which nobody sets back."""
+        found: dict[str, str] = {}
+        with _mapped("list", prefix):
+            for key, path in sorted(self._found(prefix)):
+                with suppress(FileNotFoundError):
+                    at = os.stat(path)
+                    found[key] = f"{at.st_ino}.{at.st_size}.{at.st_mtime_ns}.{at.st_ctime_ns}"
+        return found
+
+    def _found(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Keys below a prefix, with the paths of their files."""
+        base, root = self._path(prefix), self.root.resolve()
         with _mapped("list", prefix):
             for folder, _, names in os.walk(base, onerror=_raise_unless_missing):
                 # Once per folder: a Path for each of thousands of names takes longer than to find them.
                 below = Path(folder).relative_to(root).as_posix()
-                found += [f"{below}/{name}" for name in names if not name.startswith(_ASIDE)]
-        return sorted(found)
+                yield from ((f"{below}/{name}", f"{folder}/{name}") for name in names if not name.startswith(_ASIDE))
 
     def _linked(self, target: Path, body: bytes) -> PutOutcome:
         with NamedTemporaryFile(dir=target.parent, prefix=_ASIDE, delete=False) as aside:

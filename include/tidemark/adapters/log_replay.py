@@ -1,7 +1,8 @@
 """The history of tables, from their Delta logs: commit by commit, wherever the logs lie (`ports.TableFiles.history`).
 
-A thousand versions cost a thousand small reads once, and then only what was committed since. deltalake opens the Delta
-log checkpoint where the commits before it are gone.
+A thousand versions cost a thousand small reads once, and then only what was committed since, in a later process too
+where there is a cache: what it holds counts if the newest commit that was read is still there, byte for byte. deltalake
+opens the Delta log checkpoint where the commits before it are gone.
 """
 
 import json
@@ -12,7 +13,14 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 
 from tidemark.adapters.delta_reading import files_in
+from tidemark.errors import CorruptObjectError
+from tidemark.model import canonical
 from tidemark.model.shared_state import TableFile, TableHistory, unknown
+from tidemark.ports.caching import Cache
+
+KIND = "log_replay"
+FORMAT = 1
+"""Of what is kept in the cache; another one is not read."""
 
 
 class Logs(Protocol):
@@ -33,10 +41,14 @@ class Logs(Protocol):
 
 @dataclass
 class _Replayed:
-    """A log as far as it was read: every file that was ever added, the live ones by path, the newest version."""
+    """A log as far as it was read: every file that was ever added, the live ones by path, the newest version.
+
+    `last` is the hash of the newest commit that was read; empty = none was.
+    """
 
     oldest: int
     newest: int
+    last: str = ""
     ended: list[TableFile] = field(default_factory=list)
     live: dict[str, TableFile] = field(default_factory=dict)
 
@@ -47,9 +59,11 @@ class LogReplays:
 
     Attributes:
         logs: where the logs lie.
+        cache: where they are kept for the next process; None = nowhere.
     """
 
     logs: Logs
+    cache: Cache | None = None
     _replayed: dict[str, _Replayed] = field(default_factory=dict)
 
     def history(self, table: str) -> TableHistory:
@@ -58,7 +72,8 @@ class LogReplays:
         Raises:
             StoreError: the log has a hole, or an action that is not ours.
         """
-        state = self._replayed.get(table) or self._begun(table)
+        state = self._replayed.get(table) or self._kept(table) or self._begun(table)
+        known = state.newest
         while self.logs.versions(table, state.newest):
             raw = self.logs.commit(table, state.newest + 1)
             if raw is None:
@@ -66,10 +81,22 @@ class LogReplays:
             while raw is not None:
                 state.newest += 1
                 _apply(state, table, raw)
+                state.last = canonical.sha256_of(raw)
                 raw = self.logs.commit(table, state.newest + 1)
         self._replayed[table] = state
+        if self.cache is not None and state.newest > known and state.last:
+            self.cache.put(_name(table), _written(table, state))
         files = sorted((*state.ended, *state.live.values()), key=lambda f: (f.added, f.path))
         return TableHistory(table=table, oldest=state.oldest, newest=state.newest, files=tuple(files))
+
+    def _kept(self, table: str) -> _Replayed | None:
+        """What another process has read, if it is of this log."""
+        raw = None if self.cache is None else self.cache.get(_name(table))
+        state = None if raw is None else _read(table, raw)
+        if state is None or self.logs.versions(table, -1)[:1] != [state.oldest]:
+            return None  # it was trimmed since: what is left is read anew, and is shorter
+        last = self.logs.commit(table, state.newest)
+        return state if last is not None and canonical.sha256_of(last) == state.last else None
 
     def _begun(self, table: str) -> _Replayed:
         """The state at the oldest version that can be read."""
@@ -86,6 +113,34 @@ class LogReplays:
             made = TableFile(path=path, bytes=f.file.size, checkpoint=f.checkpoint, added=first)
             state.live[path] = made
         return state
+
+
+def _name(table: str) -> str:
+    return f"{table.split('/')[0]}.{canonical.sha256_of(table.encode())[:16]}.log.json"
+
+
+def _written(table: str, state: _Replayed) -> bytes:
+    files = [[f.path, f.bytes, f.checkpoint, f.added, f.removed] for f in (*state.ended, *state.live.values())]
+    body = {"version": FORMAT, "table": table, "oldest": state.oldest, "newest": state.newest, "last": state.last}
+    return canonical.encode(KIND, body | {"files": files})
+
+
+def _read(table: str, raw: bytes) -> _Replayed | None:
+    """What a file of the cache says; None where it is damaged, of another format, or of another table."""
+    try:
+        body = canonical.decode(KIND, _name(table), raw)
+        if (body["version"], body["table"]) != (FORMAT, table):
+            return None
+        state = _Replayed(oldest=body["oldest"], newest=body["newest"], last=body["last"])
+        for path, size, checkpoint, added, removed in body["files"]:
+            f = TableFile(path=path, bytes=size, checkpoint=checkpoint, added=added, removed=removed)
+            if removed is None:
+                state.live[path] = f
+            else:
+                state.ended.append(f)
+    except (CorruptObjectError, LookupError, TypeError, ValueError):
+        return None
+    return state
 
 
 def _apply(state: _Replayed, table: str, raw: bytes) -> None:

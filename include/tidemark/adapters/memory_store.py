@@ -1,9 +1,10 @@
 """The checkpoint store in a dict, and a wrapper that loses replies, refuses, and lists what is stale."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Lock
+from zlib import crc32
 
 from tidemark.errors import StoreError
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
@@ -46,6 +47,10 @@ class MemoryStore:
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`."""
         return sorted(key for key in tuple(self.objects) if key.startswith(prefix))
+
+    def stamps(self, prefix: str) -> Mapping[str, str]:
+        """See `ports.caching.StampedStore`."""
+        return {key: f"{crc32(self.objects[key])}" for key in MemoryStore.list(self, prefix)}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tidemark.adapters.log_replay import LogReplays
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.delta_logs import LOG, log_version
 from tidemark.model.shared_state import StoredFile, TableHistory, unknown
+from tidemark.ports.caching import Cache
 
 _NEXT = "look at the disk and its permissions, then ask again: what is done already is not done twice."
 
@@ -24,12 +25,14 @@ class LocalTableFiles:
 
     Attributes:
         warehouse: root of all tables.
+        cache: where what was read of logs is kept; None = in memory only.
     """
 
     warehouse: str
+    cache: Cache | None = None
 
     def __post_init__(self) -> None:
-        self._replays = LogReplays(_LocalLogs(Path(self.warehouse)))
+        self._replays = LogReplays(_LocalLogs(Path(self.warehouse)), self.cache)
 
     def files(self, folder: str) -> Sequence[StoredFile]:
         """See `ports.TableFiles`."""

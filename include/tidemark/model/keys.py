@@ -61,6 +61,12 @@ def place_of(key: str) -> tuple[str, int]:
     return key.split("/")[1], number_of(key)
 
 
+def revision_of(key: str) -> int:
+    """The revision of a `revision_key`; 0 of a `slot_key`."""
+    part = key.rpartition("/")[2].split(".")[1]
+    return int(part[1:]) if part.startswith("r") else 0
+
+
 def places(listed: Iterable[str]) -> list[tuple[str, int]]:
     """The places that listed keys are of, each once."""
     return list(dict.fromkeys(map(place_of, listed)))

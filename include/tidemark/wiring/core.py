@@ -15,14 +15,17 @@ import structlog
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.reports import reported
 from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.discovery import find_pipeline
 from tidemark.errors import BrokerError, CheckpointExpiredError, EngineError, StoreError
 from tidemark.faults import CrashAt, no_crash
+from tidemark.model.canonical import sha256_of
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.names import checked_name
 from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints
+from tidemark.ports.caching import Cache
 from tidemark.ports.records import RecordReader
 from tidemark.settings import Settings
 from tidemark.wiring.lazy_foreign import LazyForeignTables
@@ -64,6 +67,7 @@ class Core:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.clock = SystemClock()
+        self._indexes: dict[str, ManifestIndex] = {}
 
     def pipeline(self, name: str) -> Pipeline:
         """The declaration of a pipeline; see `discovery.find_pipeline`."""
@@ -82,7 +86,19 @@ class Core:
             files_exist=self._files_exist,
             foreign=LazyForeignTables(),
             name=name,
+            index=self._index(name),
         )
+
+    @cached_property
+    def cache(self) -> Cache:
+        """What was read of files that never change, kept on this host (adr/0016). It may be deleted at any time."""
+        from tidemark.adapters.local_cache import LocalCache
+
+        warehouse = sha256_of(str(self.settings.warehouse).encode())[:16]
+        return LocalCache(self.settings.home / "cache" / warehouse)
+
+    def _index(self, name: str) -> ManifestIndex:
+        return self._indexes.setdefault(name, ManifestIndex(self.cache, f"{name}.manifests.json"))
 
     @property
     def records(self) -> RecordReader:

@@ -41,7 +41,7 @@ class Retentions(Verifications):
         """The files below the warehouse."""
         from tidemark.adapters.table_files import LocalTableFiles
 
-        return LocalTableFiles(str(self.settings.warehouse))
+        return LocalTableFiles(str(self.settings.warehouse), self.cache)
 
     def retention_rule(self, name: str, keep: str | None = None) -> Retention | None:
         """The rule that counts: what is given, else what the pipeline's DAG has declared; None = all is kept.

@@ -5,7 +5,7 @@ Correctness rests on put-if-absent objects and on the tables' compare-and-set, n
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
@@ -15,6 +15,7 @@ from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.starts import to_ms
 from tidemark.coordinator.records.erasures import is_outdated
+from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.releases import usable
 from tidemark.coordinator.records.states import (
@@ -59,6 +60,7 @@ class CheckpointCoordinator:
         files_exist: whether all files of a handle are there; asked before a compaction is adopted.
         foreign: tables that broadcast states copy; None where no pipeline has any.
         name: of the pipeline, for messages that say what to type.
+        index: of its manifests, for retention; nothing else goes by it.
     """
 
     store: CheckpointStore
@@ -69,6 +71,7 @@ class CheckpointCoordinator:
     files_exist: FilesExist = _all_exist
     foreign: ForeignTables | None = None
     name: str = "PIPELINE"
+    index: ManifestIndex = field(default_factory=ManifestIndex, compare=False)
 
     @property
     def objects(self) -> Objects:

@@ -152,7 +152,7 @@ class Objects:
         found = self.published(timeline, sequence)
         if found is None or isinstance(found, Closing):
             return found
-        while (later := self._entry(keys.revision_key(timeline, sequence, found.revision + 1))) is not None:
+        while (later := self.entry(keys.revision_key(timeline, sequence, found.revision + 1))) is not None:
             assert isinstance(later, Checkpoint | Genesis)  # noqa: S101  (a closing names another key)
             found = later
         return found
@@ -163,9 +163,14 @@ class Objects:
         Raises:
             CorruptObjectError: it is damaged; the message names the key.
         """
-        return self._entry(keys.slot_key(timeline, sequence))
+        return self.entry(keys.slot_key(timeline, sequence))
 
-    def _entry(self, key: str) -> SlotEntry | None:
+    def entry(self, key: str) -> SlotEntry | None:
+        """What lies under one key of a timeline, whatever was revised since; None where nothing does.
+
+        Raises:
+            CorruptObjectError: it is damaged; the message names the key.
+        """
         raw = self.store.get(key)
         if raw is None:
             return None

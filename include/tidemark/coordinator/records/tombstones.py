@@ -8,7 +8,7 @@ look for pins is a listing, which must be fresh: it is on local disks and on S3.
 A checkpoint whose tombstone is confirmed is *released*, for good: its manifest stays, its files may go (E11).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.records.objects import Objects
@@ -107,11 +107,23 @@ def released(objects: Objects, checkpoint: str) -> TombstoneRecord | None:
 
 def of_checkpoints(objects: Objects) -> Mapping[str, TombstoneRecord]:
     """The newest tombstone of every checkpoint that has one, withdrawn ones left out, by name."""
-    newest: dict[str, str] = {}
-    for key in objects.list(f"tombstones/{TombstoneKind.CHECKPOINT.value}s/"):
-        newest[key.split("/")[2]] = key
-    found = {name: objects.read(TombstoneRecord, key) for name, key in newest.items()}
-    return {name: record for name, record in found.items() if record is not None and not record.withdrawn}
+    newest = newest_keys(objects.list(tombstones_of_checkpoints()))
+    return standing({name: objects.read(TombstoneRecord, key) for name, key in newest.items()})
+
+
+def tombstones_of_checkpoints() -> str:
+    """The folder of all tombstones of checkpoints."""
+    return f"tombstones/{TombstoneKind.CHECKPOINT.value}s/"
+
+
+def newest_keys(listed: Iterable[str]) -> dict[str, str]:
+    """Of listed tombstones, in order of names, the newest one of each thing, by its name."""
+    return {key.split("/")[2]: key for key in listed}
+
+
+def standing(newest: Mapping[str, TombstoneRecord | None]) -> dict[str, TombstoneRecord]:
+    """Of newest tombstones those that stand for something."""
+    return {name: record for name, record in newest.items() if record is not None and not record.withdrawn}
 
 
 def _series(objects: Objects, kind: TombstoneKind, name: str) -> Series[TombstoneRecord]:

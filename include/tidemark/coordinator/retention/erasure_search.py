@@ -63,7 +63,7 @@ class Found:
     def ends(self) -> dict[TopicPartition, int]:
         """Per partition the furthest offset that anything was read, or is planned to be read, to."""
         found: dict[TopicPartition, int] = {}
-        plans = [c.plan for c in self.survey.lines.all()] + list(self.survey.plans.values())
+        plans = [e.plan for e in self.entries if isinstance(e, Checkpoint)] + list(self.survey.plans.values())
         for plan in plans:
             for tp, end in plan.ranges.ends.items():
                 found[tp] = max(end, found.get(tp, end))
@@ -97,7 +97,7 @@ class Searcher:
             CorruptObjectError, StoreError: as `survey.look`, or a file cannot be read.
         """
         survey = look(self.coordinator, None)
-        entries = tuple(_entries(survey))
+        entries = tuple(_entries(self.coordinator, survey))
         uids = _family(self.uid, survey)
         schema = _schema_of(uids, entries)
         files: dict[str, dict[str, HeldFile]] = {}
@@ -179,8 +179,11 @@ def waiting(coordinator: CheckpointCoordinator, survey: Survey, erasure: int) ->
             yield found
 
 
-def _entries(survey: Survey) -> Iterator[Entry]:
-    yield from sorted(survey.lines.all(), key=lambda c: c.id, reverse=True)
+def _entries(coordinator: CheckpointCoordinator, survey: Survey) -> Iterator[Entry]:
+    for line in reversed(survey.lines.all()):
+        found = coordinator.objects.slot(line.timeline, line.sequence)
+        assert isinstance(found, Checkpoint)  # noqa: S101  (for the type checker; a place never changes hands)
+        yield found
     yield from (g for name in sorted(survey.lines.geneses) if (g := survey.newborn(name)) is not None)
 
 

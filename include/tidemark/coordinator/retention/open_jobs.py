@@ -11,14 +11,17 @@ from datetime import timedelta
 
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.coordinator.records.erasures import Erasures, is_void
+from tidemark.coordinator.records.manifest_index import ManifestIndex, stamps_of
 from tidemark.coordinator.records.objects import Objects
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.manifest_lines import ManifestLine
 from tidemark.model.records import CompactionRecord, Genesis, IdRecord, JobRecord
 from tidemark.model.segments import Segment, StateHandle
 
 LONGEST = timedelta(days=7)
 """How long a job that only reads may be open before a sweep gives it up."""
+_END = ".end.json"
 _READING = frozenset({"export"})
 BEGINNING = frozenset({"import", "patch"})
 """What begins a timeline: over, once another plan has taken the slot of its id."""
@@ -46,14 +49,12 @@ class OpenJobs:
     adoptable: tuple[CompactionRecord, ...]
 
 
-def listed_jobs(objects: Objects) -> tuple[dict[str, JobRecord], set[str]]:
+def listed_jobs(objects: Objects, index: ManifestIndex) -> tuple[dict[str, JobRecord], set[str]]:
     """Every job by its id, and the ids of those that say that they are over."""
-    found, ended = dict[str, JobRecord](), set[str]()
-    for key in objects.list("jobs/"):
-        if key.endswith(".end.json"):
-            ended.add(key.removeprefix("jobs/").removesuffix(".end.json"))
-        elif (record := objects.read(JobRecord, key)) is not None:
-            found[record.job] = record
+    stamps = stamps_of(objects, "jobs/")
+    ended = {key.removeprefix("jobs/").removesuffix(_END) for key in stamps if key.endswith(_END)}
+    opened = {key: stamp for key, stamp in stamps.items() if not key.endswith(_END)}
+    found = {record.job: record for record in index.jobs(objects, opened)}
     # Asked ahead of manifests: what an erasure that has ended by now has written is named by revisions of theirs.
     killed = [job for job, record in found.items() if record.kind == "erasure" and job not in ended]
     return found, ended | {job for job in killed if Erasures(objects).has_ended(erasure_of(job))}
@@ -73,7 +74,7 @@ def open_jobs(
     objects: Objects,
     listed: tuple[dict[str, JobRecord], set[str]],
     heads: Heads,
-    read: Mapping[int, Checkpoint],
+    read: Mapping[int, ManifestLine],
     now_ms: int,
 ) -> OpenJobs:
     """Sorts out jobs.
@@ -139,7 +140,7 @@ def _adoptable(record: CompactionRecord, heads: Heads) -> bool:
     return merged is not None and merged != handle
 
 
-def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[int, Checkpoint]) -> bool:
+def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[int, ManifestLine]) -> bool:
     if job.kind in BEGINNING:
         record = objects.read(IdRecord, keys.id_key(job.checkpoint))
         return record is None or objects.slot(record.slot.timeline, record.slot.sequence) is None
@@ -151,16 +152,16 @@ def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[in
     return _adoptable(_imagined(job, found), heads)
 
 
-def _imagined(job: JobRecord, found: Checkpoint) -> CompactionRecord:
+def _imagined(job: JobRecord, found: ManifestLine) -> CompactionRecord:
     """What the job would put, were it to end now: only the range of its output counts."""
     handle = found.handles[job.uid]
-    base = f"{found.plan.tables[job.uid]}/base"
+    base = f"{found.tables[job.uid]}/base"
     segment = Segment(after=handle.after, through=handle.through, path=base, version=2**31, rows=0, bytes=0, files=0)
     return CompactionRecord(
         uid=job.uid,
         job=job.job,
         checkpoint=found.id,
-        timeline=found.plan.slot.timeline,
+        timeline=found.timeline,
         input=handle,
         output=StateHandle((segment,)),
         commits=(),

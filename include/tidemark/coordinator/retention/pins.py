@@ -11,7 +11,6 @@ from tidemark.coordinator.recovery.referents import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.open_jobs import OpenJobs
 from tidemark.coordinator.retention.rules import Lines
-from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import Genesis
 from tidemark.model.savepoint import SavepointRecord
@@ -64,9 +63,9 @@ def pins_of_timelines(lines: Lines, plans: Mapping[str, CheckpointPlan]) -> Iter
         genesis, own = lines.geneses.get(name), lines.checkpoints.get(name, ())
         if genesis is not None and is_newborn(lines, name):
             yield genesis.parent, f"timeline {name}, which began there and has no checkpoint of its own"
-        if genesis is not None and own and name in lines.forks and own[-1].plan.replays:
+        if genesis is not None and own and name in lines.forks and own[-1].repeats is not None:
             yield genesis.parent, f"backfill {name}, which began there"
-            yield own[-1].plan.replays[-1], f"backfill {name}, which is compared with it"
+            yield own[-1].repeats, f"backfill {name}, which is compared with it"
     for plan in plans.values():
         if plan.parent is not None:
             yield plan.parent, f"{plan.name}, which is in progress"
@@ -90,13 +89,13 @@ def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
 def pins_of_deliveries(coordinator: CheckpointCoordinator, lines: Lines) -> Iterator[Pin]:
     """What is yet to be sent to Kafka; of forks also what a promote may ask to be sent."""
     newest = [found[-1] for found in lines.checkpoints.values() if found]
-    if not any(table.kind != "delta" for c in newest for table in c.sinks.values()):
+    if not any(kind != "delta" for c in newest for kind in c.sinks):
         return
     for due in undelivered(coordinator):
         yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send what it emitted"
     for name in lines.forks:
         for found in lines.checkpoints.get(name, ()):
-            if any(t.kind == "kafka" and _emitted(found, uid) for uid, t in found.sinks.items()):
+            if found.sends:
                 yield found.id, f"fork {name}, which may be promoted and send what it emitted"
 
 
@@ -111,8 +110,3 @@ def joined(pins: Sequence[Pin]) -> dict[int, tuple[str, ...]]:
 def genesis_names(genesis: Genesis) -> str:
     """How a timeline without checkpoints is called as a holder."""
     return f"timeline {genesis.timeline}"
-
-
-def _emitted(found: Checkpoint, uid: str) -> int:
-    ack = found.ack(uid)
-    return 0 if ack is None else ack.emitted

@@ -11,12 +11,13 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.series import Series
 from tidemark.coordinator.records.states import Aborted, Completed, PlanState, Void
 from tidemark.coordinator.retention.open_jobs import BEGINNING
-from tidemark.coordinator.retention.survey import Survey, handles_of, look
+from tidemark.coordinator.retention.survey import Survey, look
 from tidemark.errors import NotFoundError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.deletion import DeletionPlan, FreeFile, grouped
 from tidemark.model.delta_logs import LogPrefix, log_prefix
+from tidemark.model.manifest_lines import ManifestLine
 from tidemark.model.places import FOLDERS, Place, place_of
 from tidemark.model.shared_state import SharedStateRegistry, StoredFile
 from tidemark.model.sweeps import SweepRecord
@@ -60,7 +61,7 @@ class Judge:
     coordinator: CheckpointCoordinator
     files: TableFiles
     survey: Survey
-    _states: dict[int, PlanState | None] = field(default_factory=dict)
+    _states: dict[int, PlanState | int | None] = field(default_factory=dict)
     _registries: dict[bool, SharedStateRegistry] = field(default_factory=dict)
 
     def plan(self, found: Sequence[StoredFile], *, after_release: bool) -> DeletionPlan:
@@ -86,7 +87,7 @@ class Judge:
         return DeletionPlan(
             pipeline=self.coordinator.name,
             rule="" if survey.rule is None else str(survey.rule),
-            released=tuple(c.plan.name for c in survey.subsumed),
+            released=tuple(c.name for c in survey.subsumed),
             disposed=tuple(record.name for record in (*survey.names.expired, *survey.names.void)),
             ended=tuple(job.job for job in survey.jobs.overdue),
             free=tuple(sorted(free, key=lambda f: (-f.bytes, f.path))),
@@ -133,7 +134,7 @@ class Judge:
             (s.path, s.version)
             for e in entries
             if isinstance(e, Checkpoint)
-            for handle in handles_of(e)
+            for handle in ManifestLine.of(e).named
             for s in handle
         ]
 
@@ -152,8 +153,8 @@ class Judge:
             # Whatever it has come to since: the survey does not know its manifest.
             return KEPT
         state = self._state(number)
-        if isinstance(state, Completed):
-            if state.checkpoint.sealed.attempt != attempt:
+        if isinstance(state, int):
+            if state != attempt:
                 return f"orphan: attempt {attempt} of chk-{number} was revoked"
             return f"written for chk-{number}; no restore point that is kept names it"
         if isinstance(state, Aborted):
@@ -177,21 +178,22 @@ class Judge:
             return f"brought in by {kind} {job}; no restore point that is kept names it"
         return f"orphan: {kind} {job} came to nothing"
 
-    def _state(self, number: int) -> PlanState | None:
-        """What a plan has come to; None where there never was one."""
+    def _state(self, number: int) -> PlanState | int | None:
+        """What a plan has come to, of a completed one the attempt that was sealed; None where there never was one."""
         if not self._states:
-            self._states |= {c.id: Completed(checkpoint=c) for c in self.survey.lines.all()}
+            self._states |= {c.id: c.attempt for c in self.survey.lines.all()}
         if number not in self._states:
             self._states[number] = self._looked_up(number)
         return self._states[number]
 
-    def _looked_up(self, number: int) -> PlanState | None:
+    def _looked_up(self, number: int) -> PlanState | int | None:
         tombstone = self.survey.tombstones.get(f"chk-{number}")
         if tombstone is not None and tombstone.place:
             entry = self.coordinator.objects.slot(*keys.place_of(tombstone.place))
             if isinstance(entry, Checkpoint) and entry.id == number:
-                return Completed(checkpoint=entry)
+                return entry.sealed.attempt
         try:
-            return self.coordinator.state(self.coordinator.plan_of(number))
+            found = self.coordinator.state(self.coordinator.plan_of(number))
         except NotFoundError:
             return None
+        return found.checkpoint.sealed.attempt if isinstance(found, Completed) else found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.series import Series
 from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.manifest_lines import ManifestLine
 from tidemark.model.records import Closing, Genesis
 from tidemark.model.retention_text import parse_retention
 from tidemark.model.sweeps import RetentionRecord
@@ -27,7 +27,7 @@ class Lines:
         closings: per timeline its end.
     """
 
-    checkpoints: Mapping[str, Sequence[Checkpoint]]
+    checkpoints: Mapping[str, Sequence[ManifestLine]]
     geneses: Mapping[str, Genesis]
     closings: Mapping[str, Closing]
 
@@ -49,11 +49,11 @@ class Lines:
         """Timelines that are neither live nor closed."""
         return [name for name in self.names if name not in self.closings and name != self.once_live[-1]]
 
-    def all(self) -> list[Checkpoint]:
+    def all(self) -> list[ManifestLine]:
         """Every checkpoint, in order of ids."""
         return sorted((c for found in self.checkpoints.values() for c in found), key=lambda c: c.id)
 
-    def line(self, timeline: str) -> Iterator[Checkpoint]:
+    def line(self, timeline: str) -> Iterator[ManifestLine]:
         """A timeline's checkpoints and those that it came from, newest first."""
         seen, last, name = set[str](), None, timeline
         while name not in seen:
@@ -78,12 +78,12 @@ def kept_by(rule: Retention | None, lines: Lines) -> dict[int, tuple[str, ...]]:
     together = [c for name in once for c in lines.checkpoints.get(name, ())]
     histories = [
         list(lines.line(once[-1])),
-        sorted(together, key=lambda c: (c.plan.logical_time_ms, c.id), reverse=True),
+        sorted(together, key=lambda c: (c.logical_time_ms, c.id), reverse=True),
         *(list(reversed(lines.checkpoints.get(name, ()))) for name in lines.forks),
     ]
     kept: dict[int, tuple[str, ...]] = {}
     for history in histories:
-        for number, why in rule.kept((c.id, c.plan.logical_time_ms) for c in history).items():
+        for number, why in rule.kept((c.id, c.logical_time_ms) for c in history).items():
             kept[number] = tuple(dict.fromkeys((*kept.get(number, ()), *why)))
     return kept
 

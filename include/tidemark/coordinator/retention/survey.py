@@ -14,7 +14,6 @@ from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.stops import Stops
 from tidemark.coordinator.records.timelines import Head
-from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.open_jobs import OpenJobs, listed_jobs, open_jobs
 from tidemark.coordinator.retention.pins import (
     Names,
@@ -30,6 +29,7 @@ from tidemark.coordinator.retention.rules import Lines, kept_by
 from tidemark.errors import NotFoundError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.manifest_lines import ManifestLine
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import Closing, CompactionRecord, Genesis
 from tidemark.model.savepoint import TombstoneRecord
@@ -70,7 +70,7 @@ class Survey:
     now_ms: int
 
     @property
-    def subsumed(self) -> list[Checkpoint]:
+    def subsumed(self) -> list[ManifestLine]:
         """Checkpoints that nothing keeps, in order of ids."""
         return [c for c in self.lines.all() if not self.reasons.get(c.id)]
 
@@ -92,7 +92,7 @@ class Survey:
             after_release: as if what nothing keeps had been released already.
         """
         found = [
-            Holder(name=c.plan.name, why=self.reasons.get(c.id) or (LATER,), handles=handles_of(c))
+            Holder(name=c.name, why=self.reasons.get(c.id) or (LATER,), handles=tuple(c.named))
             for c in self.lines.all()
             if self.reasons.get(c.id) or not after_release
         ]
@@ -114,9 +114,9 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
         CorruptObjectError: an object is damaged, so that nobody knows what it needs: nothing may be deleted.
         StoreError: the store could not be read.
     """
-    objects, now = coordinator.objects, coordinator.clock.now_ms()
-    tombstones, settled = of_checkpoints(objects), _settled(objects)
-    listed = listed_jobs(objects)
+    objects, index, now = coordinator.objects, coordinator.index, coordinator.clock.now_ms()
+    tombstones, settled = index.tombstones(objects), _settled(objects)
+    listed = listed_jobs(objects, index)
     heads, plans, sealed = _standing(coordinator)
     lines = _lines(coordinator, tombstones)
     read = {c.id: c for c in lines.all()}
@@ -130,6 +130,7 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
         *pins_of_deliveries(coordinator, lines),
     ]
     stopped = Stops(objects).standing() is not None
+    index.save()
     by_rule, pinned = kept_by(rule and rule.in_force(stopped=stopped), lines), joined(pins)
     return Survey(
         rule=rule,
@@ -148,12 +149,6 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
 def is_final(tombstone: TombstoneRecord | None) -> bool:
     """Whether a tombstone was confirmed."""
     return tombstone is not None and tombstone.confirmed
-
-
-def handles_of(found: Checkpoint) -> tuple[StateHandle, ...]:
-    """All that a completed checkpoint names: state, dead letters, sinks, the state that it has left behind (G11)."""
-    acked = (handle for a in found.sealed.acks for handle in (a.handle, a.dead_letters, a.sink))
-    return (*acked, *found.plan.left_behind.values())
 
 
 def _standing(
@@ -202,19 +197,16 @@ def _names(coordinator: CheckpointCoordinator) -> list[str]:
 def _lines(coordinator: CheckpointCoordinator, tombstones: Mapping[str, TombstoneRecord]) -> Lines:
     gone = {record.place for record in tombstones.values() if record.confirmed}
     names_gone = {name for name, record in tombstones.items() if record.confirmed}
-    checkpoints: dict[str, list[Checkpoint]] = {}
+    checkpoints: dict[str, list[ManifestLine]] = {}
     geneses: dict[str, Genesis] = {}
     closings: dict[str, Closing] = {}
-    for timeline, sequence in keys.places(coordinator.objects.list("timelines/")):
-        if keys.slot_key(timeline, sequence) in gone:
-            continue
-        entry = coordinator.objects.slot(timeline, sequence)
-        if isinstance(entry, Checkpoint) and entry.plan.name not in names_gone:
-            checkpoints.setdefault(timeline, []).append(entry)
-        elif isinstance(entry, Genesis):
-            geneses[timeline] = entry
+    for entry in coordinator.index.entries(coordinator.objects, gone):
+        if isinstance(entry, Genesis):
+            geneses[entry.timeline] = entry
         elif isinstance(entry, Closing):
-            closings[timeline] = entry
+            closings[entry.timeline] = entry
+        elif entry.name not in names_gone:
+            checkpoints.setdefault(entry.timeline, []).append(entry)
     return Lines(checkpoints=checkpoints, geneses=geneses, closings=closings)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.tombstones import Tombstones, of_checkpoints
+from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.planning import Judge, listed, sweeps_of
 from tidemark.coordinator.retention.survey import Survey, look
@@ -21,6 +21,7 @@ from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.deletion import DeletionPlan, FreeFile
 from tidemark.model.delta_logs import LogPrefix
+from tidemark.model.manifest_lines import ManifestLine
 from tidemark.model.records import JobEnd
 from tidemark.model.savepoint import TombstoneKind, TombstoneRecord
 from tidemark.model.sweeps import SweepRecord, SweptRecord
@@ -138,14 +139,15 @@ class Sweeper:
         subsumed = survey.subsumed
         if subsumed and self.verify is not None:
             for head in _heads(survey):
-                self.verify(head)
+                entry = self.coordinator.objects.slot(head.timeline, head.sequence)
+                assert isinstance(entry, Checkpoint)  # noqa: S101  (for the type checker; a place never changes hands)
+                self.verify(entry)
         why = f"by {survey.rule}" if survey.rule is not None else "by hand"
         for found in subsumed:
-            slot = found.plan.slot
-            place = keys.slot_key(slot.timeline, slot.sequence)
+            place = keys.slot_key(found.timeline, found.sequence)
             with self._step("tombstones"):
-                self._tombstones.raise_for(TombstoneKind.CHECKPOINT, found.plan.name, why, place)
-        undecided = [t for t in of_checkpoints(self.coordinator.objects).values() if not t.confirmed]
+                self._tombstones.raise_for(TombstoneKind.CHECKPOINT, found.name, why, place)
+        undecided = [t for t in self.coordinator.index.tombstones(self.coordinator.objects).values() if not t.confirmed]
         if not undecided:
             return ()
         again = look(self.coordinator, self.rule)
@@ -216,7 +218,7 @@ class Sweeper:
         return Tombstones(objects=c.objects, clock=c.clock, write_ids=c.write_ids)
 
 
-def _heads(survey: Survey) -> Iterator[Checkpoint]:
+def _heads(survey: Survey) -> Iterator[ManifestLine]:
     """The newest checkpoint of every timeline that is not closed, of what is kept."""
     for name in (survey.lines.once_live[-1], *survey.lines.forks):
         newest = next(survey.lines.line(name), None)

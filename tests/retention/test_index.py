@@ -1,0 +1,148 @@
+"""The index of manifests: what is read once, what anew, and what becomes of a file that lies (E15, adr/0016)."""
+
+import os
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.retention.shelves import DiskShelf, MemoryCache, MemoryShelf
+from tidemark.adapters.local_cache import LocalCache
+from tidemark.adapters.memory_store import MemoryStore
+from tidemark.coordinator.records.manifest_index import ManifestIndex
+from tidemark.coordinator.retention.survey import Survey, look
+from tidemark.errors import CorruptObjectError
+from tidemark.model import canonical
+from tidemark.model.index_text import KIND
+from tidemark.retention import Retention
+
+RULE = Retention.keep_last(2)
+
+
+@dataclass
+class Reads(MemoryStore):
+    """A store that notes what is read."""
+
+    read: list[str] = field(default_factory=list)
+
+    def get(self, key: str) -> bytes | None:
+        self.read.append(key)
+        return super().get(key)
+
+
+def surveyed(shelf: MemoryShelf | DiskShelf, index: ManifestIndex) -> Survey:
+    return look(replace(shelf.coordinator, index=index), RULE)
+
+
+def manifests(shelf: MemoryShelf) -> list[str]:
+    """Manifests, tombstones and jobs that were read since it was asked last."""
+    found = [key for key in shelf.store.read if key.startswith(("timelines/", "tombstones/", "jobs/"))]
+    shelf.store.read.clear()
+    return found
+
+
+def test_a_look_behind_one_more_checkpoint_reads_one_manifest_however_many_there_are() -> None:
+    costs = []
+    for count in (10, 40):
+        shelf, cache = MemoryShelf(store=Reads()), MemoryCache()
+        for _ in range(count):
+            shelf.checkpoint("a")
+        surveyed(shelf, ManifestIndex(cache))
+        shelf.checkpoint("b")
+        shelf.store.read.clear()
+        found = surveyed(shelf, ManifestIndex(cache))
+        assert len(found.lines.all()) == count + 1
+        costs.append(len(manifests(shelf)))
+    assert 1 <= costs[0] == costs[1] <= 5, "a head, a look behind it, and the new manifest"
+
+
+def test_a_released_checkpoint_costs_no_read_of_its_tombstone_the_next_time() -> None:
+    costs = []
+    for count in (5, 30):
+        shelf = MemoryShelf(store=Reads())
+        for _ in range(count):
+            shelf.checkpoint("a")
+        shelf.sweep(RULE)
+        surveyed(shelf, shelf.index)
+        manifests(shelf)
+        found = surveyed(shelf, ManifestIndex(shelf.index.cache))
+        assert len(found.tombstones) == count - 2
+        costs.append(len(manifests(shelf)))
+    assert costs[0] == costs[1]
+
+
+def test_a_revision_is_met_and_a_manifest_without_one_is_not_read_again() -> None:
+    shelf = MemoryShelf(store=Reads())
+    for account in ("a", "b", "b"):
+        shelf.checkpoint(account)
+    surveyed(shelf, shelf.index)
+    shelf.erase("accounts", "a")
+    manifests(shelf)
+    found = surveyed(shelf, ManifestIndex(shelf.index.cache))
+    assert {c.revision for c in found.lines.all()} == {1}
+    assert found == surveyed(shelf, ManifestIndex())
+
+
+@pytest.mark.parametrize("harm", ["torn", "flipped", "of another release", "of another shape", "empty"])
+def test_a_file_that_cannot_be_trusted_is_as_good_as_none(harm: str) -> None:
+    shelf, cache = MemoryShelf(), MemoryCache()
+    for account in "abc":
+        shelf.checkpoint(account)
+    surveyed(shelf, ManifestIndex(cache))
+    ((name, raw),) = cache.held.items()
+    body = canonical.decode(KIND, name, raw)
+    cache.held[name] = {
+        "torn": raw[: len(raw) // 2],
+        "flipped": raw.replace(b"chk-1", b"chk-9").replace(b'"segments"', b'"sagments"'),
+        "of another release": canonical.encode(KIND, body | {"version": 99}),
+        "of another shape": canonical.encode(KIND, body | {"manifests": {"timelines/t1/1.json": ["x", [1, 2]]}}),
+        "empty": b"",
+    }[harm]
+    assert surveyed(shelf, ManifestIndex(cache)) == surveyed(shelf, ManifestIndex())
+    assert cache.held[name] == raw, "it is written anew"
+
+
+def test_a_warehouse_that_was_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    cache = LocalCache(tmp_path / "cache")
+    old = DiskShelf(tmp_path / "warehouse")
+    old.checkpoint("a", "b")
+    old.checkpoint("a")
+    surveyed(old, ManifestIndex(cache))
+    shutil.rmtree(tmp_path / "warehouse")
+    new = DiskShelf(tmp_path / "warehouse")
+    new.checkpoint("c")
+    found = surveyed(new, ManifestIndex(cache))
+    assert found == surveyed(new, ManifestIndex())
+    assert len(found.lines.all()) == 1
+
+
+def test_a_manifest_that_was_damaged_since_it_was_read_stops_everything(tmp_path: Path) -> None:
+    cache, shelf = LocalCache(tmp_path / "cache"), DiskShelf(tmp_path / "warehouse")
+    shelf.checkpoint("a")
+    surveyed(shelf, ManifestIndex(cache))
+    (manifest,) = (tmp_path / "warehouse").glob("*/timelines/t1/*1.json")
+    at, raw = manifest.stat(), manifest.read_bytes()
+    manifest.write_bytes(raw.replace(b"payments", b"paymants", 1))
+    os.utime(manifest, ns=(at.st_atime_ns, at.st_mtime_ns))
+    with pytest.raises(CorruptObjectError):
+        surveyed(shelf, ManifestIndex(cache))
+
+
+def test_of_two_that_write_at_once_one_stays_and_nobody_fails(tmp_path: Path) -> None:
+    shelf, cache = MemoryShelf(), LocalCache(tmp_path / "cache")
+    first, second = ManifestIndex(cache), ManifestIndex(cache)
+    shelf.checkpoint("a")
+    surveyed(shelf, first)
+    shelf.checkpoint("b")
+    surveyed(shelf, second)
+    surveyed(shelf, first)
+    assert surveyed(shelf, ManifestIndex(cache)) == surveyed(shelf, ManifestIndex())
+    assert [path.name for path in cache.folder.iterdir()] == ["manifests.json"]
+
+
+def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file, not a folder")
+    shelf = MemoryShelf()
+    shelf.checkpoint("a")
+    assert surveyed(shelf, ManifestIndex(LocalCache(tmp_path / "cache"))) == surveyed(shelf, ManifestIndex())
