@@ -169,3 +169,24 @@ def test_a_checkpoint_whose_input_went_with_its_parent_cannot_be_repeated_and_sa
         3, "chk-5 cannot be repeated", "chk-4 was released"
     )
     assert "take one that is kept: chk-5" in answer.lines[2]
+
+
+def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop: Shop) -> None:
+    tidemark = shop.tidemark
+    tidemark("fork", "till", "what-if", "--checkpoint", "chk-1").ok()
+    made = shop.line.checkpoint("what-if")
+    kept = {k["why"] for k in tidemark("retention", "plan", "till", *KEEP, "--json").ok().json["kept_by"]}
+    assert "newest" in kept
+    before = tidemark.objects("till")
+    told = tidemark("timeline", "close", "till", "what-if", "--json").ok().json
+    assert (told["executed"], told["checkpoints"], told["begun_there"]) == (False, [made.plan.name], [])
+    assert tidemark.objects("till") == before, "a dry run writes nothing"
+    done = tidemark("timeline", "close", "till", "what-if", "--execute")
+    assert "tidemark retention plan till" in done.ok().err
+    assert made.plan.name in tidemark("retention", "plan", "till", *KEEP, "--json").ok().json["released"]
+    fates = tidemark("storage", "till", "--json").ok().json["timelines"]
+    assert fates == {"t1": "live", "what-if": "closed"}
+    assert "what-if (closed)" in tidemark("storage", "till").ok().out
+    assert "what-if  closed, fork of chk-1, 1 to" in tidemark("timeline", "list", "till").ok().out
+    tidemark("timeline", "close", "till", "t1", "--execute").failed(4, "timeline t1 is live", "tidemark restore till")
+    tidemark("promote", "till", "what-if", "--discard", "--execute").failed(4, "timeline what-if was closed")

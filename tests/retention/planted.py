@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from tidemark.coordinator.records.fates import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.retention import survey, sweeping
 from tidemark.coordinator.retention.planning import Judge
@@ -121,6 +122,20 @@ def believe_the_index() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def promote_without_a_claim() -> Iterator[None]:
+    """A promote does not say which place it is going to take, so an end that comes in between sees nothing."""
+    with patch.object(Fates, "claim", lambda self, timeline, closes, sequence: True):
+        yield
+
+
+@contextmanager
+def end_in_spite_of_a_claim() -> Iterator[None]:
+    """An end does not wait until the places of all claims are taken."""
+    with patch.object(Fates, "may_win", lambda self, claim: False):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     bug.__name__.replace("_", "-"): bug
     for bug in (
@@ -132,5 +147,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         forget_the_tombstone,
         judge_by_an_old_survey,
         believe_the_index,
+        promote_without_a_claim,
+        end_in_spite_of_a_claim,
     )
 }

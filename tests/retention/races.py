@@ -26,12 +26,17 @@ from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
 from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.branches import branches
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
+from tidemark.coordinator.recovery.ending import Ending
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.retention.rules import Lines
+from tidemark.coordinator.retention.survey import look
 from tidemark.errors import ConflictError, NotFoundError, StoreError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.keys import job_key
-from tidemark.model.records import JobRecord
+from tidemark.model.records import Closing, JobRecord
 from tidemark.model.shared_state import StoredFile
 from tidemark.model.writes import WrittenRun
 from tidemark.retention import Retention
@@ -140,6 +145,7 @@ class Races:
         self.dead: set[object] = set()
         self.pinned: list[tuple[str, int]] = []
         self.begun: list[str] = []
+        self.ended: list[str] = []
         self.disposed: set[str] = set()
         self.shelf, self.held = copied(prepared(seed % PREPARED))
         shelf, pause = self.shelf, self._pause
@@ -169,10 +175,12 @@ class Races:
             "merge": self._merge,
             "export": self._export,
             "dispose": self._dispose,
+            "end": self._end,
+            "promote": self._promote,
         }
         for name in rng.sample(sorted(others), rng.randrange(1, 4)):
             act = others[name]
-            add(name, self._patient(self._overtaken(act) if name in ("run", "merge") else act))
+            add(name, self._patient(self._overtaken(act) if name in ("run", "merge", "fork") else act))
         return self
 
     def go(self) -> list[str]:
@@ -196,11 +204,12 @@ class Races:
         """What works on a timeline that is closed meanwhile works for nothing, and may find its files gone."""
 
         def go() -> None:
-            live = self.shelf.coordinator.timelines.live()
+            timelines = self.shelf.coordinator.timelines
+            live = timelines.live()
             try:
                 act()
             except StoreError:
-                if live == self.shelf.coordinator.timelines.live():
+                if live == timelines.live() and not any(self._is_closed(name) for name in self.begun):
                     raise
 
         return go
@@ -261,6 +270,22 @@ class Races:
             self.shelf.savepoints.dispose(record.name)
             self.disposed.add(record.name)
 
+    def _forks(self) -> list[str]:
+        timelines = self.shelf.coordinator.timelines
+        return [b.timeline for b in branches(timelines) if b.fate == "fork"]
+
+    def _is_closed(self, name: str) -> bool:
+        return isinstance(self.shelf.coordinator.head(name).entry, Closing)
+
+    def _end(self) -> None:
+        for name in self._forks()[-1:]:
+            Ending(coordinator=self.shelf.coordinator).close(name)
+            self.ended.append(name)
+
+    def _promote(self) -> None:
+        for name in self._forks()[-1:]:
+            Promotion(coordinator=self.shelf.coordinator).promote(name, discard=True)
+
     def _broken(self) -> list[str]:
         """What does not hold of checkpoints and savepoints; reads as the hub, so that nobody goes on."""
         c, found = self.shelf.coordinator, []
@@ -293,15 +318,29 @@ class Races:
     def _goes_on(self) -> list[str]:
         """Every timeline that was promised, and the live one, takes a checkpoint."""
         c, found = self.shelf.coordinator, []
+        lines = look(c, Retention.keep_last(1)).lines
+        found += [f"{name} was ended, and keeps {lines.checkpoints[name]}" for name in self._kept_by_nobody(lines)]
+        if self._is_closed(c.timelines.live()):
+            found.append(f"I6: the live timeline {c.timelines.live()} is closed")
         for name in {*self.begun, c.timelines.live()}:
-            head = c.head(name)
-            if type(head.entry).__name__ == "Closing":
+            if self._is_closed(name):
                 continue
             try:
                 self.shelf.rows(self.shelf.checkpoint("a", timeline=name))
             except (StoreError, NotFoundError) as error:
                 found.append(f"I10: timeline {name} does not go on: {error.what}")
         return found
+
+    def _kept_by_nobody(self, lines: Lines) -> list[str]:
+        """Timelines that were ended, and keep checkpoints that nothing else keeps, after two sweeps."""
+        reasons, rule = look(self.shelf.coordinator, Retention.keep_last(1)).reasons, {"newest", "keep_last(1)"}
+        came_from = list(lines.line(lines.once_live[-1]))
+        unpinned = {
+            name
+            for name, own in lines.checkpoints.items()
+            if any(rule & {*reasons[c.id]} and c not in came_from for c in own)
+        }
+        return sorted(unpinned & set(self.ended))
 
 
 @dataclass(frozen=True)

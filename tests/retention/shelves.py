@@ -24,6 +24,8 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
+from tidemark.coordinator.records.states import Ended
+from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -165,6 +167,10 @@ class Shelf:
     def promote(self, name: str) -> object:
         """Makes a fork live."""
         return Promotion(coordinator=self.coordinator).promote(name, discard=True)
+
+    def end(self, name: str) -> Ended:
+        """Closes a timeline that is not live."""
+        return Ending(coordinator=self.coordinator).close(name)
 
     def sweep(self, rule: Retention | None, grace_ms: int = 0, crash: CrashPoints = no_crash) -> Swept:
         """Releases and deletes."""

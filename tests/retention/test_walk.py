@@ -30,6 +30,7 @@ def test_what_is_kept_reads_back_and_what_is_free_is_gone_in_memory() -> None:
     walks = [walked(MemoryShelf(), seed, 60) for seed in SEEDS]
     assert sum(walk.swept for walk in walks) > 5 * len(walks)
     assert sum(walk.freed for walk in walks) > 10 * len(walks)
+    assert sum(walk.ended for walk in walks) >= 5
 
 
 @pytest.mark.slow

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+import pytest
+
 from tests.retention.shelves import ASK, MemoryCache, Shelf
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.manifest_index import ManifestIndex
@@ -145,7 +147,7 @@ class Walk:
         self.number = 0
         self.pending: dict[str, list[tuple[set[str], bool]]] = {}
         """Per timeline the files of compactions, and whether a plan was made since that may adopt them."""
-        self.swept = self.freed = self.erased = 0
+        self.swept = self.freed = self.erased = self.ended = 0
         self.erases = erases
 
     def steps(self, count: int) -> "Walk":
@@ -158,6 +160,7 @@ class Walk:
             self.fork: 2,
             self.restore: 2,
             self.promote: 1,
+            self.end: 2,
             self.save: 2,
             self.dispose: 1,
             self.sweep: 5,
@@ -257,6 +260,20 @@ class Walk:
             name = self.rng.choice(forks)
             self.shelf.promote(name)
             self._close(name)
+
+    def end(self) -> None:
+        """A fork is closed, unless a plan of its is open."""
+        forks = [n for n, line in self.oracle.lines.items() if n != self.oracle.live and line.closed is None]
+        if not forks:
+            return
+        name = self.rng.choice(forks)
+        if self.oracle.lines[name].open_id is not None:
+            with pytest.raises(ConflictError, match="is in progress on timeline"):
+                self.shelf.end(name)
+            return
+        self.shelf.end(name)
+        self.oracle.lines[name].closed = "nobody"
+        self.ended += 1
 
     def save(self) -> None:
         """A name for any checkpoint, perhaps for a while only."""

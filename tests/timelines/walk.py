@@ -211,12 +211,12 @@ class Walk:
             return
         name, discard = rng.choice(oracle.ready()), rng.random() < 0.3
         lacking, left = oracle.lacking(name), oracle.left(oracle.lines[name].newest)
-        crash = CrashAfter(rng.choice((None, None, 1, 2)))
+        crash = CrashAfter(rng.choice((None, None, 1, 2, 3, 4)))
         try:
             done = Promotion(coordinator=self._coordinator(crash)).promote(name, discard=discard)
         except Died:
             self.trace.append(f"  promote died {crash.at}")
-            if crash.at[1] == "before":
+            if crash.at != ("closing", "after"):
                 return
             done = Promotion(coordinator=self.world.coordinator).promote(name)
             assert done == Promoted(closing=self.world.coordinator.head(oracle.live).entry)

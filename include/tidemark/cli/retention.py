@@ -1,6 +1,7 @@
 """`tidemark retention plan | apply`, `tidemark storage`: what goes, why, and what keeps the rest."""
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -95,7 +96,7 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
         print_json(_storage_facts(pipeline, found))
         return
     rows = [
-        {"table": kind, "of": owner, "timeline": timeline, **_sizes(held)}
+        {"table": kind, "of": owner, "timeline": _with_fate(timeline, found.fates), **_sizes(held)}
         for (kind, owner, timeline), held in found.owners.items()
     ]
     total = {"table": "all", "of": "", "timeline": "", **_sizes(found.total)}
@@ -156,11 +157,16 @@ def _storage_facts(pipeline: str, found: Storage) -> dict[str, Any]:
             {"kind": kind, "owner": owner, "timeline": timeline, **told(held)}
             for (kind, owner, timeline), held in found.owners.items()
         ],
+        "timelines": dict(found.fates),
         "kept_by": [
             {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
             for k in found.kept
         ],
     }
+
+
+def _with_fate(timeline: str, fates: Mapping[str, str]) -> str:
+    return f"{timeline} ({fates[timeline]})" if fates.get(timeline, "").startswith("closed") else timeline
 
 
 def _again(keep: str | None) -> str:

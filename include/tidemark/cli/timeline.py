@@ -1,4 +1,4 @@
-"""`tidemark timeline list | show`: the tree of timelines."""
+"""`tidemark timeline list | show | close`: the tree of timelines."""
 
 import sys
 from collections.abc import Sequence
@@ -8,18 +8,22 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
+from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
 from tidemark.cli.run import PipelineName
 from tidemark.coordinator.records.branches import Branch
 from tidemark.wiring import open_runtime
-from tidemark.wiring.recoveries import branch_facts
+from tidemark.wiring.recoveries import branch_facts, ended_facts
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Look at timelines: the live one, what it came from, and forks.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Look at timelines: the live one, what it came from, forks; end a fork.", no_args_is_help=True
+    )
     group.command("list")(list_timelines)
     group.command("show")(show)
+    group.command("close")(close)
     app.add_typer(group, name="timeline")
 
 
@@ -54,7 +58,31 @@ def show(
     found = open_runtime().timeline(pipeline, name)
     show_fields(branch_facts(found), as_json=as_json)
     if not as_json and found.fate == "fork":
-        note(f"Next: tidemark promote {pipeline} {name}    (says what that would come to).")
+        note(f"Next: tidemark promote {pipeline} {name}, or tidemark timeline close {pipeline} {name}    (dry runs).")
+
+
+def close(
+    pipeline: PipelineName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A timeline that is not live, as a fork.")],
+    execute: Execute = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """End a fork that nobody promotes: retention lets go of what only it keeps. Deletes nothing itself.
+
+    Refused for the live timeline, and while a checkpoint of the fork is in progress. What a savepoint pins stays, and
+    so does what another fork began at. Without --execute it says what it would do.
+
+    Examples:
+      tidemark timeline close flights bugfix
+      tidemark timeline close flights bugfix --execute
+    """
+    runtime = open_runtime()
+    found = runtime.close_timeline(pipeline, name) if execute else runtime.close_plan(pipeline, name)
+    show_fields({"executed": execute, **ended_facts(found)}, as_json=as_json)
+    if execute:
+        note(f"Next: tidemark retention plan {pipeline}    (says what that frees).")
+    else:
+        note("nothing was written. Next: the same command with --execute")
 
 
 def drawn(found: Sequence[Branch]) -> Tree:

@@ -117,6 +117,11 @@ def tombstone_key(kind: str, name: str, number: int) -> str:
     return f"tombstones/{kind}s/{name}/{number:06d}.json"
 
 
+def fate_key(timeline: str, number: int) -> str:
+    """A promote or an end of a timeline that is announced."""
+    return f"fates/{timeline}/{number:06d}.json"
+
+
 def retention_key(number: int) -> str:
     """A retention rule of the pipeline; the newest one counts."""
     return f"retention/{number:06d}.json"

@@ -146,7 +146,8 @@ class Closing:
     """Ends a timeline by taking its next slot; names the successor.
 
     Attributes:
-        why: `restore` or `promote`.
+        successor: empty where there is none: the timeline was never live, and nobody goes on with it.
+        why: `restore`, `promote` or `close`.
         at_ms: clock of the writer, for people.
         sent: of a promote, per sink with an outbox: what the fork has emitted for records below these offsets is never
             sent, because the closed timeline sent it, or because nobody asked for it (J2).
@@ -159,6 +160,11 @@ class Closing:
     write_id: str
     at_ms: int = field(default=0, metadata=ADDED)
     sent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict, metadata=ADDED)
+
+    @property
+    def fate(self) -> str:
+        """What has become of the timeline, in one word or three."""
+        return f"closed for {self.successor}" if self.successor else "closed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

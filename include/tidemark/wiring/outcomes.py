@@ -43,6 +43,6 @@ def completed_or_raise(name: str, state: PlanState) -> Checkpoint:
         raise ConflictError(
             f"SUBSUMED: timeline {state.closing.timeline} ended before {state.plan.name} was published",
             safe=_SAFE,
-            next=f"tidemark run {name}    (plans on {state.closing.successor}).",
+            next=f"tidemark run {name}    (plans on {state.closing.successor or 'the live timeline'}).",
         )
     raise ConflictError(f"{state.plan.name} is not sealed yet", safe=_SAFE, next=f"tidemark run {name}")

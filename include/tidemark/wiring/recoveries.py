@@ -7,8 +7,9 @@ import structlog
 
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.branches import Branch, branch, branches
-from tidemark.coordinator.records.states import Behind, Forked, Promoted, Restored, Superseded
+from tidemark.coordinator.records.states import Behind, Ended, Forked, Promoted, Restored, Superseded
 from tidemark.coordinator.records.tombstones import released
+from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -104,6 +105,24 @@ class Recoveries(Verifications):
             raise superseded(name, done)
         return done
 
+    def close_plan(self, name: str, timeline: str) -> Ended:
+        """What the end of a timeline would come to; writes nothing.
+
+        Raises:
+            NotFoundError, ConflictError: as `Ending.plan`.
+        """
+        return Ending(coordinator=self.coordinator(self.known(name))).plan(timeline)
+
+    def close_timeline(self, name: str, timeline: str) -> Ended:
+        """Ends a timeline that is not live; see `Ending.close`.
+
+        Raises:
+            BusyError: another process makes a checkpoint of it, or a backfill.
+            NotFoundError, ConflictError: as `Ending.close`.
+        """
+        with self.holding(self.known(name), timeline):
+            return Ending(coordinator=self.coordinator(name)).close(timeline)
+
     def timelines(self, name: str) -> list[Branch]:
         """Every timeline of a pipeline, in the order in which they began."""
         return branches(self.coordinator(self.known(name)).timelines)
@@ -159,7 +178,7 @@ def branch_facts(found: Branch) -> dict[str, object]:
         "began": None if genesis is None else _time(genesis.at_ms),
         "checkpoints": found.checkpoints,
         "newest": None if newest is None else newest.plan.name,
-        "successor": None if found.closing is None else found.closing.successor,
+        "successor": None if found.closing is None else found.closing.successor or None,
         "left_behind": {} if genesis is None else {uid: handle.rows for uid, handle in genesis.left_behind.items()},
         "renamed": {} if genesis is None else dict(genesis.renamed),
         "note": None if genesis is None else genesis.note or None,
@@ -174,6 +193,16 @@ def fork_facts(genesis: Genesis) -> Mapping[str, object]:
         "savepoint": genesis.savepoint or None,
         "note": genesis.note or None,
         "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
+    }
+
+
+def ended_facts(found: Ended) -> Mapping[str, object]:
+    """What is told of the end of a timeline, JSON values only."""
+    return {
+        "timeline": found.closing.timeline,
+        "checkpoints": [c.plan.name for c in found.checkpoints],
+        "pinned_by_savepoints": list(found.savepoints),
+        "begun_there": list(found.forks),
     }
 
 

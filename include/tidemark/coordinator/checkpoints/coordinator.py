@@ -15,6 +15,7 @@ from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.starts import to_ms
 from tidemark.coordinator.records.erasures import is_outdated
+from tidemark.coordinator.records.fates import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.releases import usable
@@ -82,6 +83,11 @@ class CheckpointCoordinator:
     def timelines(self) -> Timelines:
         """Reading of timelines."""
         return Timelines(self.objects)
+
+    @property
+    def fates(self) -> Fates:
+        """Promotes and ends of timelines."""
+        return Fates(objects=self.objects, clock=self.clock, write_ids=self.write_ids)
 
     @property
     def attempts(self) -> Attempts:

@@ -68,7 +68,8 @@ class Parent:
             return cls()
         if isinstance(entry, Closing):
             raise ConflictError(
-                f"timeline {head.timeline} was closed in favour of {entry.successor}",
+                f"timeline {head.timeline} was closed"
+                + (f" in favour of {entry.successor}" if entry.successor else ""),
                 next="run the pipeline again: it goes on with the live timeline.",
             )
         return cls._of_genesis(entry) if isinstance(entry, Genesis) else cls._of_checkpoint(entry)

@@ -37,7 +37,7 @@ class Branch:
     def fate(self) -> str:
         """What it is now, in one word or three."""
         if self.closing is not None:
-            return f"closed for {self.closing.successor}"
+            return self.closing.fate
         if self.is_live:
             return "live"
         return "fork" if self.genesis is not None and self.genesis.why == "fork" else "not live"

@@ -11,6 +11,7 @@ from tidemark.errors import CorruptObjectError, StoreError, UsageError
 from tidemark.model import canonical, codec, keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.erasure import ErasureEnd, ErasureRecord
+from tidemark.model.fates import FateRecord
 from tidemark.model.plan import CheckpointPlan, Slot
 from tidemark.model.records import (
     AbortRecord,
@@ -43,6 +44,7 @@ KINDS: dict[type, str] = {
     DeliveryRecord: "delivery",
     ErasureEnd: "erasure_end",
     ErasureRecord: "erasure",
+    FateRecord: "fate",
     Genesis: "genesis",
     HoldRecord: "hold",
     IdRecord: "id",
@@ -240,6 +242,8 @@ def key_of(value: object) -> str | None:
         return keys.savepoint_key(value.name, value.revision)
     if isinstance(value, TombstoneRecord):
         return keys.tombstone_key(value.kind.value, value.name, value.number)
+    if isinstance(value, FateRecord):
+        return keys.fate_key(value.timeline, value.number)
     if isinstance(value, HoldRecord):
         return keys.hold_key(value.savepoint, value.revision)
     return None

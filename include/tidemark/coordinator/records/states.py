@@ -125,7 +125,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded:
-    """Another restore or promote closed the live timeline first; `genesis` began a timeline that stays a fork."""
+    """Another restore or promote closed the timeline first, or it has ended; `genesis` began one that stays a fork."""
 
     closing: Closing
     genesis: Genesis | None = None
@@ -145,6 +145,25 @@ class Promoted:
     closing: Closing
     replaced: tuple[Checkpoint, ...] = ()
     left: tuple[Checkpoint, ...] = ()
+    won: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A timeline beside the live one has ended, or would.
+
+    Attributes:
+        closing: its last record, which names no successor.
+        checkpoints: its own, oldest first: retention lets go of them, unless something else keeps them.
+        savepoints: names that pin some of them.
+        forks: timelines that began at one of them.
+        won: whether this very call put the closing.
+    """
+
+    closing: Closing
+    checkpoints: tuple[Checkpoint, ...]
+    savepoints: tuple[str, ...] = ()
+    forks: tuple[str, ...] = ()
     won: bool = False
 
 

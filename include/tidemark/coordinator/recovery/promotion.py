@@ -34,12 +34,15 @@ class Promotion:
 
         Raises:
             NotFoundError: no such timeline.
+            ConflictError: it has ended, or is about to.
         """
         c, approved = self.coordinator, set[int]()
         first = True
         while True:
             live, fork = c.head(), c.head(name)
             if isinstance(fork.entry, Closing):
+                if not fork.entry.successor:
+                    raise ended(c.name, name)
                 return Superseded(closing=fork.entry)
             if live.timeline == name:
                 return Promoted(closing=self._closing_of(name))
@@ -48,12 +51,8 @@ class Promotion:
                 approved = {x.id for x in found.left}
             if not {x.id for x in found.left} <= approved:
                 return Behind(timeline=name, lacking=found.left, overtaken=not first)
-            closing = found.closing
-            c.crash("closing", "before")
-            won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
-            c.crash("closing", "after")
-            if won:
-                return Promoted(closing=closing, replaced=found.replaced, left=found.left, won=True)
+            if self._wins(found.closing):
+                return Promoted(closing=found.closing, replaced=found.replaced, left=found.left, won=True)
             first = False
 
     def compared(self, live: Head, fork: Head, *, send: bool = False) -> Promoted:
@@ -68,6 +67,22 @@ class Promotion:
             replaced=tuple(x for x in since if reach.contains(Reach.of(x))),
             left=tuple(x for x in since if not reach.contains(Reach.of(x))),
         )
+
+    def _wins(self, closing: Closing) -> bool:
+        """Claims the place of a closing, and takes it, unless a checkpoint is faster.
+
+        Raises:
+            ConflictError: the successor has ended.
+        """
+        c = self.coordinator
+        c.crash("fate", "before")
+        if not c.fates.claim(closing.successor, closing.timeline, closing.sequence):
+            raise ended(c.name, closing.successor)
+        c.crash("fate", "after")
+        c.crash("closing", "before")
+        won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
+        c.crash("closing", "after")
+        return won
 
     def _closing(self, live: Head, fork: Head, send: bool) -> Closing:
         c, there = self.coordinator, Parent.of(fork)
@@ -92,3 +107,12 @@ class Promotion:
             if closing.successor == successor:
                 return closing
         raise ConflictError(f"timeline {successor} is live from the beginning", next="name a fork.")
+
+
+def ended(pipeline: str, name: str) -> ConflictError:
+    """The error of who wants to go on with a timeline that has ended."""
+    return ConflictError(
+        f"timeline {name} was closed: nobody goes on with it",
+        safe="its checkpoints that are kept can be read, restored and forked; the live timeline is intact.",
+        next=f"tidemark fork {pipeline} ANOTHER-NAME --checkpoint ID    (begins at one of its checkpoints).",
+    )

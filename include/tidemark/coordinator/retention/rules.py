@@ -49,6 +49,13 @@ class Lines:
         """Timelines that are neither live nor closed."""
         return [name for name in self.names if name not in self.closings and name != self.once_live[-1]]
 
+    @property
+    def fates(self) -> dict[str, str]:
+        """What has become of each timeline, in one word or three."""
+        live = self.once_live[-1]
+        open_ = {name: "live" if name == live else "fork" for name in self.names}
+        return open_ | {name: closing.fate for name, closing in self.closings.items()}
+
     def all(self) -> list[ManifestLine]:
         """Every checkpoint, in order of ids."""
         return sorted((c for found in self.checkpoints.values() for c in found), key=lambda c: c.id)

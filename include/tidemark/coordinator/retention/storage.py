@@ -44,11 +44,13 @@ class Storage:
         rule: text of the rule; empty = none.
         owners: per kind, owner and timeline.
         kept: what keeps files, and how much nothing else keeps.
+        fates: per timeline what has become of it: `live`, `fork`, `closed for t2`, `closed`.
     """
 
     rule: str
     owners: Mapping[Owner, Stored]
     kept: tuple[KeptBytes, ...]
+    fates: Mapping[str, str]
 
     @property
     def total(self) -> Stored:
@@ -91,7 +93,7 @@ def storage(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retenti
         mine["kept" if f.path in registry else word] += f.bytes
         mine["files"] += 1
     owners = {owner: Stored(**held) for owner, held in sorted(counts.items())}
-    return Storage(rule=plan.rule, owners=owners, kept=plan.kept)
+    return Storage(rule=plan.rule, owners=owners, kept=plan.kept, fates=judge.survey.lines.fates)
 
 
 def _owner(place: Place | None, path: str) -> Owner:
