@@ -32,7 +32,8 @@ def register(app: typer.Typer) -> None:
 def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, as_json: JsonFlag = False) -> None:
     """Erase a key of an operator from the live state and from every restore point, and block its records.
 
-    Files that hold it are written again without it; every other key stays what it is. Says what it does not reach.
+    Files that hold it are written again without it; every other key stays what it is. Operators behind the named one
+    lose it too, if their key columns are the same. Says what it does not reach.
 
     Examples:
       tidemark erase flights aircraft --key N14228
@@ -47,8 +48,10 @@ def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, a
     if as_json:
         print_json(erasure_facts(report))
         return
-    _show(report)
-    if not execute and report.found.files:
+    for told in (report, *report.chained):
+        _show(told)
+    _show_behind(pipeline, report)
+    if not execute and any(told.found.files for told in (report, *report.chained)):
         keys = " ".join(f"--key {shlex.quote(text)}" for text in key)
         flags = "".join(f" {flag}" for flag, given in (("--block", how.block), ("--now", how.now)) if given)
         note(f"Next: tidemark erase {pipeline} {uid} {keys}{flags} --execute")
@@ -77,6 +80,24 @@ def _show(report: ErasureReport) -> None:
         else:
             note(f"deleted {len(report.swept.deleted)} old files and {report.swept.log_files} files of logs")
     _show_remains(report)
+
+
+def _show_behind(pipeline: str, report: ErasureReport) -> None:
+    """What operators behind the named one may hold, and what to type."""
+    for uid, (columns, rows) in report.in_part.items():
+        note(f"not erased: {rows} rows of {uid}, behind {report.uid}, whose keys hold it: {', '.join(columns)}")
+        if rows:
+            keys = " ".join(f"--key {column.upper()}" for column in columns)
+            note(
+                f"Next: tidemark state show {pipeline} {uid}, then tidemark erase {pipeline} {uid} {keys}    (for each)"
+            )
+    for uid, columns in report.untold.items():
+        note(
+            f"not searched: {uid}, behind {report.uid}, has other keys ({', '.join(columns)}): nobody can tell"
+            f" what came of the key; a backfill from before its first record makes them without it"
+        )
+    if not report.is_declared:
+        note(f"not searched: operators behind {report.uid}: no file declares {pipeline} any more")
 
 
 def _show_remains(report: ErasureReport) -> None:

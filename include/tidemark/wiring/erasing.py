@@ -1,10 +1,12 @@
 """The verb that erases a key from every restore point; it loads no Spark."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
+from typing import TypeVar
 
+from tidemark.coordinator.retention.chained import Chained, in_order, rows_in_part
 from tidemark.coordinator.retention.erasing import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.erasure_search import Found
 from tidemark.coordinator.retention.remains import Remains, remains
@@ -13,6 +15,16 @@ from tidemark.errors import NotFoundError
 from tidemark.model.key_groups import typed_key
 from tidemark.model.schema import OperatorSchema
 from tidemark.wiring.retentions import Retentions
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How far an erasure goes, and who asks."""
+
+    forever: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +38,10 @@ class ErasureReport:
         remains: what it does not reach.
         done: what was done.
         swept: what was deleted at once.
+        chained: the same of operators behind it that have the same key columns: the key is erased there as well.
+        in_part: per operator behind it whose keys are these columns and more, its key columns, and how many rows.
+        untold: operators behind it with other key columns, with these: nobody can tell what of theirs came of the key.
+        is_declared: whether the pipeline's file was found; without it nobody knows what is behind the operator.
     """
 
     uid: str
@@ -34,6 +50,10 @@ class ErasureReport:
     remains: Remains
     done: Erased | None = None
     swept: Swept | None = None
+    chained: tuple["ErasureReport", ...] = ()
+    in_part: Mapping[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
+    untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_declared: bool = True
 
 
 class Erasing(Retentions):
@@ -48,12 +68,14 @@ class Erasing(Retentions):
             ConflictError: a restore point that holds the key is under a legal hold.
             StoreError, CorruptObjectError: something is damaged, or cannot be read.
         """
-        return self._looked(self._eraser(name, uid, key))
+        return self._looked_all(name, self._erasers(name, uid, key, Terms()))
 
     def erase(
         self, name: str, uid: str, key: Sequence[str], *, forever: bool = False, owner: str = "", now: bool = False
     ) -> ErasureReport:
         """Erases a key from every restore point; see `Eraser.erase`. A repetition finishes what one left that died.
+
+        Operators behind the named one that have the same key columns lose the key as well. All are looked at first.
 
         Args:
             name: the pipeline.
@@ -67,15 +89,48 @@ class Erasing(Retentions):
             BusyError: another process works on a timeline of the pipeline.
             TidemarkError: as `erasure_plan` and `Eraser.erase`.
         """
-        eraser = self._eraser(name, uid, key, forever=forever, owner=owner)
+        erasers = self._erasers(name, uid, key, Terms(forever=forever, owner=owner))
+        coordinator = erasers[0].coordinator
         with ExitStack() as held:
-            for timeline in sorted({*eraser.coordinator.timelines.names(), eraser.coordinator.timelines.live()}):
+            for timeline in sorted({*coordinator.timelines.names(), coordinator.timelines.live()}):
                 held.enter_context(self.holding(name, timeline))
-            report = self._looked(eraser)
-            done = eraser.erase()
+            report = self._looked_all(name, erasers)
+            done, *behind = [eraser.erase() for eraser in erasers]
         # By no rule: nothing is released, and what is free goes whatever its grace time.
-        sweeper = Sweeper(coordinator=eraser.coordinator, files=self.table_files, rule=None, grace_ms=0)
-        return replace(report, done=done, swept=sweeper.sweep() if now else None)
+        sweeper = Sweeper(coordinator=coordinator, files=self.table_files, rule=None, grace_ms=0)
+        chained = tuple(replace(r, done=d) for r, d in zip(report.chained, behind, strict=True))
+        return replace(report, done=done, chained=chained, swept=sweeper.sweep() if now else None)
+
+    def _looked_all(self, name: str, erasers: Sequence[Eraser]) -> ErasureReport:
+        """What all of them find; raises what any of them raises, ahead of the first change."""
+        first, *behind = [self._looked(eraser) for eraser in erasers]
+        found = self._chained(name, first.uid)
+        if found is None:
+            return replace(first, is_declared=False)
+        columns = _columns(self._schema(name, first.uid), erasers[0].request.key)
+        rows = rows_in_part(first.found, erasers[0].searcher, found, columns)
+        in_part = {uid: (its, rows[uid]) for uid, its in found.part.items()}
+        return replace(first, chained=tuple(behind), in_part=in_part, untold=found.other)
+
+    def _chained(self, name: str, uid: str) -> Chained | None:
+        """The operators behind one; None where the pipeline's file is gone."""
+        try:
+            return Chained.behind(self.pipeline(name), self._schema(name, uid))
+        except NotFoundError:
+            return None
+
+    def _erasers(self, name: str, uid: str, key: Sequence[str], terms: "Terms") -> list[Eraser]:
+        """Of an operator, then of those behind it that hold the same key."""
+        made = [self._eraser(name, uid, key, terms)]
+        chained = self._chained(name, uid)
+        texts = _columns(self._schema(name, uid), key)
+        for behind in () if chained is None else chained.same:
+            try:
+                ordered = in_order(self._schema(name, behind), texts)
+            except NotFoundError:
+                continue  # declared, and in no checkpoint yet: it holds nothing
+            made.append(self._eraser(name, behind, ordered, terms))
+        return made
 
     def _looked(self, eraser: Eraser) -> ErasureReport:
         searcher = eraser.searcher
@@ -84,13 +139,13 @@ class Erasing(Retentions):
         wanted = eraser.request
         return ErasureReport(uid=wanted.uid, key=wanted.texts, found=found, remains=remains(found, searcher))
 
-    def _eraser(self, name: str, uid: str, key: Sequence[str], *, forever: bool = False, owner: str = "") -> Eraser:
+    def _eraser(self, name: str, uid: str, key: Sequence[str], terms: "Terms") -> Eraser:
         from tidemark.adapters.key_files import ParquetKeyFiles
         from tidemark.engine.files import written_run
 
         coordinator = self.coordinator(self.known(name))
         values = typed_key(self._schema(name, uid), key)
-        request = ErasureRequest(uid=uid, key=values, texts=_texts(values), forever=forever, owner=owner)
+        request = ErasureRequest(uid=uid, key=values, texts=_texts(values), forever=terms.forever, owner=terms.owner)
         files = ParquetKeyFiles(warehouse=str(self.settings.warehouse), footers=written_run)
         return Eraser(coordinator=coordinator, tables=self.tables, files=files, logs=self.table_files, request=request)
 
@@ -107,6 +162,10 @@ class Erasing(Retentions):
             known.update(dict.fromkeys(found.plan.schemas))
         told = f"name one of: {', '.join(known)}." if known else f"tidemark run {name}"
         raise NotFoundError(f"no checkpoint of {name} has an operator {uid!r}", next=told)
+
+
+def _columns(schema: OperatorSchema, values: Sequence[T]) -> dict[str, T]:
+    return dict(zip((key.name for key in schema.keys), values, strict=True))
 
 
 def _texts(values: Sequence[object]) -> tuple[str, ...]:
@@ -137,4 +196,8 @@ def erasure_facts(report: ErasureReport) -> dict[str, object]:
         "topics": {topic: {str(p): end for p, end in sorted(ends.items())} for topic, ends in left.topics.items()},
         "exports": list(left.exports),
         "lists": list(left.lists),
+        "chained": [erasure_facts(behind) for behind in report.chained],
+        "chained_in_part": {uid: {"key_by": list(its), "rows": rows} for uid, (its, rows) in report.in_part.items()},
+        "chained_by_other_keys": {uid: list(its) for uid, its in report.untold.items()},
+        "chained_unknown": not report.is_declared,
     }

@@ -42,8 +42,8 @@ def remains(found: Found, searcher: Searcher) -> Remains:
     told, untold = _sinks(checkpoints, columns)
     held = {int(name.removeprefix("chk-")) for name in found.by_entry if name.startswith("chk-")}
     return Remains(
-        dead_letters=_counted(searcher, letters, columns),
-        sinks=_counted(searcher, told, columns),
+        dead_letters=counted(searcher, letters, columns),
+        sinks=counted(searcher, told, columns),
         sinks_to_search=tuple(sorted(untold)),
         topics=_topics(checkpoints),
         exports=tuple(
@@ -66,7 +66,12 @@ def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> 
     return told, untold
 
 
-def _counted(searcher: Searcher, handles: Iterable[StateHandle], columns: Mapping[str, object]) -> dict[str, int]:
+def counted(searcher: Searcher, handles: Iterable[StateHandle], columns: Mapping[str, object]) -> dict[str, int]:
+    """Per table how many rows hold values in these columns, where any does.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
     found: dict[str, int] = {}
     seen: set[tuple[str, str]] = set()
     for segment in dict.fromkeys(s for handle in handles for s in handle):
