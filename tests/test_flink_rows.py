@@ -16,11 +16,11 @@ def _words(text: str) -> list[str]:
 
 
 MUST = _words("""
-    1.1-1 1.1-2 1.1-3 1.1-4
+    1.1-1 1.1-2 1.1-3 1.1-4 1.2 1.3
     A1 A2 A3 A4 A5 A6 A7 A11 A14
     B1 B2 B3 B4 B5 B6 B8 B9
     C1 C2 C4 C6 C7 C9 C10 C11
-    D3 D4 D5 D6 D7 D8 D9 D10
+    D3 D4 D5 D6 D7 D8 D9 D10 D15
     E1 E2 E3 E4 E5 E6 E7 E8 E9 E11 E12 E14 E15 E16
     F1 F2 F3 F4 F5
     G1 G2 G3 G4 G5 G6 G7 G8 G9 G10 G11 G12 G13 G14 G16
@@ -29,9 +29,11 @@ MUST = _words("""
     J1 J5 J6 J7 J8 J9 J10 J11 J12 J14 J16 J17
     K1 K2 K3 K5 K6 K9 K10
     L1 L2 L3 L4
-    P3 P4 P6 P12 Q1 Q2 Q3 Q4 Q5 Q6 Q7 Q8 Q9 Q10
+    N1 N2 N3
+    P1 P2 P3 P4 P5 P6 P12 Q1 Q2 Q3 Q4 Q5 Q6 Q7 Q8 Q9 Q10
 """)
 """Rows that need a test."""
+MUST += ["invariant I4", "invariant I5", "fault 24", "fault 34", "fault 35", "fault 39"]
 SHOULD = _words("A9 A10 B7 C8 D20 E13 F11 J2 K4 K7 K8")
 """Rows that need a test, or a word on why there is none."""
 MEASURED = _words("T1 T2 T4")
@@ -48,7 +50,7 @@ def rows() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for line in PAGE.read_text().splitlines():
         row, *cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-        if line.startswith("|") and re.fullmatch(r"[A-Z]\d+|1\.1-\d", row):
+        if line.startswith("|") and re.fullmatch(r"[A-Z]\d+|1\.1-\d|1\.\d|invariant I\d|fault \d+", row):
             assert row not in found, f"{row} has two rows"
             found[row] = tuple(cells)
     return found

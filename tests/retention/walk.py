@@ -26,6 +26,7 @@ from tidemark.model.records import Failure
 from tidemark.retention import Retention
 
 Rows = dict[str, list[str]]
+DAY_MS = 86_400_000
 
 
 class Died(BaseException):
@@ -161,6 +162,7 @@ class Walk:
             self.restore: 2,
             self.promote: 1,
             self.end: 2,
+            self.jump: 1,
             self.save: 2,
             self.dispose: 1,
             self.sweep: 5,
@@ -274,6 +276,11 @@ class Walk:
         self.shelf.end(name)
         self.oracle.lines[name].closed = "nobody"
         self.ended += 1
+
+    def jump(self) -> None:
+        """The clock is set a day forward, or back (fault 24): nothing of what must be true changes."""
+        clock = self.shelf.clock
+        clock.ms += self.rng.choice((DAY_MS, -DAY_MS if clock.ms > 2 * DAY_MS else DAY_MS))
 
     def save(self) -> None:
         """A name for any checkpoint, perhaps for a while only."""

@@ -1,0 +1,81 @@
+"""Logs of tables that grow old, are trimmed, and are read by others (P2-P5, fault 39)."""
+
+import os
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from tests.retention.shelves import ONE_FOLD, DiskShelf
+from tidemark.adapters.state_reader import read_state
+from tidemark.model.checkpoint import Checkpoint
+from tidemark.retention import Retention
+
+ROOT = Path(__file__).parents[2]
+YEAR_MS = 365 * 86_400_000
+COUNT = 30
+"""Checkpoints."""
+BANNED = r"\bVACUUM\b|\.vacuum\(|\bRESTORE TABLE\b|restoreTo(Version|Timestamp)\(|\bSHALLOW CLONE\b|cleanup_metadata"
+
+
+def payments(shelf: DiskShelf, found: Checkpoint) -> dict[str, int]:
+    """Payments per account, by the product's reader, which asks DuckDB."""
+    made = read_state(str(shelf.root), found.plan.schemas["accounts"], found.handles["accounts"], found.now)
+    return {row["account"]: row["payments"] for row in made.to_pylist()}
+
+
+def operands(shelf: DiskShelf, found: Checkpoint) -> int:
+    """Over all accounts: DuckDB adds up the files that deltalake names; nothing of the product's is used."""
+    files = []
+    for s in found.handles["accounts"]:
+        table = DeltaTable(str(shelf.root / s.path), version=s.version)
+        files += [uri for uri in table.file_uris() if s.after < int(re.search(r"/(\d+)\.\d+/", uri)[1]) <= s.through]
+    rows = duckdb.connect().execute("select sum(payments) from read_parquet(?)", [files]).fetchone()
+    return int(rows[0])
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> DiskShelf:
+    """A year ago six checkpoints were made, and one was named; the others were made today."""
+    made = DiskShelf(tmp_path, ONE_FOLD)
+    today = made.clock.ms
+    made.clock.ms -= YEAR_MS
+    for number in range(COUNT):
+        if number == 6:
+            made.save("old", 6)
+            made.clock.ms = today
+            for path in tmp_path.rglob("*.json"):
+                if "_delta_log" in path.parts:
+                    os.utime(path, ((today - YEAR_MS) / 1000,) * 2)
+        made.checkpoint("a", *(("b",) if number % 2 else ()))
+    return made
+
+
+def test_a_log_of_a_year_loses_nothing_by_itself_and_its_needless_prefix_by_a_sweep(shelf: DiskShelf) -> None:
+    (log,) = {p for p in shelf.root.rglob("_delta_log") if "runs" in p.parts}
+    DeltaTable(str(log.parent)).create_checkpoint()
+    assert (log / f"{COUNT - 1:020d}.checkpoint.parquet").is_file(), "this is where Delta cleans up"
+    assert [p.name for p in sorted(log.glob("*.json"))] == [f"{n:020d}.json" for n in range(COUNT)]
+    kept = [shelf.coordinator.checkpoint(n) for n in (6, COUNT)]
+    wanted = [{"a": 6, "b": 3}, {"a": COUNT, "b": COUNT // 2}]
+    assert [payments(shelf, found) for found in kept] == wanted
+    done = shelf.sweep(Retention.keep_last(1))
+    assert len(done.released) == COUNT - 2
+    assert [payments(shelf, found) for found in kept] == wanted
+    assert [operands(shelf, found) for found in kept] == [9, COUNT + COUNT // 2]
+    shelf.savepoints.dispose("old")
+    assert shelf.sweep(Retention.keep_last(1)).log_files > 20
+    assert not (log / f"{6:020d}.json").exists()
+    newest = shelf.coordinator.checkpoint(COUNT)
+    assert (payments(shelf, newest), operands(shelf, newest)) == (wanted[1], COUNT + COUNT // 2)
+    assert payments(shelf, shelf.checkpoint("a")) == {"a": COUNT + 1, "b": COUNT // 2}
+
+
+def test_no_verb_of_ours_leaves_a_deletion_a_restore_or_a_copy_to_delta() -> None:
+    sources = [p for folder in ("include", "spark_jobs", "dags", "plugins") for p in (ROOT / folder).rglob("*.py")]
+    assert len(sources) > 300
+    found = [f"{p.relative_to(ROOT)}: {m[0]}" for p in sources for m in re.finditer(BANNED, p.read_text())]
+    assert found == []
+    assert re.search(BANNED, "spark.sql('VACUUM t RETAIN 0 HOURS')")
