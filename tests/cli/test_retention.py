@@ -189,4 +189,5 @@ def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop
     assert "what-if (closed)" in tidemark("storage", "till").ok().out
     assert "what-if  closed, fork of chk-1, 1 to" in tidemark("timeline", "list", "till").ok().out
     tidemark("timeline", "close", "till", "t1", "--execute").failed(4, "timeline t1 is live", "tidemark restore till")
-    tidemark("promote", "till", "what-if", "--discard", "--execute").failed(4, "timeline what-if was closed")
+    for flags in ((), ("--discard", "--execute")):
+        tidemark("promote", "till", "what-if", *flags).failed(4, "timeline what-if was closed")

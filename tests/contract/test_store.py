@@ -285,3 +285,27 @@ def test_a_lock_that_cannot_be_opened_is_a_store_error(tmp_path: Path) -> None:
         FileTimelineLock(tmp_path / "locks").hold("t1"),
     ):
         pytest.fail("opened")
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+def test_stamps_list_the_same_keys_and_tell_one_object_from_another(kind: str, tmp_path: Path) -> None:
+    made = MemoryStore() if kind == "memory" else LocalStore(tmp_path / "bank")
+    for key in ("timelines/t1/1.json", "timelines/t1/2.json", "timelines/t10/1.json", "ids/1.json"):
+        made.put_if_absent(key, b"one")
+    before = made.stamps("timelines/")
+    assert list(before) == list(made.list("timelines/"))
+    assert all(before.values())
+    assert made.stamps("timelines/") == before, "nothing was changed"
+    made.put_if_absent("timelines/t1/1.json", b"two")
+    assert made.stamps("timelines/") == before, "a put that was lost changes nothing"
+    if isinstance(made, MemoryStore):
+        made.objects["timelines/t1/1.json"] = b"two"
+    else:  # as a backup is put back, with the time that the file had
+        path = made.root / "timelines/t1/1.json"
+        at = path.stat()
+        path.unlink()
+        path.write_bytes(b"two")
+        os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+    after = made.stamps("timelines/")
+    assert {key for key in after if after[key] != before[key]} == {"timelines/t1/1.json"}
+    assert dict(made.stamps("nowhere/")) == {}

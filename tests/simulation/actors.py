@@ -6,6 +6,7 @@ from tests.simulation.world import OTHER_CODE, PIPELINE, World
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.states import OpenPlan, Promoted, Superseded
+from tidemark.coordinator.recovery.ending import Ending
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
@@ -29,6 +30,8 @@ def populate(world: World) -> None:
         add("restorer", _patient(world, _late(world, _restorer(world))))
     if rng.random() < 0.2:
         add("promoter", _patient(world, _late(world, _promoter(world))))
+        if rng.random() < 0.5:
+            add("ender", _patient(world, _late(world, _ender(world))))
 
 
 def _patient(world: World, act: Callable[[], object]) -> Callable[[], None]:
@@ -120,6 +123,20 @@ def _promoter(world: World) -> Callable[[], object]:
             world.scheduler.trace.append(f"  {done}")
             if isinstance(done, Promoted):
                 world.look_at(done.closing)
+                break
+
+    return act
+
+
+def _ender(world: World) -> Callable[[], object]:
+    """Closes a fork, which somebody may be promoting."""
+
+    def act() -> None:
+        for _ in range(20):
+            live = world.coordinator.timelines.live()
+            forks = [n for n in world.coordinator.timelines.names() if n.startswith("f") and n != live]
+            if forks:
+                world.scheduler.trace.append(f"  {Ending(coordinator=world.coordinator).close(forks[-1]).closing}")
                 break
 
     return act

@@ -96,6 +96,9 @@ def _ended(world: World) -> Iterator[str]:
             yield f"I6: timeline {name} goes on behind its closing"
         if ends:
             successors[name] = entries[ends[0]][1]["successor"]
+    ended = {name for name, successor in successors.items() if not successor}
+    successors = {name: successor for name, successor in successors.items() if successor}
+    yield from (f"I6: timeline {name} was made live, and ended" for name in ended & {"t1", *successors.values()})
     if len(set(successors.values())) < len(successors):
         yield f"I6: two timelines were closed in favour of one: {successors}"
 

@@ -9,6 +9,7 @@ from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.publishing import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
+from tidemark.coordinator.records.fates import Fates
 from tidemark.coordinator.records.objects import Objects, encoded
 from tidemark.coordinator.records.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -207,7 +208,7 @@ def promote_without_another_look() -> Iterator[None]:
         if found.left:
             return Behind(timeline=name, lacking=found.left)
         closing = found.closing
-        while c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.LOST:
+        while not self._wins(closing):
             if isinstance(c.head(live.timeline).entry, Closing):
                 return Superseded(closing=closing)
             closing = replace(closing, sequence=closing.sequence + 1)
@@ -232,6 +233,13 @@ def void_counts_as_complete() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def promote_without_a_claim() -> Iterator[None]:
+    """A promote does not say ahead which place it takes: an end of the same fork sees nothing of it."""
+    with patch.object(Fates, "claim", lambda self, timeline, closes, sequence: True):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "drop-the-check": drop_the_check,
     "check-before-the-version": check_before_the_version,
@@ -243,6 +251,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "adopt-whatever-there-is": adopt_whatever_there_is,
     "unknown-means-won": unknown_means_won,
     "promote-without-another-look": promote_without_another_look,
+    "promote-without-a-claim": promote_without_a_claim,
     "void-counts-as-complete": void_counts_as_complete,
 }
 """By name."""

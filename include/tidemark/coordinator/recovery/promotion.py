@@ -40,9 +40,7 @@ class Promotion:
         first = True
         while True:
             live, fork = c.head(), c.head(name)
-            if isinstance(fork.entry, Closing):
-                if not fork.entry.successor:
-                    raise ended(c.name, name)
+            if isinstance(fork.entry, Closing) and fork.entry.successor:
                 return Superseded(closing=fork.entry)
             if live.timeline == name:
                 return Promoted(closing=self._closing_of(name))
@@ -58,6 +56,8 @@ class Promotion:
     def compared(self, live: Head, fork: Head, *, send: bool = False) -> Promoted:
         """What a promote would come to: which checkpoints of the live timeline are replaced, which left behind."""
         timelines, entry = self.coordinator.timelines, fork.entry
+        if isinstance(entry, Closing) and not entry.successor:
+            raise ended(self.coordinator.name, fork.timeline)
         if not isinstance(entry, Checkpoint | Genesis):
             raise NotFoundError(f"timeline {fork.timeline} has no head", next="name a fork.")
         reach = Reach.of(entry)
