@@ -1,4 +1,4 @@
-"""The index of manifests: what is read once, what anew, and what becomes of a file that lies (E15, adr/0016)."""
+"""The index of manifests: what is read once, what anew, and what becomes of a file that lies (E15, adr/0017)."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What is about to become of a timeline beside the live one: it is promoted, or it ends (adr/0017)."""
+"""What is about to become of a timeline beside the live one: it is promoted, or it ends (adr/0018)."""
 
 from dataclasses import dataclass
 

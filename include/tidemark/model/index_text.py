@@ -1,4 +1,4 @@
-"""The index of manifests as a file: checked JSON, segments written once, because checkpoints share them (adr/0016)."""
+"""The index of manifests as a file: checked JSON, segments written once, because checkpoints share them (adr/0017)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,4 @@
-"""What retention needs of a manifest: a line of the index, read in a hundredth of the time (adr/0016)."""
+"""What retention needs of a manifest: a line of the index (adr/0017)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -91,7 +91,7 @@ class Core:
 
     @cached_property
     def cache(self) -> Cache:
-        """What was read of files that never change, kept on this host (adr/0016). It may be deleted at any time."""
+        """What was read of files that never change, kept on this host (adr/0017). It may be deleted at any time."""
         from tidemark.adapters.local_cache import LocalCache
 
         warehouse = sha256_of(str(self.settings.warehouse).encode())[:16]

@@ -1,4 +1,4 @@
-"""Ends of timelines: whom they refuse, what they let go, and what dies on the way (adr/0017, fault 37)."""
+"""Ends of timelines: whom they refuse, what they let go, and what dies on the way (adr/0018, fault 37)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Promotes and ends of one timeline meet here: the two take places of different timelines (adr/0017).
+"""Promotes and ends of one timeline meet here: the two take places of different timelines (adr/0018).
 
 Who promotes claims the place of the live timeline that he will take, then takes it. Who ends puts the end behind the
 last claim, once every claimed place is taken by somebody else. A place never changes hands, so of a claim and an end

@@ -3,7 +3,7 @@
 It knows what never changes, and nothing else: manifests, tombstones and job records under their keys. Which of them
 there are is listed at every look, so a revision, a tombstone, a closing that was put since is met. A key counts as
 read only under the stamp that it was read with. Nothing is decided by what the index lacks: that is read. The file may
-be lost, torn, or be another warehouse's; see adr/0016.
+be lost, torn, or be another warehouse's; see adr/0017.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set

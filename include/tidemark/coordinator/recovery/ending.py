@@ -1,4 +1,4 @@
-"""A timeline that nobody promotes ends: its closing takes its next place and names no successor (adr/0017)."""
+"""A timeline that nobody promotes ends: its closing takes its next place and names no successor (adr/0018)."""
 
 from dataclasses import dataclass
 
