@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from tests.simulation.planted import promote_without_a_claim
 from tidemark.coordinator.records.fates import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.retention import survey, sweeping
@@ -119,13 +120,6 @@ def believe_the_index() -> Iterator[None]:
         return seen[id(self)][0]
 
     with patch.object(ManifestIndex, "entries", once):
-        yield
-
-
-@contextmanager
-def promote_without_a_claim() -> Iterator[None]:
-    """A promote does not say which place it is going to take, so an end that comes in between sees nothing."""
-    with patch.object(Fates, "claim", lambda self, timeline, closes, sequence: True):
         yield
 
 

@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Annotated
+from datetime import datetime
 
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
-from tidemark.model.types import Precision
 
 
 @dataclass(frozen=True)
@@ -16,10 +13,6 @@ class Sale:
 
     account: str | None
     shop: str
-    till: int
-    day: date
-    price: Annotated[Decimal, Precision(10, 2)]
-    note: str | None
     at: datetime
 
 
