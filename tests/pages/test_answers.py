@@ -228,3 +228,14 @@ def test_details_tell_every_operator(world: Trips) -> None:
     assert [(r["partition"], r["start"], r["end"]) for r in told["ranges"]] == [("trips-0", 0, 3), ("trips-1", 0, 0)]
     failed = world.pages.details("trips", world.fail())
     assert (failed["status"], failed["tasks"], failed["failure_reason"]) == ("FAILED", [], "ENGINE_ERROR")
+
+
+def test_a_fork_that_was_closed_is_told_as_closed_in_the_tree(world: Trips) -> None:
+    first = world.checkpoint("a")
+    runtime = world.pages.runtime
+    runtime.fork("trips", "what-if", RestoreRequest(checkpoint=first))
+    assert {t["timeline"]: t["fate"] for t in world.pages.timelines("trips")} == {"t1": "live", "what-if": "fork"}
+    runtime.close_timeline("trips", "what-if")
+    told = {t["timeline"]: t for t in world.pages.timelines("trips")}
+    assert {name: t["fate"] for name, t in told.items()} == {"t1": "live", "what-if": "closed"}
+    assert (told["what-if"]["is_live"], told["what-if"]["successor"], told["what-if"]["parent"]) == (False, None, "t1")

@@ -10,6 +10,7 @@ from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.branches import branches
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, Void
+from tidemark.coordinator.recovery import verification
 from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.retention.survey import look
@@ -176,6 +177,15 @@ def test_an_end_that_died_is_finished_by_a_repetition(at: tuple[str, str]) -> No
         house.promotion.promote("fix", discard=True)
     assert isinstance(Ending(coordinator=house.coordinator).close("fix").closing, Closing)
     assert kept(house) == [3]
+
+
+def test_what_an_end_writes_is_looked_at_by_verify() -> None:
+    house = House()
+    forked(house)
+    Ending(coordinator=house.coordinator).close("fix")
+    folders = {key.split("/")[0] for key in house.store.objects}
+    assert "fates" in folders
+    assert folders <= {*verification._FOLDERS, "queries"}
 
 
 def test_of_a_promote_and_an_end_one_is_refused() -> None:

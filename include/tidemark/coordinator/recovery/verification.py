@@ -21,8 +21,8 @@ CheckSegment = Callable[[Segment, Mapping[int, Commit]], Flaws]
 Tell = Callable[[str, int, int], None]
 """Told of progress: the restore point that is being checked, its number, how many there are."""
 _FOLDERS = (
-    "ids", "compactions", "deliveries", "erasures", "holds", "jobs", "plans", "reports", "retention", "savepoints",
-    "stops", "sweeps", "swept", "timelines", "tombstones",
+    "ids", "compactions", "deliveries", "erasures", "fates", "holds", "jobs", "plans", "reports", "retention",
+    "savepoints", "stops", "sweeps", "swept", "timelines", "tombstones",
 )  # fmt: skip
 
 
