@@ -190,6 +190,7 @@ def test_fork_and_promote(reader: Reader) -> None:
     assert "closed for bugfix" in told
     listed = json.loads(reader.types("tidemark timeline list flights --json").stdout)
     assert [(b["timeline"], b["parent"]) for b in listed if b["is_live"]] == [("bugfix", "t1")]
+    assert [b["fate"] for b in listed if b["timeline"] == "what-if"] == ["closed"]
 
 
 def test_export_and_import(reader: Reader, s3_server: Server) -> None:
