@@ -188,6 +188,8 @@ def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop
     assert fates == {"t1": "live", "what-if": "closed"}
     assert "what-if (closed)" in tidemark("storage", "till").ok().out
     assert "what-if  closed, fork of chk-1, 1 to" in tidemark("timeline", "list", "till").ok().out
+    for name in ("nobody", "../../x"):
+        tidemark("timeline", "close", "till", name, "--execute").failed(2 if "/" in name else 3)
     tidemark("timeline", "close", "till", "t1", "--execute").failed(4, "timeline t1 is live", "tidemark restore till")
     for flags in ((), ("--discard", "--execute")):
         tidemark("promote", "till", "what-if", *flags).failed(4, "timeline what-if was closed")

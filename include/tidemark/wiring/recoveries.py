@@ -120,7 +120,8 @@ class Recoveries(Verifications):
             BusyError: another process makes a checkpoint of it, or a backfill.
             NotFoundError, ConflictError: as `Ending.close`.
         """
-        with self.holding(self.known(name), timeline):
+        self.close_plan(name, timeline)  # ahead of the lock, which any name would get
+        with self.holding(name, timeline):
             return Ending(coordinator=self.coordinator(name)).close(timeline)
 
     def timelines(self, name: str) -> list[Branch]:
