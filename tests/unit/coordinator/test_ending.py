@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.coordinator.house import ASK, House
+from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.plans.beginnings import Beginning
@@ -222,3 +223,21 @@ def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
     house.send(1)
     house.complete()
     assert Ending(coordinator=house.coordinator).close("fix").won
+
+
+def test_a_backfill_whose_fork_was_closed_wants_another_name_and_keeps_nothing() -> None:
+    house = House()
+    made = five(house)
+    one = backfill(house, made[0], max_records=5, name="again")
+    one.begin()
+    next(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))
+    assert kept(house) == [made[0].id, made[3].id, made[4].id, 6], "where it began, what it is compared with, its own"
+    Ending(coordinator=house.coordinator).close("again")
+    assert kept(house) == [made[4].id]
+    for verb in (one.outlook, one.begin, one.pair):
+        with pytest.raises(ConflictError, match="not that of this backfill: it was closed"):
+            verb()
+    with pytest.raises(ConflictError, match="timeline again was closed"):
+        list(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))
+    other = backfill(house, made[0], name="anew")
+    assert [c.plan.replays for c in repeat(house, other)] == [(2,), (3,), (4,), (5,)]

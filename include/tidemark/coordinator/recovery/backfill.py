@@ -253,7 +253,10 @@ class Backfill:
             return None
         if not isinstance(genesis, Genesis) or genesis.parent != self.request.beginning.checkpoint.id:
             raise self._other("it began elsewhere")
-        return self.coordinator.head(self.fork)
+        head = self.coordinator.head(self.fork)
+        if isinstance(head.entry, Closing) and not head.entry.successor:
+            raise self._other("it was closed")
+        return head
 
     def _done(self, head: Head) -> tuple[Checkpoint, ...]:
         """The fork's checkpoints that repeat others, oldest first."""
