@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -146,3 +147,14 @@ def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
     shelf = MemoryShelf()
     shelf.checkpoint("a")
     assert surveyed(shelf, ManifestIndex(LocalCache(tmp_path / "cache"))) == surveyed(shelf, ManifestIndex())
+
+
+def test_who_reads_while_others_write_gets_one_of_the_files_whole(tmp_path: Path) -> None:
+    cache, bodies = LocalCache(tmp_path), [bytes([n]) * 100_000 for n in range(1, 5)]
+    cache.put("x", bodies[0])
+    with ThreadPoolExecutor(8) as pool:
+        written = [pool.submit(cache.put, "x", body) for body in bodies * 10]
+        read = [pool.submit(cache.get, "x") for _ in range(200)]
+        assert {future.result() for future in read} <= {*bodies}
+        assert [future.result() for future in written] == [None] * 40
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
