@@ -188,6 +188,16 @@ def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop
     assert fates == {"t1": "live", "what-if": "closed"}
     assert "what-if (closed)" in tidemark("storage", "till").ok().out
     assert "what-if  closed, fork of chk-1, 1 to" in tidemark("timeline", "list", "till").ok().out
+    tidemark("fork", "till", "idle", "--checkpoint", "chk-2").ok()
+    tidemark("timeline", "close", "till", "idle", "--execute").ok()
+    now = ("retention", "apply", "till", *KEEP, "--grace", "0", "--execute", "--json")
+    assert made.plan.name in tidemark(*now).ok().json["released"]
+    assert not [path for path in files(shop) if "/what-if" in path]
+    assert tidemark("verify", "till", "--content", "--json").ok().json["restore_points"] == [
+        "chk-4",
+        "chk-5",
+        "timeline t1",
+    ]
     for name in ("nobody", "../../x"):
         tidemark("timeline", "close", "till", name, "--execute").failed(2 if "/" in name else 3)
     tidemark("timeline", "close", "till", "t1", "--execute").failed(4, "timeline t1 is live", "tidemark restore till")
