@@ -21,13 +21,18 @@ class ErasureRaces(Races):
     """One schedule, from a seed."""
 
     erases = True
+    expected = (*EXPECTED, StoreError)
+    """What one works on may be released, or erased, under its feet."""
 
-    def actors(self) -> "ErasureRaces":
-        """One or two erasures, and some of those that they must meet."""
-        rng, add = self.rng, self.scheduler.add
-        for n in range(rng.choice((1, 1, 2))):
-            add(f"erase{n}", self._patient(self._erase))
-        others = {
+    @property
+    def lead(self) -> tuple[str, Callable[[], None]]:
+        """Erasures."""
+        return "erase", self._erase
+
+    @property
+    def others(self) -> dict[str, Callable[[], None]]:
+        """Who they must meet."""
+        return {
             "run": self._run,
             "merge": self._merge,
             "fork": self._fork,
@@ -35,9 +40,6 @@ class ErasureRaces(Races):
             "pin": self._pin,
             "sweep": self._sweep,
         }
-        for name in rng.sample(sorted(others), rng.randrange(1, 4)):
-            add(name, self._patient(others[name]))
-        return self
 
     def go(self) -> list[str]:
         """What was broken, in words, after the world was left to itself."""
@@ -47,15 +49,6 @@ class ErasureRaces(Races):
         self.shelf.sweep(Retention.keep_last(1))
         self.shelf.sweep(Retention.keep_last(1))
         return [*broken, *self._broken(), *self._found(), *self._on_disk(), *self._goes_on(), *self._found()]
-
-    def _patient(self, act: Callable[[], None]) -> Callable[[], None]:
-        def go() -> None:
-            try:
-                act()
-            except (*EXPECTED, StoreError) as error:  # what it worked on was released, or erased, under its feet
-                self.scheduler.trace.append(f"  {type(error).__name__}: {error.what}")
-
-        return go
 
     def _erase(self) -> None:
         done = self.shelf.erase(UID, KEY, forever=True)

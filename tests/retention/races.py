@@ -135,9 +135,11 @@ class Races:
 
     Attributes:
         erases: whether a process may erase.
+        expected: what a process may be told.
     """
 
     erases = False
+    expected = EXPECTED
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -163,25 +165,34 @@ class Races:
             raise
 
     def actors(self) -> "Races":
-        """Fills the schedule: one or two sweeps, and some of those that they may harm."""
+        """Fills the schedule: one or two of those that it is about, and some of those that they may harm."""
         rng, add = self.rng, self.scheduler.add
+        name, act = self.lead
         for n in range(rng.choice((1, 1, 2))):
-            add(f"sweep{n}", self._patient(self._sweep))
-        others = {
+            add(f"{name}{n}", self._patient(act))
+        for name in rng.sample(sorted(self.others), rng.randrange(1, 4)):
+            add(name, self._patient(self.others[name]))
+        return self
+
+    @property
+    def lead(self) -> tuple[str, Callable[[], None]]:
+        """Who it is about."""
+        return "sweep", self._sweep
+
+    @property
+    def others(self) -> dict[str, Callable[[], None]]:
+        """Who may be beside them."""
+        return {
             "pin": self._pin,
-            "fork": self._fork,
+            "fork": self._overtaken(self._fork),
             "restore": self._restore,
-            "run": self._run,
-            "merge": self._merge,
+            "run": self._overtaken(self._run),
+            "merge": self._overtaken(self._merge),
             "export": self._export,
             "dispose": self._dispose,
             "end": self._end,
             "promote": self._promote,
         }
-        for name in rng.sample(sorted(others), rng.randrange(1, 4)):
-            act = others[name]
-            add(name, self._patient(self._overtaken(act) if name in ("run", "merge", "fork") else act))
-        return self
 
     def go(self) -> list[str]:
         """What was broken, in words; then the world is left to itself and swept twice."""
@@ -195,7 +206,7 @@ class Races:
         def go() -> None:
             try:
                 act()
-            except EXPECTED as error:
+            except self.expected as error:
                 self.scheduler.trace.append(f"  {type(error).__name__}: {error.what}")
 
         return go
