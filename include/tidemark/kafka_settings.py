@@ -6,7 +6,7 @@ hold, because its executors may run where they are not.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings
@@ -21,8 +21,7 @@ _LOGIN_MODULES: dict[str, str] = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-KAFKA_FILES = ("kafka_sasl_password_file", "kafka_ssl_ca", "kafka_ssl_certificate", "kafka_ssl_key")
-"""Fields that name files; relative ones are meant from the project's root."""
+_FILES = ("kafka_sasl_password_file", "kafka_ssl_ca", "kafka_ssl_certificate", "kafka_ssl_key")
 _LONGEST_FILE = 1024 * 1024
 
 
@@ -43,10 +42,16 @@ class KafkaSettings(BaseSettings):
     kafka_ssl_key: Path | None = None
     kafka_ssl_key_password: SecretStr | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _place_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        # Relative ones start at the project's root; an empty variable, as compose hands one on, is not set.
+        root = Path(values["root"]).absolute()
+        return values | {n: root / Path(values[n]).expanduser() if values.get(n) else None for n in _FILES}
+
     @field_validator("kafka_security_protocol", "kafka_sasl_mechanism", mode="before")
     @classmethod
     def _in_capitals(cls, value: object, info: ValidationInfo) -> object:
-        # An empty variable, as compose hands one on, is one that is not set.
         default = cls.model_fields[info.field_name or ""].default
         return (value.upper() or default) if isinstance(value, str) else value
 

@@ -20,7 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
-from tidemark.kafka_settings import KAFKA_FILES, KafkaSettings
+from tidemark.kafka_settings import KafkaSettings
 from tidemark.model.punctuality import EVERY, parse_deadlines
 
 PREFIX = "TIDEMARK_"
@@ -84,17 +84,12 @@ class Settings(KafkaSettings):
         home = _below(root, values.get("home") or ".tidemark")
         folders = values.get("pipelines") or "include/pipelines"
         folders = folders.split(os.pathsep) if isinstance(folders, str) else folders
-        files = {name: _below(root, values[name]) if values.get(name) else None for name in KAFKA_FILES}
-        return (
-            values
-            | files
-            | {
-                "root": root,
-                "home": home,
-                "warehouse": _below(root, values.get("warehouse") or home / "warehouse"),
-                "pipelines": tuple(_below(root, folder) for folder in folders if folder),
-            }
-        )
+        return values | {
+            "root": root,
+            "home": home,
+            "warehouse": _below(root, values.get("warehouse") or home / "warehouse"),
+            "pipelines": tuple(_below(root, folder) for folder in folders if folder),
+        }
 
     @field_validator("spark")
     @classmethod
