@@ -93,9 +93,7 @@ class KafkaSettings(BaseSettings):
         Raises:
             UsageError: a file cannot be read.
         """
-        if self.kafka_security_protocol == "PLAINTEXT":
-            return {}
-        told: dict[str, str] = {"security.protocol": self.kafka_security_protocol}
+        told = self._told_to_both()
         if self._uses("SASL"):
             told["sasl.mechanisms"] = self.kafka_sasl_mechanism
             told |= {"sasl.username": self.kafka_sasl_username or "", "sasl.password": self._password()}
@@ -104,7 +102,7 @@ class KafkaSettings(BaseSettings):
             if path is not None:
                 _content(f"TIDEMARK_KAFKA_SSL_{name.upper()}", path)
                 told[f"ssl.{name}.location"] = str(path)
-        return told | self._key_password()
+        return told
 
     @property
     def kafka_java_options(self) -> dict[str, str]:
@@ -113,9 +111,7 @@ class KafkaSettings(BaseSettings):
         Raises:
             UsageError: a file cannot be read.
         """
-        if self.kafka_security_protocol == "PLAINTEXT":
-            return {}
-        told: dict[str, str] = {"security.protocol": self.kafka_security_protocol}
+        told = self._told_to_both()
         if self._uses("SASL"):
             told["sasl.mechanism"] = self.kafka_sasl_mechanism
             told["sasl.jaas.config"] = (
@@ -130,7 +126,7 @@ class KafkaSettings(BaseSettings):
             certificate = _content("TIDEMARK_KAFKA_SSL_CERTIFICATE", self.kafka_ssl_certificate)
             told["ssl.keystore.certificate.chain"] = certificate
             told["ssl.keystore.key"] = _content("TIDEMARK_KAFKA_SSL_KEY", self.kafka_ssl_key)
-        return told | self._key_password()
+        return told
 
     def _uses(self, part: Literal["SASL", "SSL"]) -> bool:
         return part in self.kafka_security_protocol.split("_")
@@ -140,9 +136,13 @@ class KafkaSettings(BaseSettings):
             return _content("TIDEMARK_KAFKA_SASL_PASSWORD_FILE", self.kafka_sasl_password_file).rstrip("\r\n")
         return self.kafka_sasl_password.get_secret_value() if self.kafka_sasl_password else ""
 
-    def _key_password(self) -> dict[str, str]:
-        secret = self.kafka_ssl_key_password
-        return {"ssl.key.password": secret.get_secret_value()} if secret else {}
+    def _told_to_both(self) -> dict[str, str]:
+        if self.kafka_security_protocol == "PLAINTEXT":
+            return {}
+        told: dict[str, str] = {"security.protocol": self.kafka_security_protocol}
+        if self.kafka_ssl_key_password:
+            told["ssl.key.password"] = self.kafka_ssl_key_password.get_secret_value()
+        return told
 
 
 def _content(name: str, path: Path) -> str:

@@ -15,15 +15,23 @@ from tidemark.stack.spark_server import LOGGING, find_spark_home
 PATIENCE = 60.0
 """Seconds until a master listens, and until its workers have registered."""
 ROOT = Path(__file__).resolve().parents[2]
+PATH = os.pathsep.join([str(ROOT / "include"), str(ROOT)])
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a Spark that ends soon: the second compiler would cost more than its code saves."""
 
 
 @contextmanager
-def standalone(folder: Path, workers: int) -> Iterator[str]:
-    """The address (`spark://...`) of a cluster with so many workers, of one core and 512 MB each."""
+def standalone(folder: Path, workers: int, path: str = PATH) -> Iterator[str]:
+    """The address (`spark://...`) of a cluster with so many workers, of one core and 512 MB each.
+
+    Args:
+        folder: of logs and of the workers' files.
+        workers: how many.
+        path: their `PYTHONPATH`, where executors find Python code by themselves.
+    """
     with ExitStack() as stack:
-        master = stack.enter_context(_child(folder / "master", "master.Master", ["--port", "0", "--webui-port", "0"]))
+        options = ["--port", "0", "--webui-port", "0"]
+        master = stack.enter_context(_child(folder / "master", "master.Master", options, path))
         address = _said(master, r"Starting Spark master at (spark://\S+)")
         logs = []
         for n in range(workers):
@@ -39,7 +47,7 @@ def standalone(folder: Path, workers: int) -> Iterator[str]:
                 str(own / "work"),
                 address,
             ]
-            logs.append(stack.enter_context(_child(own, "worker.Worker", options)))
+            logs.append(stack.enter_context(_child(own, "worker.Worker", options, path)))
         for log in logs:
             _said(log, r"Successfully registered with master (\S+)")
         yield address
@@ -59,14 +67,14 @@ def environment(folder: Path) -> dict[str, str]:
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)]),
+        "PYTHONPATH": PATH,
     }
 
 
 @contextmanager
-def _child(folder: Path, name: str, options: Sequence[str]) -> Iterator[Path]:
+def _child(folder: Path, name: str, options: Sequence[str], path: str) -> Iterator[Path]:
     """The log of a daemon, which is stopped by its own process at the end."""
-    env, log = environment(folder), folder / "log"
+    env, log = environment(folder) | {"PYTHONPATH": path}, folder / "log"
     command = [f"{find_spark_home()}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
     with log.open("wb") as output:
         daemon = subprocess.Popen([*command, *options], env=env, stdout=output, stderr=subprocess.STDOUT, cwd=folder)

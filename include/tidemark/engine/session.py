@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from tidemark.engine.failures import translated
+from tidemark.engine.package import packed
 
 _USER = "tidemark"
 _TRIES, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 100, 5_000
@@ -151,4 +152,6 @@ def _classic(settings: SparkSettings, owner: str) -> SparkSession:
     for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
+    if not settings.master.startswith("local"):
+        session.sparkContext.addPyFile(str(packed()))
     return session
