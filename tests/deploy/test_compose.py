@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError
+from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
 from tidemark.engine.session import STATIC_CONF
 from tidemark.settings import PREFIX, Settings, load_settings
 from tidemark.stack.addresses import Addresses
@@ -49,7 +49,7 @@ HEALTH = {"test", "interval", "timeout", "retries", "start_period"}
 
 @pytest.fixture(scope="module")
 def compose() -> Compose:
-    return Compose({name: f"{name.lower()}-1" for name in SECRETS})
+    return example()
 
 
 def test_services_are_said_in_words_of_the_specification(compose: Compose) -> None:
@@ -178,13 +178,8 @@ def test_the_broker_has_the_settings_of_the_stack(compose: Compose, tmp_path: Pa
     assert {n: given.get(n) for n in set(wanted) - places} == {n: wanted[n] for n in set(wanted) - places}
 
 
-def _properties(compose: Compose) -> dict[str, str]:
-    lines = compose.whole["configs"]["spark-connect"]["content"].splitlines()
-    return dict(line.split("=", 1) for line in lines)
-
-
 def test_the_connect_server_has_the_configuration_of_the_stack(compose: Compose, tmp_path: Path) -> None:
-    given, wanted = _properties(compose), server_configuration(load_settings(root=tmp_path), ADDRESSES)
+    given, wanted = compose.properties("spark-connect"), server_configuration(load_settings(root=tmp_path), ADDRESSES)
     places = {n for n in wanted if re.search(r"master$|host$|ddress$|port$|dir$|ClassPath|JavaOptions", n)}
     assert {n: given.get(n) for n in set(wanted) - places} == {n: wanted[n] for n in set(wanted) - places}
     assert {n: given.get(n) for n in STATIC_CONF} == dict(STATIC_CONF)

@@ -1,7 +1,8 @@
 """Checkpoints on a Spark cluster of processes: an executor dies in the middle, then a worker; state is as it has to be.
 
-The first checkpoint is folded as a DAG folds it, by spark-submit in client mode. The driver sends workers the package,
-which is not on their path.
+The first checkpoint is folded as a DAG folds it, by spark-submit in client mode; its driver sends executors the
+package, which is not on their path. The second one goes over a Connect server on the same cluster. Master, workers and
+this server are started by the commands of docker-compose.yaml.
 """
 
 import json
@@ -17,7 +18,7 @@ import psutil
 import pytest
 
 from tests.cli.command import Command
-from tests.engine.standalone import QUICK_JAVA, ROOT, environment, standalone
+from tests.engine.standalone import QUICK_JAVA, ROOT, connect_server, environment, standalone
 from tests.kafka.topics import Sent, Topics
 from tidemark.airflow.jobs import SparkJob, fold
 from tidemark.ports import PlanRequest
@@ -133,7 +134,7 @@ def line(topics: Topics, spark_server: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_machine(
-    line: Line, monkeypatch: pytest.MonkeyPatch
+    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, quick = PlanRequest(origin="test"), {"TIDEMARK_SPARK_JAVA_OPTIONS": QUICK_JAVA}
     for name, value in (line.cluster.environment(TIDEMARK_ROOT=str(ROOT)) | quick).items():
@@ -145,9 +146,6 @@ def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_mac
         fold(SparkJob(runtime.settings, "checkpoint", "fold", said.append), "rides", planned.slot, asked)
         runtime.complete("rides", planned.slot)
 
-    def typed() -> None:
-        line.cluster.process("run", "rides", **quick).ok()
-
     line.send(SENT[0])
     line.while_held(submitted, lambda: _above(line.tasks()[0], "CoarseGrainedExecutorBackend").kill())
     assert all(".zip/" in path for path in line.code())
@@ -156,7 +154,12 @@ def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_mac
     assert {uid: line.shown(line.cluster)[uid] for uid in UIDS} == oracle(SENT[:1])
 
     line.send(SENT[1])
-    line.while_held(typed, lambda: _above(line.tasks()[0], "deploy.worker.Worker").kill())
+    with connect_server(tmp_path / "connect", line.cluster.spark) as address:
+
+        def typed() -> None:
+            line.cluster.process("run", "rides", TIDEMARK_SPARK=address).ok()
+
+        line.while_held(typed, lambda: _above(line.tasks()[0], "deploy.worker.Worker").kill())
     line.local("run", "rides").ok()
     assert line.shown(line.cluster) == line.shown(line.local)
     assert {uid: line.shown(line.cluster)[uid] for uid in UIDS} == oracle(SENT)
