@@ -15,10 +15,10 @@ COPY plugins plugins
 COPY spark_jobs spark_jobs
 COPY include/pipelines include/pipelines
 
-# Named volumes take owner and rights from the folders that they are mounted on; group 0 writes, whatever the user's number is.
-RUN mkdir -p /opt/airflow/logs warehouse home \
-    && chown -R 50000:0 /opt/airflow warehouse home \
-    && chmod -R g+rwX /opt/airflow warehouse home
+# The JVM asks for the user's name. Named volumes take their owner from the folders that they are mounted on.
+RUN useradd --uid 50000 --gid 0 --home-dir /opt/airflow --no-create-home tidemark \
+    && mkdir -p /opt/airflow/logs warehouse home \
+    && chown -R tidemark:0 /opt/airflow warehouse home
 
 ENV AIRFLOW_HOME=/opt/airflow \
     GX_ANALYTICS_ENABLED=false \
@@ -28,4 +28,4 @@ ENV AIRFLOW_HOME=/opt/airflow \
     SPARK_HOME=/opt/tidemark/.venv/lib/python3.11/site-packages/pyspark \
     TIDEMARK_HOME=/opt/tidemark/home \
     TIDEMARK_ROOT=/opt/tidemark
-USER 50000:0
+USER tidemark

@@ -14,8 +14,9 @@ import yaml
 from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
 from tidemark.engine.session import STATIC_CONF
 from tidemark.settings import PREFIX, Settings, load_settings
+from tidemark.stack import airflow_home
 from tidemark.stack.addresses import Addresses
-from tidemark.stack.airflow_services import COMPONENTS, airflow_environment
+from tidemark.stack.airflow_services import COMPONENTS, LOCAL_SETTINGS, airflow_environment
 from tidemark.stack.broker import server_properties
 from tidemark.stack.credentials import Credentials
 from tidemark.stack.env_file import SECRETS, complete
@@ -40,7 +41,6 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "init": bool,
     "ports": list,
     "restart": str,
-    "user": str,
     "volumes": list,
 }
 """What a service may say, of the Compose Specification: a misspelt word would be refused by Compose only."""
@@ -150,6 +150,19 @@ def _service(component: str) -> str:
     return component.replace("api-server", "apiserver")
 
 
+def test_airflows_home_is_that_of_the_stack(compose: Compose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    init = compose.services["airflow-init"]
+    assert init["command"][-1].startswith("python -m tidemark.stack.airflow_home && ")
+    for name, value in (init["environment"] | {"AIRFLOW_HOME": str(tmp_path)}).items():
+        monkeypatch.setenv(name, value)
+    airflow_home.main()
+    passwords = Path(init["environment"]["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"])
+    made = tmp_path / passwords.relative_to("/opt/airflow")
+    assert json.loads(made.read_text()) == {"admin": init["environment"]["AIRFLOW_ADMIN_PASSWORD"]}
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "config" / "airflow_local_settings.py").read_text() == LOCAL_SETTINGS
+
+
 def test_airflow_is_started_as_by_the_stack(compose: Compose, tmp_path: Path) -> None:
     credentials = Credentials(
         airflow_admin_password="a", airflow_jwt_secret="j", airflow_secret_key="s", airflow_fernet_key="f"
@@ -219,7 +232,7 @@ def test_the_image_copies_what_exists_and_what_is_not_ignored() -> None:
     assert {path.split("/")[0] for path in copied} == allowed
     assert not allowed & {".env", ".venv", ".jars", ".tidemark", ".git"}
     assert "python include/tidemark/stack/bootstrap.py" in text
-    assert re.search(r"^USER 50000:0$", text, re.MULTILINE)
+    assert re.search(r"^USER tidemark$", text, re.MULTILINE)
 
 
 def test_set_up_begins_with_what_the_image_has_copied_by_then(tmp_path: Path) -> None:

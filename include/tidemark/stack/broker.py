@@ -93,8 +93,8 @@ def broker_answers(bootstrap: str, options: Mapping[str, str] | None = None) -> 
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(options or {})})
     try:
+        client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(options or {})})
         return bool(client.list_topics(timeout=2.0).brokers)
     except KafkaException:
         return False
