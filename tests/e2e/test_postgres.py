@@ -61,7 +61,12 @@ class Line:
             up(settings, ["airflow"])
             login = load_credentials(settings.home)
             assert login is not None
-            yield Stack(settings, AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password))
+            api = AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
+            deadline = time.monotonic() + PATIENCE
+            while api.get("dags")["total_entries"] == 0:
+                assert time.monotonic() < deadline, "no DAG was found"
+                time.sleep(0.5)
+            yield Stack(settings, api)
         finally:
             down(settings)
 
