@@ -72,9 +72,8 @@ class SecuredBroker(BrokerProcess):
         """Makes a user who may log in and do nothing."""
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         wanted = UserScramCredentialUpsertion(user, how, password.encode())
-        AdminClient({"bootstrap.servers": self.address, **self.client}).alter_user_scram_credentials([wanted])[
-            user
-        ].result(30)
+        admin = AdminClient({"bootstrap.servers": self.address, **self.client})  # held: its futures die with it
+        admin.alter_user_scram_credentials([wanted])[user].result(30)
 
     def allow_reading(self, principal: str, topic: str) -> None:
         """Grants the one right that docs/how-to/connect-to-kafka.md names for sources: READ on the topic."""
@@ -87,4 +86,5 @@ class SecuredBroker(BrokerProcess):
             AclOperation.READ,
             AclPermissionType.ALLOW,
         )
-        AdminClient({"bootstrap.servers": self.address, **self.client}).create_acls([right])[right].result(30)
+        admin = AdminClient({"bootstrap.servers": self.address, **self.client})
+        admin.create_acls([right])[right].result(30)
