@@ -34,6 +34,11 @@ status: setup ## Say what is running, and where
 doctor: setup ## Name every missing prerequisite and its remedy
 	@$(BIN)/tidemark doctor
 
+##@ A cluster in containers
+.PHONY: env
+env: ## Make the secrets of docker-compose.yaml in .env, where they are missing
+	@$(PYTHON) include/tidemark/stack/env_file.py .env
+
 ##@ Checks
 .PHONY: test
 test: setup ## Run every test

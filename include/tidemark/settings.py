@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import psutil
 from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
+from tidemark.kafka_settings import KafkaSettings
 from tidemark.model.punctuality import EVERY, parse_deadlines
 
 PREFIX = "TIDEMARK_"
@@ -38,7 +39,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 EmbeddedService = Literal["kafka", "spark", "airflow"]
 
 
-class Settings(BaseSettings):
+class Settings(KafkaSettings):
     """Everything that may be set; paths come out absolute, relative ones were meant from the project root.
 
     The properties below the fields answer what the fields leave open: an unset address is the embedded one.
@@ -58,7 +59,6 @@ class Settings(BaseSettings):
     home: Path
     warehouse: Path
     pipelines: Annotated[tuple[Path, ...], NoDecode]
-    kafka_bootstrap: str | None = None
     spark: str | None = None
     kafka_port: Port | None = None
     kafka_controller_port: Port | None = None

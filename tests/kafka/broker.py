@@ -6,8 +6,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tidemark.stack.addresses import Addresses
 from tidemark.stack.broker import broker_answers, server_properties
@@ -17,14 +18,21 @@ ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".jars" / "kafka"
 CLUSTER_ID = "dGlkZW1hcmstdGVzdHMtMA"
 START_TIMEOUT = 90.0
+Process = TypeVar("Process", bound="BrokerProcess")
 
 
 class BrokerProcess:
     """One broker and its folder. `stop` waits until the process is gone; `kill` is SIGKILL."""
 
+    more: Sequence[str] = ()
+    """Lines of settings behind the embedded stack's own, which they replace."""
+    format_options: Sequence[str] = ()
+    client: Mapping[str, str] = {}
+    """What librdkafka needs beside the address."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self.controller = _free_ports(2)
+        self.port, self.controller, self.second = _free_ports(3)
         self.properties = folder / "server.properties"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -37,8 +45,9 @@ class BrokerProcess:
         """Writes the settings and formats the log folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         addresses = Addresses(kafka_port=self.port, kafka_controller_port=self.controller, spark_port=0, airflow_port=0)
-        self.properties.write_text(server_properties(addresses, self.folder / "data"))
-        arguments = ["format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.properties)]
+        own = server_properties(addresses, self.folder / "data")
+        self.properties.write_text(own + "".join(f"{line}\n" for line in self.more))
+        arguments = ["format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.properties), *self.format_options]
         command = [*_java("-Xmx256m"), "kafka.tools.StorageTool", *arguments]
         subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT)
 
@@ -50,7 +59,7 @@ class BrokerProcess:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + START_TIMEOUT
-        while not (_listens(self.port) and broker_answers(self.address)):
+        while not (_listens(self.port) and broker_answers(self.address, self.client)):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
@@ -81,7 +90,13 @@ class BrokerProcess:
 @contextlib.contextmanager
 def running_broker(folder: Path) -> Iterator[BrokerProcess]:
     """A formatted, started broker for the length of a block."""
-    broker = BrokerProcess(folder)
+    with running(BrokerProcess(folder)) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def running(broker: Process) -> Iterator[Process]:
+    """Formats and starts a broker for the length of a block."""
     broker.format()
     broker.start()
     try:

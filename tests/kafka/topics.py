@@ -2,8 +2,9 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -24,9 +25,10 @@ class Sent:
 class Topics:
     """What a test does to the broker."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
-        self.admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        self._client: dict[str, Any] = {"bootstrap.servers": bootstrap, **QUIET, **(client or {})}
+        self.admin = AdminClient(self._client)
 
     def make(self, name: str = "", *, partitions: int = 1, **config: str) -> str:
         """A fresh topic; dots in configuration names are written as underscores (`retention_ms="-1"`)."""
@@ -39,13 +41,13 @@ class Topics:
 
     def produce(self, topic: str, records: Iterable[Sent | bytes]) -> None:
         """Sends records in order and waits for their acknowledgement."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **QUIET})
+        producer = Producer({**self._client, "enable.idempotence": True})
         _send(producer, topic, records)
         assert producer.flush(30) == 0
 
     def transaction(self, topic: str, records: Iterable[Sent | bytes], *, end: str) -> Producer:
         """Sends records in one transaction, which is committed, aborted or left `open` until the test ends it."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": uuid.uuid4().hex, **QUIET})
+        producer = Producer({**self._client, "transactional.id": uuid.uuid4().hex})
         producer.init_transactions(30)
         producer.begin_transaction()
         _send(producer, topic, records)

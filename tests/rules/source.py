@@ -19,6 +19,7 @@ FLOORS: dict[str, int] = {
     "coordinator": 2,
     "engine": 3,
     "adapters": 3,
+    "kafka_settings": 4,
     "settings": 4,
     "wiring": 4,
     "testing": 4,

@@ -23,7 +23,8 @@ class WrittenDown:
 
     answer = Load(outcome=LoadOutcome.LOADED, records=4, sent=4)
 
-    def __init__(self, bootstrap: str, name: str, *, partitions: int) -> None:
+    def __init__(self, bootstrap: str, name: str, *, partitions: int, options: dict[str, str]) -> None:
+        assert options == {}
         calls.append(f"{bootstrap} {name} {partitions}")
 
     def prepare(self) -> None:

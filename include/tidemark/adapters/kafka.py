@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
 
 from tidemark.adapters.kafka_client import (
     ISOLATION,
@@ -16,10 +15,9 @@ from tidemark.adapters.kafka_client import (
     TIMEOUT,
     Question,
     TopicDescription,
-    connect,
-    group_reader,
     not_found,
 )
+from tidemark.adapters.kafka_connection import Client, connect, group_reader
 from tidemark.errors import UsageError
 from tidemark.model.offsets import TopicPartition
 from tidemark.pipeline import TopicPattern
@@ -39,7 +37,7 @@ class KafkaLog:
         self._bootstrap = bootstrap
         self._timeout = timeout
         self._options = dict(options or {})
-        self._connected: AdminClient | None = None
+        self._connected: Client | None = None
 
     def partitions(self, topics: object, isolation: str) -> Mapping[TopicPartition, PartitionLog]:
         """Every partition of the subscription, with its bounds; a pattern that matches nothing has none.

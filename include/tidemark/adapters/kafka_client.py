@@ -1,23 +1,21 @@
-"""The connection to Kafka that the log and the loader share: one client, one deadline, one seam for errors.
+"""Questions to Kafka that the log and the loader share: one deadline, one seam for errors.
 
 The annotations of confluent-kafka end where `OffsetSpec` begins; the Protocols below are what we use of it.
 """
 
-import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import confluent_kafka.admin
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
 
-from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
+from tidemark.adapters.kafka_connection import Client
+from tidemark.errors import BrokerError, NotFoundError, TidemarkError
 from tidemark.model.offsets import TopicPartition
 from tidemark.pipeline import TopicPattern
 
@@ -26,10 +24,6 @@ Answer = TypeVar("Answer")
 TIMEOUT = 10.0
 GRACE = 1.0
 """How much longer we wait for a future than librdkafka was told to: it answers by itself, with a better reason."""
-
-LOGGER = logging.getLogger("tidemark.kafka")
-# Where nobody has configured logging, Python prints warnings of unhandled loggers on stderr: not ours.
-LOGGER.addHandler(logging.NullHandler())
 
 ISOLATION = {
     "read_committed": IsolationLevel.READ_COMMITTED,
@@ -114,7 +108,8 @@ class Question:
         timeout: seconds for all requests together.
     """
 
-    def __init__(self, admin: AdminClient, bootstrap: str, purpose: str, timeout: float) -> None:
+    def __init__(self, admin: Client, bootstrap: str, purpose: str, timeout: float) -> None:
+        admin.forget()
         self.admin = admin
         self.bootstrap = bootstrap
         self.purpose = purpose
@@ -214,56 +209,18 @@ class Question:
             raise self.failure(error.args[0]) from error
 
     def _broker_error(self, reason: str, kind: type[BrokerError] = BrokerError) -> BrokerError:
+        refusal = self.admin.refusal()
+        if refusal is not None:
+            return BrokerError(
+                f"Kafka at {self.bootstrap} did not {self.purpose}: {refusal}",
+                next="correct TIDEMARK_KAFKA_SECURITY_PROTOCOL, TIDEMARK_KAFKA_SASL_* or TIDEMARK_KAFKA_SSL_CA, "
+                "then repeat the command.",
+            )
         return kind(
             f"Kafka at {self.bootstrap} did not {self.purpose}: {reason}",
             next="check that the broker runs (tidemark status) and that the address is right "
             "(TIDEMARK_KAFKA_BOOTSTRAP), then repeat the command.",
         )
-
-
-def connect(bootstrap: str, options: Mapping[str, str] | None = None) -> AdminClient:
-    """A client whose own log goes to the logger `tidemark.kafka`, never to stderr.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        options: further librdkafka settings.
-
-    Raises:
-        UsageError: a setting that librdkafka does not know.
-    """
-    with _fitting_settings():
-        return AdminClient(_settings(bootstrap, options), logger=LOGGER)
-
-
-@contextmanager
-def group_reader(bootstrap: str, group: str, options: Mapping[str, str] | None = None) -> Iterator[Consumer]:
-    """A consumer that asks for its group's offsets: it subscribes to nothing, so it neither joins nor makes a group.
-
-    Raises:
-        UsageError: a setting that librdkafka does not know.
-    """
-    with _fitting_settings():
-        settings = _settings(bootstrap, options) | {"group.id": group, "enable.auto.commit": False}
-        consumer = Consumer(settings, logger=LOGGER)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def _settings(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, str | int | float | bool]:
-    own: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "client.id": "tidemark"}
-    return own | {"reconnect.backoff.max.ms": 1000, **(options or {})}
-
-
-@contextmanager
-def _fitting_settings() -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise UsageError(
-            f"Kafka settings do not fit: {error.args[0].str()}", next="correct TIDEMARK_KAFKA_BOOTSTRAP."
-        ) from error
 
 
 def not_found(kind: str, names: Sequence[str], bootstrap: str) -> NotFoundError:

@@ -1,11 +1,11 @@
 """Sends emitted records to Kafka: an idempotent producer, everything acknowledged or an error (D9, J2)."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaError, Producer
 
-from tidemark.adapters.kafka_client import LOGGER
+from tidemark.adapters.kafka_connection import LOGGER
 from tidemark.errors import BrokerError
 from tidemark.model.messages import Message
 
@@ -16,13 +16,19 @@ ID_HEADER = "tidemark-id"
 
 
 class KafkaOutbox:
-    """Sends to the topics of one cluster, what waits in outboxes; one producer per call, which lives as long."""
+    """Sends to the topics of one cluster, what waits in outboxes; one producer per call, which lives as long.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        options: further librdkafka settings (security); never shown in a message.
+    """
 
     _safe = "the checkpoint is complete; its emitted records stay in the outbox."
     _next = "mend the topic or the broker: the next run of the pipeline sends them first."
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, options: Mapping[str, str] | None = None) -> None:
         self._bootstrap = bootstrap
+        self._options = dict(options or {})
         self._stall = STALL
 
     def send(self, topic: str, messages: Iterable[Message]) -> int:
@@ -63,6 +69,7 @@ class KafkaOutbox:
             "linger.ms": 20,
             "delivery.report.only.error": True,
             "message.timeout.ms": int(self._stall * 1000),
+            **self._options,
         }
         return Producer(
             settings,

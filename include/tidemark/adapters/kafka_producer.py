@@ -6,13 +6,14 @@ leaves behind is a prefix per partition. A later load finds its length, checks i
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from confluent_kafka import KafkaError, Producer
 
-from tidemark.adapters.kafka_client import LOGGER, TIMEOUT
+from tidemark.adapters.kafka_client import TIMEOUT
+from tidemark.adapters.kafka_connection import LOGGER
 from tidemark.adapters.kafka_target import Record, TargetTopic
 from tidemark.errors import BrokerError
 
@@ -53,13 +54,23 @@ class TopicLoader:
         topic: its name; made when it is missing.
         partitions: how many it has.
         timeout: seconds for each question to the broker.
+        options: further librdkafka settings (security); never shown in a message.
     """
 
-    def __init__(self, bootstrap: str, topic: str, *, partitions: int = 4, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int = 4,
+        timeout: float = TIMEOUT,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
         self.topic = topic
         self.partitions = partitions
         self._bootstrap = bootstrap
         self._timeout = timeout
+        self._options = dict(options or {})
 
     def load(self, records: Sequence[Record], progress: Progress = lambda done, total: None) -> Load:
         """Brings the topic to hold exactly `records`, in their order per partition.
@@ -88,13 +99,13 @@ class TopicLoader:
             ConflictError: the topic exists with other settings.
             BrokerError: no answer.
         """
-        there = TargetTopic(self._bootstrap, self.topic, self._timeout)
+        there = TargetTopic(self._bootstrap, self.topic, self._timeout, self._options)
         there.make(self.partitions)
         return there
 
     def replace(self) -> None:
         """Deletes the topic, with everything in it; pipelines that have read it must start over."""
-        TargetTopic(self._bootstrap, self.topic, self._timeout).delete()
+        TargetTopic(self._bootstrap, self.topic, self._timeout, self._options).delete()
 
     def _send(self, missing: Iterator[tuple[int, Record]], before: int, total: int, progress: Progress) -> None:
         failures: list[KafkaError] = []
@@ -121,6 +132,7 @@ class TopicLoader:
             "compression.type": "lz4",
             "linger.ms": 50,
             "delivery.report.only.error": True,
+            **self._options,
         }
         return Producer(
             settings,

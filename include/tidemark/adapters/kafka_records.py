@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from tidemark.adapters.kafka import KafkaLog
-from tidemark.adapters.kafka_client import Question, connect, group_reader
+from tidemark.adapters.kafka_client import Question
+from tidemark.adapters.kafka_connection import connect, group_reader
 from tidemark.model.log_records import BoundedRead, LogRecord, Place, ReadBounds, RecordCollector, StoppedBy, Wanted
 from tidemark.model.offsets import OffsetRange, TopicPartition
 

@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.cimpl import NewTopic
 
-from tidemark.adapters.kafka_client import LOGGER, OFFSETS, RESOURCES, Question, connect
+from tidemark.adapters.kafka_client import OFFSETS, RESOURCES, Question
+from tidemark.adapters.kafka_connection import LOGGER, connect
 from tidemark.errors import ConflictError
 from tidemark.model.offsets import TopicPartition
 
@@ -50,13 +51,15 @@ class TargetTopic:
         bootstrap: `host:port`, several separated by commas.
         topic: its name.
         timeout: seconds for each question.
+        options: further librdkafka settings (security).
     """
 
-    def __init__(self, bootstrap: str, topic: str, timeout: float) -> None:
+    def __init__(self, bootstrap: str, topic: str, timeout: float, options: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
         self._timeout = timeout
-        self._admin = connect(bootstrap)
+        self._options = options
+        self._admin = connect(bootstrap, options)
 
     def make(self, partitions: int) -> None:
         """Makes the topic unless it exists, and waits until the broker shows it.
@@ -133,7 +136,7 @@ class TargetTopic:
         wanted = [KafkaPartition(tp.topic, tp.partition, end - 1) for tp, end in ends.items() if end]
         ask = self._question("read the last records of the topic")
         settings: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "group.id": "tidemark-load"}
-        settings |= {"enable.auto.commit": False, "isolation.level": "read_uncommitted"}
+        settings |= {"enable.auto.commit": False, "isolation.level": "read_uncommitted", **self._options}
         consumer = Consumer(settings, logger=LOGGER)
         try:
             consumer.assign(wanted)

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Producer
 
-from tidemark.adapters.kafka_client import LOGGER
+from tidemark.adapters.kafka_connection import LOGGER
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,13 @@ class KafkaLineage:
         bootstrap: `host:port`.
         topic: gets the events.
         timeout: seconds until an event must be acknowledged.
+        options: further librdkafka settings (security).
     """
 
     bootstrap: str
     topic: str
     timeout: float = 2.0
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def announce(self, event: Mapping[str, object]) -> None:
         """See `ports.observing.LineageSink`. One producer per event: there are two or three in the life of a process.
@@ -36,6 +38,7 @@ class KafkaLineage:
                 "client.id": "tidemark-lineage",
                 "acks": "all",
                 "message.timeout.ms": int(self.timeout * 1000),
+                **self.options,
             },
             logger=LOGGER,
             on_delivery=lambda error, _: failures.append(error) if error is not None else None,

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tidemark.cli.output import JsonFlag, note, print_json
 from tidemark.errors import BusyError
-from tidemark.settings import load_settings
+from tidemark.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from tidemark.adapters.flights_data import FlightRecord
@@ -73,14 +73,15 @@ def load(
         typer.confirm(f"Delete topic {dataset.value} on Kafka at {settings.kafka_address}?", abort=True, err=True)
     began = time.monotonic()
     with _only_one(settings.home / "locks" / f"load-{dataset.value}.lock", dataset.value):
-        done = _load(settings.kafka_address, dataset.value, replace=replace, console=console)
+        done = _load(settings, dataset.value, replace=replace, console=console)
     _report(done, dataset.value, time.monotonic() - began, as_json=as_json)
 
 
-def _load(bootstrap: str, topic: str, *, replace: bool, console: Console) -> "Load":
+def _load(settings: Settings, topic: str, *, replace: bool, console: Console) -> "Load":
     from tidemark.adapters.kafka_producer import TopicLoader
 
-    loader = TopicLoader(bootstrap, topic, partitions=PARTITIONS if topic == DataSet.FLIGHTS else 1)
+    partitions, options = PARTITIONS if topic == DataSet.FLIGHTS else 1, settings.kafka_client_options
+    loader = TopicLoader(settings.kafka_address, topic, partitions=partitions, options=options)
     if not replace:
         loader.prepare()
     records = _records(topic)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from tidemark.engine.failures import translated
+from tidemark.engine.package import packed
 
 _USER = "tidemark"
 _TRIES, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 100, 5_000
@@ -23,6 +24,17 @@ _DELTA = "spark.databricks.delta"
 _OPENED: list[Any] = []
 """Every client session of this process, for good: the collector must never find one. Its finalizer closes channel and
 thread pool wherever it happens to run, and in the middle of a call that waits for ever (SPARK-55020, SPARK-55406)."""
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_ESCAPED = r'(?:[^"\\]|\\.)*'
+REDACTED = "|".join(
+    (
+        f"(?s)LoginModule required username={_TEXT} password={_TEXT}",
+        f"LoginModule required {_ESCAPED}",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\\\s]*",
+        f'kafka[.][a-z.]*password"\\s*value:\\s*{_TEXT}',
+    )
+)
+"""Credentials for Kafka in texts of plans: as they are, and inside a quoted string, as a Connect server prints them."""
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     # Our plans are one shuffle deep, and re-planning costs more than a small batch; a method beyond 8,000 bytes of
@@ -34,6 +46,8 @@ SESSION_CONF: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.redaction.string.regex": REDACTED,
+    "spark.sql.redaction.options.regex": "(?i)url|password|jaas|ssl[.]key",
     f"{_DELTA}.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     f"{_DELTA}.vacuum.logging.enabled": "false",
     f"{_DELTA}.snapshotPartitions": "2",
@@ -138,4 +152,6 @@ def _classic(settings: SparkSettings, owner: str) -> SparkSession:
     for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
+    if not settings.master.startswith("local"):
+        session.sparkContext.addPyFile(str(packed()))
     return session

@@ -23,7 +23,7 @@ class KafkaOptions:
 
     bootstrap: str
     poll_timeout_ms: int = 30_000
-    client: Mapping[str, str] = field(default_factory=dict)
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 _CLIENT: Mapping[str, str] = {"fetch.max.wait.ms": "20"}

@@ -48,10 +48,8 @@ def prepare_airflow(settings: Settings, addresses: Addresses) -> tuple[Service, 
     Returns:
         The services, the API server first.
     """
-    folder = settings.home / "airflow"
     credentials = ensure_credentials(settings.home)
-    write_whole(folder / "config" / "airflow_local_settings.py", LOCAL_SETTINGS)
-    write_whole(folder / "passwords.json", json.dumps({ADMIN: credentials.airflow_admin_password}), mode=0o600)
+    write_home(settings.home / "airflow", credentials.airflow_admin_password)
     env = airflow_environment(settings, addresses, credentials)
     _migrate(settings, env)
     listen = ("--host", LOOPBACK, "--port", str(addresses.airflow_port))
@@ -65,6 +63,12 @@ def prepare_airflow(settings: Settings, addresses: Addresses) -> tuple[Service, 
         )
         for name, arguments, part in COMPONENTS
     )
+
+
+def write_home(folder: Path, password: str) -> None:
+    """Writes what Airflow reads from its home: what the scheduler preloads, and the administrator's password."""
+    write_whole(folder / "config" / "airflow_local_settings.py", LOCAL_SETTINGS)
+    write_whole(folder / "passwords.json", json.dumps({ADMIN: password}), mode=0o600)
 
 
 def airflow_environment(settings: Settings, addresses: Addresses, credentials: Credentials) -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from tidemark.errors import TidemarkError
@@ -82,13 +83,18 @@ def server_properties(addresses: Addresses, data: Path) -> str:
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
-def broker_answers(bootstrap: str) -> bool:
-    """Whether a broker at these bootstrap servers answers a metadata request within two seconds."""
+def broker_answers(bootstrap: str, options: Mapping[str, str] | None = None) -> bool:
+    """Whether a broker at these bootstrap servers answers a metadata request within two seconds.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        options: further librdkafka settings (security).
+    """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
+        client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(options or {})})
         return bool(client.list_topics(timeout=2.0).brokers)
     except KafkaException:
         return False

@@ -201,14 +201,15 @@ def _kafka(settings: Settings) -> Finding:
     if settings.kafka_bootstrap is None and _is_stopped(settings, "kafka"):
         return _stopped("kafka")
     try:
-        address = settings.kafka_address
+        address, options = settings.kafka_address, settings.kafka_client_options
     except UsageError as error:
         return Finding(check="kafka", verdict="missing", detail=error.what, remedy=error.next)
-    if broker_answers(address):
+    if broker_answers(address, options):
         return Finding(check="kafka", verdict="ok", detail=f"{address} answers")
-    return Finding(
-        check="kafka", verdict="missing", detail=f"{address} does not answer", remedy="tidemark logs kafka; tidemark up"
-    )
+    remedy = "start it, or correct the TIDEMARK_KAFKA_* settings: address, protocol, user, password, CA"
+    if settings.kafka_bootstrap is None:
+        remedy = "tidemark logs kafka; tidemark up"
+    return Finding(check="kafka", verdict="missing", detail=f"{address} does not answer", remedy=remedy)
 
 
 def _spark(settings: Settings) -> Finding:

@@ -62,7 +62,9 @@ class Announcing(Core):
             from tidemark.adapters.openlineage_kafka import KafkaLineage
 
             bootstrap, _, topic = address.removeprefix("kafka://").rpartition("/")
-            return KafkaLineage(bootstrap, topic, SECONDS)
+            # Our credentials are for our Kafka: another one gets none of them.
+            ours = bootstrap == self.settings.kafka_bootstrap
+            return KafkaLineage(bootstrap, topic, SECONDS, self.settings.kafka_client_options if ours else {})
         return HttpLineage(address, None if key is None else key.get_secret_value(), SECONDS)
 
     @cached_property

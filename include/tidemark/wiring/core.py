@@ -105,7 +105,7 @@ class Core:
         """Records of the broker that the settings name, for people who ask where a row comes from."""
         from tidemark.adapters.kafka_records import KafkaRecords
 
-        return KafkaRecords(self.settings.kafka_address)
+        return KafkaRecords(self.settings.kafka_address, options=self.settings.kafka_client_options)
 
     @cached_property
     def crash(self) -> CrashPoints:
@@ -175,7 +175,7 @@ class Core:
         compute = SparkCompute(
             pipeline=pipeline,
             warehouse=self.state_of(spark),
-            kafka=KafkaOptions(bootstrap=self.settings.kafka_address),
+            kafka=KafkaOptions(bootstrap=self.settings.kafka_address, client=self.settings.kafka_java_options),
             log=LazyLog(self.settings),
             foreign=LazyForeignTables(),
             blocked=Erasures(self.coordinator(pipeline.name).objects).blocked,

@@ -38,4 +38,5 @@ class Deliveries(Announcing):
         held = outbox_rows(str(self.settings.warehouse), due.table, due.checkpoint.id)
         rows = (row for row in held if due.is_due(row))
         messages = messages_of(due.checkpoint.plan, due.table, rows)
-        return KafkaOutbox(self.settings.kafka_address).send(due.table.topic, messages)
+        to = KafkaOutbox(self.settings.kafka_address, self.settings.kafka_client_options)
+        return to.send(due.table.topic, messages)

@@ -22,7 +22,7 @@ class LazyLog:
     def _log(self) -> "KafkaLog":
         from tidemark.adapters.kafka import KafkaLog
 
-        return KafkaLog(self._settings.kafka_address)
+        return KafkaLog(self._settings.kafka_address, options=self._settings.kafka_client_options)
 
     def partitions(self, topics: object, isolation: str) -> Mapping[TopicPartition, PartitionLog]:
         """See `ports.Log`."""

@@ -16,4 +16,5 @@ class LazySender:
         """See `ports.Sender`."""
         from tidemark.adapters.kafka_outbox import KafkaSender
 
-        return KafkaSender(self._settings.kafka_address).send(topic, messages)
+        settings = self._settings
+        return KafkaSender(settings.kafka_address, settings.kafka_client_options).send(topic, messages)

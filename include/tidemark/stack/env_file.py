@@ -1,0 +1,57 @@
+"""Makes the secrets of docker-compose.yaml, each once, in `.env`. Run as a file by `make env`.
+
+Standard library only: whoever runs containers needs no environment of ours. What is set stays as it is.
+"""
+
+import base64
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+SECRETS: Mapping[str, Callable[[], str]] = {
+    "POSTGRES_PASSWORD": lambda: secrets.token_urlsafe(24),
+    "AIRFLOW_ADMIN_PASSWORD": lambda: secrets.token_urlsafe(18),
+    "AIRFLOW_SECRET_KEY": lambda: secrets.token_urlsafe(32),
+    "AIRFLOW_JWT_SECRET": lambda: secrets.token_urlsafe(64),
+    "AIRFLOW_FERNET_KEY": lambda: base64.urlsafe_b64encode(os.urandom(32)).decode(),
+    "OBJECT_STORE_ACCESS_KEY": lambda: secrets.token_hex(10),
+    "OBJECT_STORE_SECRET_KEY": lambda: secrets.token_urlsafe(30),
+}
+"""Variable → how it is made; of characters that URLs and JSON take as they are."""
+
+
+def complete(path: Path) -> list[str]:
+    """Adds the secrets that a file lacks, and makes it readable for its owner only.
+
+    Args:
+        path: the file; made where there is none.
+
+    Returns:
+        The names of those that were added.
+    """
+    lines = path.read_text().splitlines() if path.is_file() else []
+    known = {name.strip() for name, _, value in (line.partition("=") for line in lines) if value.strip()}
+    missing = [name for name in SECRETS if name not in known]
+    if missing:
+        kept = [line for line in lines if line.partition("=")[0].strip() not in missing]
+        whole = "".join(f"{line}\n" for line in [*kept, *(f"{name}={SECRETS[name]()}" for name in missing)])
+        partial = path.with_name(f"{path.name}.partial")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+            stream.write(whole)
+        partial.replace(path)
+    path.chmod(0o600)
+    return missing
+
+
+def main() -> int:
+    """Completes the file that is named; says which secrets it made, never what they are."""
+    path = Path(sys.argv[1])
+    made = complete(path)
+    print(f"{path}: made {', '.join(made)}" if made else f"{path}: all secrets are there", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

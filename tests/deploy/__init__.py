@@ -1,0 +1,1 @@
+"""Tests of what is deployed in containers, without containers."""

@@ -1,0 +1,91 @@
+"""docker-compose.yaml as values, with its variables filled in as Compose does it."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidemark.stack.env_file import SECRETS
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "docker-compose.yaml"
+VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?:(:-|:\?)([^}]*))?\})")
+
+
+class UnsetError(Exception):
+    """A variable that must be set is not."""
+
+
+def filled(text: str, variables: Mapping[str, str]) -> str:
+    """A text with `${NAME}`, `${NAME:-default}`, `${NAME:?message}` and `$$` replaced."""
+
+    def value(found: re.Match[str]) -> str:
+        escaped, name, how, rest = found.groups()
+        if escaped:
+            return "$"
+        if variables.get(name):
+            return variables[name]
+        if how == ":-":
+            return rest
+        raise UnsetError(f"{name}: {rest}")
+
+    return VARIABLE.sub(value, text)
+
+
+@dataclass(frozen=True)
+class Compose:
+    """The file, and variables for it."""
+
+    variables: Mapping[str, str]
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
+        """Everything, filled in."""
+        found: dict[str, Any] = self._filled(yaml.safe_load(FILE.read_text()))
+        return found
+
+    @property
+    def services(self) -> dict[str, dict[str, Any]]:
+        """Services by name."""
+        found: dict[str, dict[str, Any]] = self.whole["services"]
+        return found
+
+    def _filled(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return filled(value, self.variables)
+        if isinstance(value, dict):
+            return {key: self._filled(each) for key, each in value.items()}
+        return [self._filled(each) for each in value] if isinstance(value, list) else value
+
+    def process(self, service: str, home: Path, options: Mapping[str, str]) -> list[str]:
+        """A service's command line as a process beside others: without the shell around it, at other places.
+
+        Args:
+            service: one that `bash -c` starts.
+            home: stands for `$SPARK_HOME`.
+            options: values that replace the ones that the file gives, or are added.
+        """
+        shell, flag, text = self.services[service]["command"]
+        assert (shell, flag) == ("bash", "-c"), service
+        words = shlex.split(text.removeprefix("exec ").replace("$SPARK_HOME", str(home)))
+        for name, value in options.items():
+            if name in words:
+                words[words.index(name) + 1] = value
+            else:
+                words[2:2] = [name, value]
+        return words
+
+    def properties(self, config: str) -> dict[str, str]:
+        """A config of lines `name=value`."""
+        lines = self.whole["configs"][config]["content"].splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+
+def example() -> Compose:
+    """The file with secrets that tell themselves apart."""
+    return Compose({name: f"{name.lower()}-1" for name in SECRETS})
