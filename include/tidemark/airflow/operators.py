@@ -177,7 +177,7 @@ class FoldOperator(PipelineOperator):
         self._job = spark_job("checkpoint", "fold", self.log.info)
         opened = runtime()
         try:
-            with attempts_traced(opened, self.pipeline) as sealed:
+            with attempts_traced(opened, self.pipeline, slot) as sealed:
                 folded = fold(self._job, self.pipeline, slot, request)
                 sealed += [*folded["completed"], folded["id"]]
         finally:
