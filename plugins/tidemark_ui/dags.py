@@ -25,16 +25,17 @@ def dag_facts(pipeline: str, session: Session) -> dict[str, Any]:
 
 
 def dag_config(pipeline: str, session: Session) -> dict[str, Any]:
-    """Interval, timeout (ms) and how many failures in a row are tolerated, as the DAG was parsed last."""
+    """Interval, timeout, least pause (ms), how many failures in a row are tolerated: as the DAG was parsed last."""
     facts = dag_facts(pipeline, session)
     made = None if facts["dag_id"] is None else SerializedDagModel.get_dag(facts["dag_id"], session=session)
     if made is None:
-        return {**facts, "timeout": None, "tolerable_failed_checkpoints": None, "retries": None}
+        return {**facts, **dict.fromkeys(("timeout", "min_pause", "tolerable_failed_checkpoints", "retries"))}
     fold = made.task_dict.get("fold")
     timeout = getattr(fold, "execution_timeout", None)
     return {
         **facts,
         "timeout": None if timeout is None else round(timeout.total_seconds() * 1000),
+        "min_pause": getattr(made.task_dict.get("plan"), "min_pause", None),
         "tolerable_failed_checkpoints": max(0, made.max_consecutive_failed_dag_runs - 1),
         "retries": getattr(fold, "retries", None),
     }

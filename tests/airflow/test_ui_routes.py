@@ -247,6 +247,7 @@ def test_a_run_is_told_what_it_made_and_the_pipeline_its_dag(
     config = client("GET", "/pipelines/trips/checkpoints/config").json()
     assert (config["tolerable_failed_checkpoints"], config["retries"]) == (2, 2)
     assert config["timeout"] > 0
+    assert (config["min_pause"], config["deadline"]) == (0, None)
 
 
 def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(client: Client, disk: DiskWorld) -> None:
