@@ -71,7 +71,7 @@ function Filters({ filter, change, timelines }) {
 }
 
 export const Choice = ({ label, value, onChange, options }) => h(C.NativeSelect.Root,
-  { size: "sm", w: "auto", maxW: "20rem" },
+  { size: "sm", w: "auto", maxW: "min(20rem, 100%)" },
   h(C.NativeSelect.Field, { "aria-label": label, value, onChange: (e) => onChange(e.target.value) },
     options.map(([name, word]) => h("option", { key: name, value: name }, word))),
   h(C.NativeSelect.Indicator));

@@ -113,8 +113,9 @@ export function when(at) {
 // A name that somebody gave: shown whole on hover, cut where it is long, and kept from turning its surroundings around.
 export function Name({ children, most = "18rem", mono = false, ...more }) {
   const text = String(children ?? "");
-  const look = { display: "inline-block", maxW: most, overflow: "hidden", textOverflow: "ellipsis",
-    whiteSpace: "nowrap" };
+  // Of the window, not of its surroundings: a table's cell would grow with what it holds.
+  const look = { display: "inline-block", maxW: `min(${most}, calc(100vw - 8rem))`, overflow: "hidden",
+    textOverflow: "ellipsis", whiteSpace: "nowrap" };
   const font = mono ? { fontFamily: "mono" } : {};
   return h(C.Box, { as: "bdi", dir: "auto", title: text, verticalAlign: "bottom", ...look, ...font, ...more }, text);
 }
