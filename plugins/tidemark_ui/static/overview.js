@@ -26,9 +26,9 @@ function Health({ told, facts }) {
       ...(health.failures_in_row ? { tone: "red", sign: "✕", verdict: "failing" } : {}) }),
     h(Next, { stopped: health.stopped, facts }),
     h(Tile, { name: "Checkpoints", value: count(counts.total),
-      second: [`${count(counts.completed)} completed`, `${count(counts.failed)} failed`,
-      `${count(counts.in_progress)} in progress`, `${count(counts.restored)} restored`,
-      ...(counts.damaged ? [`${count(counts.damaged)} damaged`] : [])].join(" · ") }));
+      ...(counts.damaged ? { tone: "red", sign: "!", verdict: "damaged" } : {}),
+      second: ["completed", "failed", "in_progress", "restored", ...(counts.damaged ? ["damaged"] : [])]
+        .map((of) => `${count(counts[of])} ${of.replace("_", " ")}`).join(" · ") }));
 }
 
 function Age({ health }) {
