@@ -9,6 +9,9 @@ from sqlalchemy.orm import Session
 
 from tidemark_ui.access import dags_of
 
+ON_DEMAND = "None"
+"""What Airflow calls the schedule of a DAG that has none."""
+
 
 def dag_facts(pipeline: str, session: Session) -> dict[str, Any]:
     """Of the first DAG that checkpoints a pipeline; empty values where Airflow knows none."""
@@ -19,7 +22,7 @@ def dag_facts(pipeline: str, session: Session) -> dict[str, Any]:
                 "dag_id": dag_id,
                 "is_paused": dag.is_paused,
                 "next_run": _told(dag.next_dagrun_create_after),
-                "interval": dag.timetable_summary,
+                "interval": None if dag.timetable_summary == ON_DEMAND else dag.timetable_summary,
             }
     return {"dag_id": None, "is_paused": None, "next_run": None, "interval": None}
 

@@ -197,6 +197,7 @@ def test_a_run_is_told_what_it_made_and_the_pipeline_its_dag(
     config = client("GET", "/pipelines/trips/checkpoints/config").json()
     assert (config["tolerable_failed_checkpoints"], config["retries"]) == (2, 2)
     assert config["timeout"] > 0
+    assert (config["interval"], config["next_run"]) == (facts["interval"], facts["next_run"])
     assert (config["min_pause"], config["deadline"]) == (0, None)
 
 
