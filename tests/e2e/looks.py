@@ -36,6 +36,15 @@ CONTRAST = """(() => {
     const [a, b] = [light(shade(colour)), light(behind(e))].sort((x, y) => y - x);
     if ((a + .05) / (b + .05) < 3) found.push('line ' + colour);
   }
+  for (const e of document.querySelectorAll('[data-node]')) {
+    const box = getComputedStyle(e.querySelector('rect'));
+    const [fill, page] = [shade(box.fill), behind(e)];
+    const mixed = fill.map((v, n) => v * box.fillOpacity + page[n] * (1 - box.fillOpacity));
+    for (const word of e.querySelectorAll('bdi')) {
+      const [a, b] = [light(shade(getComputedStyle(word).color)), light(mixed)].sort((x, y) => y - x);
+      if ((a + .05) / (b + .05) < 4.5) found.push('node ' + word.innerText + ' ' + ((a + .05) / (b + .05)).toFixed(1));
+    }
+  }
   return [...new Set(found)];
 })()""".replace("SHADE", SHADE)
 """Texts whose contrast to what is behind them is below 4.5, and lines of charts below 3 (WCAG AA)."""
