@@ -9,7 +9,7 @@ const BOTTOM = 22;
 const SMALL = { style: { fontSize: 13 }, fill: color("fg.muted") };
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 5", "5 2 5 6", "1 5", "12 3 2 3 2 3"];
 const TONES = ["blue.solid", "orange.solid", "green.solid", "purple.solid", "red.solid", "teal.solid", "pink.solid",
-  "yellow.solid"];
+  "gray.solid"];
 
 // series: [{name, of: (point) => number, tone}]; tell: how a number is written.
 export function Chart({ title, points, series, tell, onChoose }) {
