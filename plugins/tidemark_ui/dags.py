@@ -9,6 +9,9 @@ from sqlalchemy.orm import Session
 
 from tidemark_ui.access import dags_of
 
+ON_DEMAND = "None"
+"""What Airflow calls the schedule of a DAG that has none."""
+
 
 def dag_facts(pipeline: str, session: Session) -> dict[str, Any]:
     """Of the first DAG that checkpoints a pipeline; empty values where Airflow knows none."""
@@ -19,22 +22,23 @@ def dag_facts(pipeline: str, session: Session) -> dict[str, Any]:
                 "dag_id": dag_id,
                 "is_paused": dag.is_paused,
                 "next_run": _told(dag.next_dagrun_create_after),
-                "interval": dag.timetable_summary,
+                "interval": None if dag.timetable_summary == ON_DEMAND else dag.timetable_summary,
             }
     return {"dag_id": None, "is_paused": None, "next_run": None, "interval": None}
 
 
 def dag_config(pipeline: str, session: Session) -> dict[str, Any]:
-    """Interval, timeout (ms) and how many failures in a row are tolerated, as the DAG was parsed last."""
+    """Interval, timeout, least pause (ms), how many failures in a row are tolerated: as the DAG was parsed last."""
     facts = dag_facts(pipeline, session)
     made = None if facts["dag_id"] is None else SerializedDagModel.get_dag(facts["dag_id"], session=session)
     if made is None:
-        return {**facts, "timeout": None, "tolerable_failed_checkpoints": None, "retries": None}
+        return {**facts, **dict.fromkeys(("timeout", "min_pause", "tolerable_failed_checkpoints", "retries"))}
     fold = made.task_dict.get("fold")
     timeout = getattr(fold, "execution_timeout", None)
     return {
         **facts,
         "timeout": None if timeout is None else round(timeout.total_seconds() * 1000),
+        "min_pause": getattr(made.task_dict.get("plan"), "min_pause", None),
         "tolerable_failed_checkpoints": max(0, made.max_consecutive_failed_dag_runs - 1),
         "retries": getattr(fold, "retries", None),
     }

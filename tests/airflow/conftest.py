@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+PLUGINS = ROOT / "plugins"
 _serial = count(1)
+
+Client = Callable[..., Any]
 
 
 @pytest.fixture(scope="package")
@@ -76,3 +80,49 @@ def dag_run(trips: Any) -> Callable[..., Any]:
         return trips.test(logical_date=at, run_after=DAY + timedelta(days=400) + later, run_conf=conf)
 
     return start
+
+
+@pytest.fixture
+def disk(world: World, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+    """As `world`, with tables that can be read."""
+    from tidemark import wiring
+
+    made = DiskWorld()
+    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    return made
+
+
+@pytest.fixture
+def plugin(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The package of the plugin, with nothing remembered of other tests."""
+    monkeypatch.syspath_prepend(str(PLUGINS))
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,ann:viewer")
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
+    import tidemark_ui.app
+    import tidemark_ui.plugin
+    import tidemark_ui.reading
+
+    tidemark_ui.reading.pages.cache_clear()
+    yield tidemark_ui
+    tidemark_ui.reading.pages.cache_clear()
+
+
+@pytest.fixture
+def client(plugin: Any) -> Client:
+    """`client("GET", path, role="viewer")`; no role = nobody is logged in."""
+    from airflow.api_fastapi.app import init_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    manager = init_auth_manager(FastAPI())
+    root = FastAPI()
+    root.mount("/tidemark", plugin.app.create_app())
+    made = TestClient(root)
+
+    def call(method: str, path: str, role: str | None = "viewer", **more: Any) -> Any:
+        token = role and manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role or None))
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return made.request(method, f"/tidemark{path}", headers=headers | more.pop("headers", {}), **more)
+
+    return call

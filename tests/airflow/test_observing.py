@@ -15,12 +15,14 @@ from tests.observing.collector import Collector
 from tests.observing.conftest import statsd  # noqa: F401  (a fixture)
 from tests.observing.openlineage import complaints
 from tests.observing.statsd import Statsd
-from tidemark.errors import EngineError, TidemarkError
+from tidemark.errors import EngineError, GateFailedError, TidemarkError
+from tidemark.model.checkpoint import Verdict
 from tidemark.model.metrics import METRICS
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 DagRun = Callable[..., Any]
+REQUEST = PlanRequest(origin="test")
 
 
 def of_trips(found: dict[str, float]) -> dict[str, float]:
@@ -151,40 +153,84 @@ def attributes(span: Any) -> dict[str, Any]:
     return {a.key: a.value.string_value or a.value.int_value for a in span.attributes}
 
 
-def test_an_attempt_leaves_a_span_with_its_steps(
-    world: World, collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def spans(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Any]]:
+    """Traces are on; called, it gives the spans that have arrived, in the order in which they ended."""
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-
-    from tidemark.airflow.spans import attempts_traced
 
     provider = TracerProvider()
     exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{collector.port}/v1/traces")
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     monkeypatch.setenv("AIRFLOW__TRACES__OTEL_ON", "True")
+
+    def arrived() -> list[Any]:
+        provider.shutdown()
+        return collector.spans
+
+    return arrived
+
+
+def test_an_attempt_leaves_a_span_with_its_steps(world: World, spans: Callable[[], list[Any]]) -> None:
+    from tidemark.airflow.spans import attempts_traced
+
     world.drive("a", 3)
     opened = world.open_runtime()
-    with attempts_traced(opened, "trips") as sealed:
-        made = opened.run_once("trips", PlanRequest(origin="test")).checkpoint
-        assert made is not None
-        sealed.append(made.id)
-    with pytest.raises(TidemarkError), attempts_traced(opened, "trips"):
-        raise EngineError("key canary-11 is too large", next="mend it")
-    provider.shutdown()
-    first, second = (span for span in collector.spans if span.name == "Checkpoint")
-    told = attributes(first)
+    slot = opened.plan("trips", REQUEST).slot
+    assert slot is not None
+    with attempts_traced(opened, "trips", slot) as sealed:
+        sealed.append(opened.fold("trips", slot, REQUEST).id)
+    made = opened.complete("trips", slot)
+    (span,) = (span for span in spans() if span.name == "Checkpoint")
+    told = attributes(span)
     assert (told["checkpointId"], told["checkpointStatus"]) == (made.id, "COMPLETED")
     assert told["externalPath"] == "trips/timelines/t1/000000000001.json"
-    steps = [span for span in collector.spans if span.parent_span_id == first.span_id]
+    steps = [step for step in spans() if step.parent_span_id == span.span_id]
     assert {s.name for s in steps} == set(made.sealed.timings_ms)
     assert min(steps, key=lambda s: s.start_time_unix_nano).name == "read"
-    assert min(s.start_time_unix_nano for s in steps) == first.start_time_unix_nano
-    assert max(s.end_time_unix_nano for s in steps) == first.end_time_unix_nano
+    assert min(s.start_time_unix_nano for s in steps) == span.start_time_unix_nano
+    assert max(s.end_time_unix_nano for s in steps) == span.end_time_unix_nano
     for step in steps:
         assert step.end_time_unix_nano - step.start_time_unix_nano == made.sealed.timings_ms[step.name] * 1_000_000
-    assert attributes(second)["failureReason"] == "ENGINE_ERROR"
-    assert "canary-11" not in str(collector.spans)
+
+
+def test_a_failed_attempt_leaves_a_span_with_its_checkpoint_its_number_and_its_reason(
+    world: World, spans: Callable[[], list[Any]]
+) -> None:
+    """Two tries of a plan that stays open, one that the gate ends, and one that another process has overtaken."""
+    from tidemark.airflow.spans import attempts_traced
+
+    opened = world.open_runtime()
+
+    def fold(error: type[TidemarkError], slot: str | None) -> None:
+        assert slot is not None
+        with pytest.raises(error), attempts_traced(opened, "trips", slot):
+            opened.fold("trips", slot, REQUEST)
+
+    world.drive("a", 3)
+    opened.run_once("trips", REQUEST)
+    world.drive("canary-11", 3)
+    slot = opened.plan("trips", REQUEST).slot
+    for _ in range(2):
+        world.accidents = [("read", EngineError("key canary-11 is too large", next="mend it"))]
+        fold(EngineError, slot)
+    world.verdict = Verdict(passed=False)
+    fold(GateFailedError, slot)
+    world.verdict = Verdict()
+    last = opened.run_once("trips", REQUEST).checkpoint
+    assert last is not None and slot is not None
+    with pytest.raises(EngineError), attempts_traced(opened, "trips", slot):
+        raise EngineError("canary-11", next="mend it")
+    names = ("checkpointId", "timeline", "attempt", "checkpointStatus", "failureReason")
+    told = [tuple(attributes(span).get(name) for name in names) for span in spans()]
+    assert told == [
+        (2, "t1", 1, "FAILED", "ENGINE_ERROR"),
+        (2, "t1", 2, "FAILED", "ENGINE_ERROR"),
+        (2, "t1", 3, "FAILED", "EXPECTATION_FAILED"),
+        (2, "t1", None, "FAILED", "ENGINE_ERROR"),
+    ]
+    assert last.id == 3
+    assert "canary-11" not in str(spans())

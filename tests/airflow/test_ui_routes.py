@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import PLUGINS, Client
 from tests.airflow.disk_world import DiskWorld
-from tests.airflow.world import World
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
-PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 HOSTILE = "<script>alert('1')</script>\u202e\"" + "x" * 200
 SAMPLE = {
     "pipeline": "trips", "checkpoint": "1", "uid": "buses", "name": "kept", "dag_id": "trips",
@@ -29,31 +28,6 @@ QUERIES = {
 
 
 @pytest.fixture
-def plugin(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The package of the plugin, with nothing remembered of other tests."""
-    monkeypatch.syspath_prepend(str(PLUGINS))
-    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,ann:viewer")
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
-    import tidemark_ui.app
-    import tidemark_ui.plugin
-    import tidemark_ui.reading
-
-    tidemark_ui.reading.pages.cache_clear()
-    yield tidemark_ui
-    tidemark_ui.reading.pages.cache_clear()
-
-
-@pytest.fixture
-def disk(world: World, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
-    """As `world`, with tables that can be read."""
-    from tidemark import wiring
-
-    made = DiskWorld()
-    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
-    return made
-
-
-@pytest.fixture
 def filled(disk: DiskWorld) -> DiskWorld:
     """A checkpoint, and a savepoint of it, with hostile names wherever names are free."""
     disk.drive("b1", 3)
@@ -63,30 +37,6 @@ def filled(disk: DiskWorld) -> DiskWorld:
     request = SavepointRequest(name="kept", owner=HOSTILE, origin="test", checkpoint=1, note=HOSTILE)
     opened.savepoints("trips").create(request)
     return disk
-
-
-Client = Callable[..., Any]
-
-
-@pytest.fixture
-def client(plugin: Any) -> Client:
-    """`client("GET", path, role="viewer")`; no role = nobody is logged in."""
-    from airflow.api_fastapi.app import init_auth_manager
-    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-    from fastapi import FastAPI
-    from fastapi.testclient import TestClient
-
-    manager = init_auth_manager(FastAPI())
-    root = FastAPI()
-    root.mount("/tidemark", plugin.app.create_app())
-    made = TestClient(root)
-
-    def call(method: str, path: str, role: str | None = "viewer", **more: Any) -> Any:
-        token = role and manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role or None))
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return made.request(method, f"/tidemark{path}", headers=headers | more.pop("headers", {}), **more)
-
-    return call
 
 
 def leaves(app: Any, below: str = "") -> Iterator[tuple[str, str, Any]]:
@@ -247,14 +197,43 @@ def test_a_run_is_told_what_it_made_and_the_pipeline_its_dag(
     config = client("GET", "/pipelines/trips/checkpoints/config").json()
     assert (config["tolerable_failed_checkpoints"], config["retries"]) == (2, 2)
     assert config["timeout"] > 0
+    assert (config["interval"], config["next_run"]) == (facts["interval"], facts["next_run"])
+    assert (config["min_pause"], config["deadline"]) == (0, None)
 
 
-def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(client: Client, disk: DiskWorld) -> None:
+def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(
+    client: Client, plugin: Any, disk: DiskWorld, dag_run: Callable[..., Any]
+) -> None:
+    """Lost, and made anew; then a new API server, and the DAGs are parsed and run again."""
+    from airflow.utils.db import resetdb
+
     disk.drive("b1", 3)
+    run = dag_run(1).run_id
+    disk.drive("b2", 4, day=1)
     disk.open_runtime().run_once("trips", PlanRequest(origin="cli"))
-    told = client("GET", "/pipelines/trips/checkpoints").json()
-    assert [line["origin"] for line in told["history"]] == ["cli"]
-    assert client("GET", "/dags/another/checkpoints", params={"run_id": "cli"}).json()[0]["checkpoints"] == [1]
+    request = SavepointRequest(name="kept", owner="me", origin="test", checkpoint=1)
+    disk.open_runtime().savepoints("trips").create(request)
+    parts = ("", "/series", "/details/1", "/details/2", "/lineage/1", "/lineage/2")
+    below = [*(f"checkpoints{part}" for part in parts), "timelines", "savepoints", "state/buses/origin?key=b1"]
+
+    def answers() -> list[Any]:
+        found = [client("GET", f"/pipelines/trips/{path}") for path in below]
+        assert {answer.status_code for answer in found} == {200}
+        told = [answer.json() for answer in found]
+        told[0]["health"] = {name: told[0]["health"][name] for name in ("live", "newest", "lag", "failures_in_row")}
+        return told
+
+    before = answers()
+    resetdb()
+    plugin.reading.pages.cache_clear()
+    assert client("GET", "/pipelines").json()[0]["dag_id"] is None, "Airflow knows nothing any more"
+    assert answers() == before
+    assert [line["origin"] for line in before[0]["history"]] == ["cli", run]
+    assert client("GET", "/dags/another/checkpoints", params={"run_id": "cli"}).json()[0]["checkpoints"] == [2]
+    disk.drive("b1", 5, day=2)
+    assert dag_run(3).state == "success"
+    assert client("GET", "/pipelines").json()[0]["dag_id"] == "trips"
+    assert [line["id"] for line in client("GET", "/pipelines/trips/checkpoints").json()["history"]] == [3, 2, 1]
 
 
 def test_hostile_names_are_data_in_json_that_no_browser_takes_for_a_page(client: Client, filled: DiskWorld) -> None:

@@ -49,12 +49,17 @@ class Server:
 
 
 @contextmanager
-def api_server(home: Path) -> Iterator[Server]:
-    """Starts it with the DAGs and pipelines of the DAG tests; gone afterwards, with all its children."""
+def api_server(home: Path, **settings: str) -> Iterator[Server]:
+    """Starts it with the DAGs and pipelines of the DAG tests; gone afterwards, with all its children.
+
+    Args:
+        home: its folder.
+        **settings: of Tidemark, as in `checkpoint_deadline="1h"`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    env = environment(home, port)
+    env = environment(home, port) | {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
     for command in (["db", "migrate"], ["dags", "reserialize"]):
         subprocess.run(airflow(*command), env=env, check=True, capture_output=True, timeout=PATIENCE)
     log = (home / "api-server.log").open("wb")

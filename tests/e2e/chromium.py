@@ -114,6 +114,12 @@ class Page:
         """What a page of ours says."""
         return str(self.script("document.querySelector('[data-page]').innerText"))
 
+    def resize(self, wide: int, high: int) -> None:
+        """Gives the window another size."""
+        size = {"width": wide, "height": high, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        time.sleep(self.rest / 2)
+
     def view(self, pipeline: str, place: str, text: str) -> None:
         """Opens a view of the page Checkpoints and waits for a text."""
         self.call("Page.navigate", url="about:blank")
@@ -170,8 +176,7 @@ def chromium(
     try:
         with connect(_debugger(folder), max_size=None, proxy=None) as connection:
             page = Page(connection, base)
-            wide, high = size
-            page.call("Emulation.setDeviceMetricsOverride", width=wide, height=high, deviceScaleFactor=1, mobile=False)
+            page.resize(*size)
             if token is not None:
                 page.call("Network.setCookie", name="_token", value=token, url=f"{base}/")
             page.call("Page.navigate", url=base)

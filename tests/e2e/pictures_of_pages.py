@@ -1,6 +1,7 @@
 """The pictures of the pages, made anew after `make demo`: `python -m tests.e2e.pictures_of_pages`, with the stack up.
 
-Each view in both themes, in 256 colours, which makes them a third as large.
+Each view in both themes, in 256 colours, which makes them a third as large. With the word `late` only the page of a
+pipeline that is late: `tidemark down`, then up again with `TIDEMARK_CHECKPOINT_DEADLINE=1m`.
 """
 
 import base64
@@ -25,7 +26,7 @@ PLACE = "/plugin/checkpoints#pipeline=flights&view="
 
 
 def main() -> None:
-    """Makes all pictures."""
+    """Makes all pictures, or those of a pipeline that is late."""
     settings = load_settings()
     login = load_credentials(settings.home)
     assert login is not None, "tidemark up"
@@ -33,7 +34,8 @@ def main() -> None:
     runs = api.get("dags/flights/dagRuns", state="success", order_by="-run_after", limit=1)["dag_runs"]
     for theme, behind in (("light", ""), ("dark", "-dark")):
         with chromium(settings.airflow_address, api._token, SIZE, theme) as page:
-            for name in views(page, quote(runs[0]["dag_run_id"], safe="")):
+            late = "late" in sys.argv
+            for name in overdue(page) if late else views(page, quote(runs[0]["dag_run_id"], safe="")):
                 image = page.call("Page.captureScreenshot", format="png")["data"]
                 (IMAGES / f"{name}{behind}.png").write_bytes(small(base64.b64decode(image)))
 
@@ -62,6 +64,13 @@ def views(page: Page, run: str) -> Iterator[str]:
     page.script("document.querySelector('[data-node=\"state aircraft\"]').focus()")
     page.press("Enter", 13)
     yield "checkpoint-lineage"
+
+
+def overdue(page: Page) -> Iterator[str]:
+    """The overview of a pipeline that is late."""
+    page.resize(SIZE[0], 400)
+    _go(page, f"{PLACE}overview", "! late")
+    yield "checkpoints-late"
 
 
 def _go(page: Page, path: str, text: str) -> None:

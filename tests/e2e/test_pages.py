@@ -4,6 +4,7 @@ The tests share a server and run in the order in which they are written.
 """
 
 import shutil
+import time
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from tests.cli.disk_line import DiskLine
 from tests.cli.disk_runtime import DiskRuntime
 from tests.e2e.airflow_pages import Server, api_server
 from tests.e2e.chromium import Page, chromium
+from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE, SHADE
 from tests.pages.conftest import PIPELINES, Trips
+from tidemark.adapters.memory import ManualClock
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
@@ -33,23 +36,38 @@ BUS = "<script>window.pwned=1</script>'\"\u202e" + "x" * 200
 FAILED = '<img src=x onerror="window.pwned=1"> ' + "y" * 300
 LONG = "n" * 63
 RUN = "by-hand"
+PLACES = (
+    ("view=overview", "Latest restore"),
+    ("view=history", "chk-5"),
+    ("view=history&checkpoint=2", "Lineage"),
+    ("view=history&checkpoint=3", "run it again"),
+    ("view=timelines", "kept"),
+    ("view=origin", "Which row?"),
+    ("view=configuration", "State backend"),
+)
+LATE = "[data-tile='Last completed']"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server, and a warehouse with a history of everything."""
     home = tmp_path_factory.mktemp("pages")
-    with api_server(home) as made:
+    with api_server(home, checkpoint_deadline="1h") as made:
         made.ask("POST", "/api/v2/dags/trips/dagRuns", {"logical_date": None, "dag_run_id": RUN}, made.token())
         fill(home)
         yield made
 
 
 def fill(home: Path) -> None:
-    """chk-1 and 2, one of a DAG run; two savepoints, a fork; chk-3 fails, 4 is restored from 1, 5 is in progress."""
-    line = DiskLine(home / "warehouse", trips, "trips")
+    """chk-1 and 2, one of a DAG run; two savepoints, a fork; chk-3 fails, 4 is restored from 1, 5 is in progress.
+
+    All of it two hours ago.
+    """
+    clock = ManualClock(int(time.time() * 1000) - 2 * 3_600_000)
+    line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
     settings = load_settings(root=str(home), warehouse=str(home / "warehouse"), pipelines=str(PIPELINES))
     runtime = DiskRuntime(line, settings)
+    runtime.clock = clock  # type: ignore[assignment]
     world = Trips(line, Pages(runtime))
     world.drive("b1", BUS, None)
     runtime.run_once("trips", PlanRequest(origin=RUN))
@@ -75,7 +93,17 @@ def test_the_overview_tells_how_the_pipeline_is(page: Page) -> None:
     told = page.words()
     for text in ("chk-4 on t2", "3 completed", "1 failed", "1 in progress", "1 restored", "ENGINE_ERROR", "p99.9"):
         assert text in told, text
-    assert page.script("document.querySelectorAll('[data-page] svg[role=img] path').length") >= 4
+    assert page.script("document.querySelectorAll('[data-page] svg[data-chart] path').length") >= 6
+
+
+def test_a_pipeline_that_is_late_says_so_in_red_in_a_sign_and_in_words(page: Page) -> None:
+    page.view("trips", "view=overview", "Latest restore")
+    told = page.script("document.querySelector('[data-tile=\"Last completed\"]').innerText").replace("\xa0", " ")
+    assert "! late" in told and "deadline 1 h 0 min" in told and " 2 h " in told.replace("\n", " ")
+    red, green, blue = page.script(f'{SHADE}(getComputedStyle(document.querySelector("{LATE}")).borderLeftColor)')[:3]
+    assert red > 2 * max(green, blue), "the tile's edge is red"
+    quiet = "document.querySelector('[data-tile=Lag]')"
+    assert page.script(f"getComputedStyle({quiet}).borderLeftWidth") == "1px", "what is well is quiet"
 
 
 def test_the_history_has_a_line_for_each_and_is_filtered(page: Page) -> None:
@@ -92,12 +120,36 @@ def test_a_line_opens_by_keyboard_and_shows_its_lineage(page: Page) -> None:
     page.view("trips", "view=history", "chk-2")
     page.script("[...document.querySelectorAll('tr[tabindex]')].find(r => r.innerText.includes('chk-2')).focus()")
     page.press("Enter", 13)
+    page.wait("document.activeElement.contains(document.querySelector('[data-details=\"2\"]'))")
+    top, high = page.script("(r => [r.top, innerHeight])(document.activeElement.getBoundingClientRect())")
+    assert -1 <= top < high / 2, "what was opened is in view"
     page.wait("!!document.querySelector('[data-node=\"state buses\"]')")
     page.script("document.querySelector('[data-node=\"partition trips-0\"]').focus()")
     page.press("Enter", 13)
     page.sees("end (excluded)")
     assert "[3, 5)" in page.words()
     assert "checkpoint=2" in page.script("location.hash")
+    page.click("Close", "[data-details] button")
+    assert page.script("document.activeElement.dataset.key") == "2", "the focus is back at its line"
+
+
+def test_tabs_and_charts_are_walked_by_arrow_keys(page: Page) -> None:
+    page.view("trips", "view=overview", "Latest restore")
+    page.script("document.querySelector('[role=tab][aria-selected=true]').focus()")
+    assert page.script("[...document.querySelectorAll('[role=tab]')].filter(t => t.tabIndex === 0).length") == 1
+    for key, view in (("ArrowRight", "History"), ("End", "Configuration"), ("ArrowRight", "Overview")):
+        page.press(key, 0)
+        page.wait(f"document.activeElement.innerText === '{view}'")
+        assert page.script("document.activeElement.getAttribute('aria-selected')") == "true"
+        assert page.script("document.querySelector('[role=tabpanel]').getAttribute('aria-label')") == view
+    page.wait("!!document.querySelector('[data-chart=Records]')")
+    page.script("document.querySelector('[data-chart=Records]').focus()")
+    page.press("Home", 36)
+    page.wait("document.activeElement.getAttribute('aria-valuetext').startsWith('chk-1: records 3')")
+    page.press("ArrowRight", 39)
+    page.wait("document.activeElement.getAttribute('aria-valuetext').startsWith('chk-4')")
+    page.press("Enter", 13)
+    page.wait("location.hash.includes('checkpoint=4')")
 
 
 def test_a_run_has_a_tab_with_its_checkpoint(page: Page) -> None:
@@ -225,28 +277,18 @@ def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: Server) -> 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_stand_out_in_both_themes(server: Server, theme: str) -> None:
     with chromium(server.base, server.token(), size=(1400, 1200), theme=theme) as page:
-        for place, seen in (("view=history", "chk-5"), ("view=timelines", "kept"), ("view=origin", "Which row?")):
+        for place, seen in PLACES:
             page.view("trips", place, seen)
             faint: Any = page.script(CONTRAST)
             assert faint == [], faint
 
 
-CONTRAST = """(() => {
-  const shade = (c) => { const x = document.createElement('canvas').getContext('2d');
-    x.fillStyle = c; x.fillRect(0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data]; };
-  const bent = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
-  const light = ([r, g, b]) => [r, g, b].map(v => bent(v / 255))
-    .reduce((sum, v, n) => sum + v * [.2126, .7152, .0722][n], 0);
-  const behind = (e) => { for (; e; e = e.parentElement) { const c = shade(getComputedStyle(e).backgroundColor);
-    if (c[3] > 200) return c; } return [255, 255, 255, 255]; };
-  const found = [];
-  for (const e of document.querySelectorAll('[data-page] *')) {
-    const says = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-    if (!says || e.closest('svg, [disabled]')) continue;
-    const [a, b] = [light(shade(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
-    const ratio = (a + .05) / (b + .05);
-    if (ratio < 4.5) found.push(e.innerText.slice(0, 40) + ' ' + ratio.toFixed(1));
-  }
-  return [...new Set(found)];
-})()"""
-"""Texts whose contrast to what is behind them is below 4.5 (WCAG AA)."""
+def test_on_any_screen_all_is_in_reach_and_has_a_name(page: Page) -> None:
+    for place, seen in PLACES:
+        page.view("trips", place, seen)
+        assert page.script(NAMELESS) == [], place
+        assert page.script("document.querySelectorAll('[data-page] h1').length") == 1
+        for wide in (390, 1440, 1400):
+            page.resize(wide, 1200)
+            outside: Any = page.script(OUTSIDE)
+            assert outside == [], f"{place} at {wide}: {outside}"

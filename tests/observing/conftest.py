@@ -1,7 +1,9 @@
 """A pipeline on disk with a clock that is set by hand, and real listeners of StatsD."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.cli.disk_runtime import DiskRuntime
 from tests.observing.statsd import Statsd
 from tests.pages.conftest import PIPELINES, Trips
 from tidemark.settings import load_settings
+from tidemark.wiring import bounded
 from tidemark.wiring.pages import Pages
 
 
@@ -55,3 +58,22 @@ def logged() -> Iterator[list[dict[str, Any]]]:
 
     with capture_logs() as entries:
         yield entries  # type: ignore[misc]
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a run was willing to wait for whoever is told, each time that it waited to the end.
+
+    Counted, not clocked: a busy machine makes a wait longer, never another one.
+    """
+    waited: list[float] = []
+
+    class Counted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            done = super().wait(timeout)
+            if not done:
+                waited.append(inf if timeout is None else timeout)
+            return done
+
+    monkeypatch.setattr(bounded, "Event", Counted)
+    return waited

@@ -1,7 +1,6 @@
 """Events of OpenLineage: what is in them, held to the specification; what is not; and receivers that do not work."""
 
 import json
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -169,18 +168,14 @@ def test_a_receiver_that_is_closed_fails_no_run(world: World, logged: list[dict[
     assert [e["what"] for e in logged if e["event"] == "observer_given_up"] == ["lineage"]
 
 
-def test_a_receiver_that_hangs_holds_a_run_up_for_two_seconds_once(world: World, logged: list[dict[str, Any]]) -> None:
-    world.drive("a")
-    began = time.monotonic()
-    run(world.runtime())
-    alone = time.monotonic() - began
+def test_a_receiver_that_hangs_holds_a_run_up_for_two_seconds_once(
+    world: World, logged: list[dict[str, Any]], waits: list[float]
+) -> None:
     world.drive("a")
     with receiving(hangs=True) as receiver:
-        began = time.monotonic()
         run(world.runtime(openlineage=receiver.address))
-        took = time.monotonic() - began
-    assert len(world.runtime().checkpoints("trips")) == 2
-    assert took < alone + 2 + 8, "the rest is room for a machine that is busy"
+        assert len(world.runtime().checkpoints("trips")) == 1, "it was completed while the receiver still hangs"
+    assert sum(waits) <= 2.0, "nothing, where the client's own two seconds were over first"
     assert len(receiver.requests) == 1
     assert len([e for e in logged if e["event"] == "observer_given_up"]) == 1
 

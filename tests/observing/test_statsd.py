@@ -1,7 +1,6 @@
 """Gauges at a real UDP listener, and receivers that are down, slow or wrong."""
 
 import socket
-import time
 from typing import Any
 
 import pytest
@@ -37,18 +36,19 @@ def test_a_pipeline_tells_every_metric_by_its_name(world: World, statsd: Statsd)
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:8125"])
 def test_a_server_that_is_down_costs_nothing_but_a_warning(
-    world: World, logged: list[dict[str, Any]], address: str
+    world: World, logged: list[dict[str, Any]], waits: list[float], address: str
 ) -> None:
     world.checkpoint("a")
     runtime = world.runtime(statsd=address)
-    began = time.monotonic()
     for _ in range(3):
         runtime.tell_metrics("trips")
-    assert time.monotonic() - began < 10, "two seconds at most; the rest is room for a machine that is busy"
+    assert sum(waits) <= 2.0
     assert len([e for e in logged if e["event"] == "observer_given_up"]) <= 1
 
 
-def test_a_sink_that_hangs_is_left_behind_and_not_asked_again(world: World, logged: list[dict[str, Any]]) -> None:
+def test_a_sink_that_hangs_is_left_behind_and_not_asked_again(
+    world: World, logged: list[dict[str, Any]], waits: list[float]
+) -> None:
     class Hanging:
         asked = 0
 
@@ -62,10 +62,9 @@ def test_a_sink_that_hangs_is_left_behind_and_not_asked_again(world: World, logg
     sink = Hanging()
     world.checkpoint("a")
     runtime = world.runtime()
-    began = time.monotonic()
     for _ in range(3):
         runtime.tell_metrics("trips", sink)
-    assert time.monotonic() - began < 10, "two seconds once; the rest is room for a machine that is busy"
+    assert waits == [2.0]
     assert sink.asked == 1
     (warning,) = (e for e in logged if e["event"] == "observer_given_up")
     assert (warning["what"], warning["why"]) == ("metrics", "no answer within 2 s")

@@ -9,6 +9,7 @@ from tests.pages.conftest import Trips
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.savepoint import SavepointRequest
+from tidemark.ports import PlanRequest
 from tidemark.retention import Retention
 from tidemark.wiring.pages.history import CheckpointStatus
 from tidemark.wiring.pages.lines import HistoryQuery
@@ -97,6 +98,18 @@ def test_a_new_process_answers_the_newest_at_once_and_all_in_the_end(trips_of: C
     told = again.overview("trips", HistoryQuery())
     assert told["indexed"] == {"read": 3, "of": 3}
     assert [p["id"] for p in again.series("trips", 2)] == made[1:]
+
+
+def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world: Trips) -> None:
+    world.drive("a", "b")
+    world.drive("c", partition=1)
+    world.checkpoint()
+    world.drive("d", "e", "f", partition=1)
+    world.pages.runtime.run_once("trips", PlanRequest(origin="test", max_records=2))
+    first, second = world.pages.series("trips", 10)
+    assert (first["offsets"], first["pending"]) == ({"trips-0": 2, "trips-1": 1}, {})
+    assert (second["offsets"], second["pending"]) == ({"trips-1": 2}, {"trips-1": 1})
+    assert (second["records"], second["pending_records"]) == (2, 1)
 
 
 def test_the_graph_leads_from_offsets_to_the_manifest(world: Trips) -> None:

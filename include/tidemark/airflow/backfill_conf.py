@@ -8,14 +8,13 @@ from pydantic import Field
 
 from tidemark.airflow.answering import (
     SELDOM,
-    PipelineConf,
     asked_for,
     number_field,
     pipeline_field,
     savepoint_field,
-    switch,
     text_field,
 )
+from tidemark.airflow.forms import BeginningConf, beginning_fields
 from tidemark.airflow.operators import PLAN
 from tidemark.model.names import parse_id
 
@@ -30,7 +29,7 @@ FORK = "fork"
 _MODES = {"compare": "Compare only", "approve": "Promote after approval", "promote": "Promote"}
 
 
-class BackfillConf(PipelineConf):
+class BackfillConf(BeginningConf):
     """The `conf` of a DAG run; `savepoint` or `checkpoint` says where to begin.
 
     Attributes:
@@ -40,7 +39,6 @@ class BackfillConf(PipelineConf):
         mode: `compare` shows the differences only, `promote` makes the fork live, `approve` asks before it does.
         max_records: offsets per partition of one step, which may then be several checkpoints; None = one each.
         name: of the fork; None = one that names beginning and code.
-        allow_non_restored_state, force: as `tidemark backfill` takes them.
     """
 
     savepoint: str | None = None
@@ -49,8 +47,6 @@ class BackfillConf(PipelineConf):
     mode: Literal["compare", "promote", "approve"] = "compare"
     max_records: int | None = Field(None, ge=1, strict=True)
     name: str | None = None
-    allow_non_restored_state: bool = Field(False, strict=True)
-    force: bool = Field(False, strict=True)
 
     def terms(self, run_id: str, fork: str = "") -> "BackfillTerms":
         """What is asked for.
@@ -126,7 +122,6 @@ def _told(field: "FieldChange") -> str:
 def form(pipelines: Sequence[str]) -> dict[str, Param]:
     """The fields of the trigger form."""
     where = "One of savepoint and checkpoint."
-    gone = "Operators that are gone from the pipeline: leave their state behind."
     return {
         "pipeline": pipeline_field(pipelines),
         "savepoint": savepoint_field(pipelines[0], "From savepoint", where),
@@ -148,6 +143,5 @@ def form(pipelines: Sequence[str]) -> dict[str, Param]:
             "Repeats several checkpoints in one step, of at most this many offsets per partition. Empty: one in each.",
         ),
         "name": text_field("Fork", "Its name. Empty: one that says beginning and code.", section=SELDOM),
-        "allow_non_restored_state": switch("Allow non-restored state", gone, section=SELDOM),
-        "force": switch("Force", "Begin at a savepoint that the pipeline was drained with.", section=SELDOM),
+        **beginning_fields("Begin at"),
     }

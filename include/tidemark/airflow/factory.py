@@ -128,7 +128,13 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
         **retry_arguments(restart_strategy(chosen.restart)),
     }
     chain(
-        PlanOperator(task_id=PLAN, doc_md=PlanOperator.__doc__, checkpoint=assets.checkpoint, **shared),
+        PlanOperator(
+            task_id=PLAN,
+            doc_md=PlanOperator.__doc__,
+            checkpoint=assets.checkpoint,
+            min_pause=round(pipeline.min_pause.total_seconds() * 1000),
+            **shared,
+        ),
         FoldOperator(
             task_id=FOLD,
             doc_md=FoldOperator.__doc__,

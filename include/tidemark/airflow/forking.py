@@ -5,20 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, Context, Param
-from pydantic import Field
 
-from tidemark.airflow.answering import (
-    SELDOM,
-    PipelineConf,
-    PipelinesOperator,
-    answering,
-    asked_for,
-    names_of,
-    pipeline_field,
-    switch,
-    text_field,
-)
-from tidemark.airflow.forms import form_dag
+from tidemark.airflow.answering import PipelinesOperator, answering, asked_for, pipeline_field, text_field
+from tidemark.airflow.forms import BeginningConf, beginning_fields, form_dag
 from tidemark.airflow.operators import PLAN, Ids, runtime
 from tidemark.model.names import parse_id
 from tidemark.pipeline import Pipeline
@@ -29,21 +18,18 @@ if TYPE_CHECKING:
 FORK = "fork"
 
 
-class ForkConf(PipelineConf):
+class ForkConf(BeginningConf):
     """The `conf` of a DAG run.
 
     Attributes:
         source: where the fork begins: a savepoint, or a checkpoint as in `chk-17`, of any timeline.
         name: of the timeline.
         note: what it is for.
-        allow_non_restored_state, force: as `tidemark fork` takes them.
     """
 
     source: str
     name: str
     note: str | None = None
-    allow_non_restored_state: bool = Field(False, strict=True)
-    force: bool = Field(False, strict=True)
 
     def request(self, run_id: str) -> "RestoreRequest":
         """What is asked for; the DAG run's id is that of the request, so a task that is repeated does it once.
@@ -129,12 +115,11 @@ def fork_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "fork") -> DAG:
     Raises:
         DeclarationError: no pipelines.
     """
-    names = names_of(pipelines, "fork_dag")
     return form_dag(
         dag_id,
         "Fork: begin a timeline beside the live one",
-        pipelines=names,
-        form=_form(names),
+        pipelines=pipelines,
+        form=_form,
         page=_PAGE,
         tasks={PLAN: PlanForkOperator, FORK: ExecuteForkOperator},
     )
@@ -152,7 +137,6 @@ REST: `POST /api/v2/dags/fork/dagRuns` with
 
 
 def _form(pipelines: list[str]) -> dict[str, Param]:
-    gone = "Operators that are gone from the pipeline: leave their state behind."
     where = "A savepoint, or a checkpoint as in chk-17, of any timeline."
     named = "Of the timeline: letters, digits, '_', '.' and '-', as in what-if. A name is used once."
     return {
@@ -160,6 +144,5 @@ def _form(pipelines: list[str]) -> dict[str, Param]:
         "source": Param("", type="string", title="From", description=where),
         "name": Param("", type="string", title="Name", description=named),
         "note": text_field("Note", "What it is for."),
-        "allow_non_restored_state": switch("Allow non-restored state", gone, section=SELDOM),
-        "force": switch("Force", "Fork a savepoint that the pipeline was drained with.", section=SELDOM),
+        **beginning_fields("Fork"),
     }

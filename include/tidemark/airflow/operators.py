@@ -87,14 +87,17 @@ class PlanOperator(PipelineOperator):
 
     Args:
         checkpoint: the asset of completed checkpoints: what an earlier run left sealed is published and told here.
+        min_pause: of the pipeline, in milliseconds; told to whoever reads the DAG, nothing here goes by it.
         **kwargs: as PipelineOperator takes them.
     """
 
     ui_color = "#e8f0fe"
+    template_fields = ("min_pause",)
 
-    def __init__(self, *, checkpoint: Asset, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, checkpoint: Asset, min_pause: int = 0, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.checkpoint = checkpoint
+        self.min_pause = min_pause
 
     def execute(self, context: Context) -> Ids:
         """Returns `{"slot", "checkpoint"}`, or `{"covered_by"}`.
@@ -177,7 +180,7 @@ class FoldOperator(PipelineOperator):
         self._job = spark_job("checkpoint", "fold", self.log.info)
         opened = runtime()
         try:
-            with attempts_traced(opened, self.pipeline) as sealed:
+            with attempts_traced(opened, self.pipeline, slot) as sealed:
                 folded = fold(self._job, self.pipeline, slot, request)
                 sealed += [*folded["completed"], folded["id"]]
         finally:

@@ -10,16 +10,14 @@ from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.answering import (
     SELDOM,
-    PipelineConf,
     PipelinesOperator,
     answering,
     asked_for,
-    names_of,
     pipeline_field,
     switch,
     text_field,
 )
-from tidemark.airflow.forms import form_dag
+from tidemark.airflow.forms import BeginningConf, beginning_fields, form_dag
 from tidemark.airflow.operators import PLAN, Ids, runtime
 from tidemark.model.expiry import expiry_ms
 from tidemark.pipeline import Pipeline
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 PATCH = "patch"
 
 
-class PatchConf(PipelineConf):
+class PatchConf(BeginningConf):
     """The `conf` of a DAG run.
 
     Attributes:
@@ -41,7 +39,6 @@ class PatchConf(PipelineConf):
         at: when keys that are set were accessed last; None = as late as the corrected checkpoint allows.
         timeline: of the fork; None = called like the savepoint.
         note, expires: of the savepoint.
-        allow_non_restored_state, force: as `tidemark savepoint patch` takes them.
         execute: do it; else only the plan is made and told.
     """
 
@@ -53,8 +50,6 @@ class PatchConf(PipelineConf):
     timeline: str | None = None
     note: str | None = None
     expires: str | None = None
-    allow_non_restored_state: bool = Field(False, strict=True)
-    force: bool = Field(False, strict=True)
     execute: bool = Field(False, strict=True)
 
     def request(self, owner: str) -> "PatchRequest":
@@ -152,12 +147,11 @@ def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch") -> DAG:
     Raises:
         DeclarationError: no pipelines.
     """
-    names = names_of(pipelines, "patch_dag")
     return form_dag(
         dag_id,
         "Patch: a corrected savepoint beside another one",
-        pipelines=names,
-        form=_form(names),
+        pipelines=pipelines,
+        form=_form,
         page=_PAGE,
         tasks={PLAN: PlanPatchOperator, PATCH: ExecutePatchOperator},
     )
@@ -189,12 +183,7 @@ def _form(pipelines: list[str]) -> dict[str, Param]:
             "At", "When keys that are set were accessed last. Empty: at From.", format="date-time", section=SELDOM
         ),
         "timeline": text_field("Timeline", "Name of the fork. Empty: that of the savepoint.", section=SELDOM),
-        "allow_non_restored_state": switch(
-            "Allow non-restored state",
-            "Operators that are gone from the pipeline: leave their state behind.",
-            section=SELDOM,
-        ),
-        "force": switch("Force", "Correct a savepoint that the pipeline was drained with.", section=SELDOM),
+        **beginning_fields("Correct"),
     }
 
 

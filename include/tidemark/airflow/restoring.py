@@ -10,18 +10,16 @@ from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.answering import (
     SELDOM,
-    PipelineConf,
     PipelinesOperator,
     answering,
     asked_for,
-    names_of,
     number_field,
     pipeline_field,
     savepoint_field,
     switch,
     text_field,
 )
-from tidemark.airflow.forms import form_dag
+from tidemark.airflow.forms import BeginningConf, beginning_fields, form_dag
 from tidemark.airflow.observing import observe
 from tidemark.airflow.operators import PLAN, Ids, runtime
 from tidemark.model.names import parse_id
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 RESTORE = "restore"
 
 
-class RestoreConf(PipelineConf):
+class RestoreConf(BeginningConf):
     """The `conf` of a DAG run; one of `savepoint`, `checkpoint`, `as_of` and `newest_whole` says where to begin.
 
     Attributes:
@@ -42,7 +40,7 @@ class RestoreConf(PipelineConf):
         as_of: the newest checkpoint whose logical time is not after this.
         newest_whole: the newest one of which nothing is damaged (I4).
         max_fallback: how many damaged ones that may pass over; empty: as many as `tidemark restore` does.
-        claim, restore_sinks, allow_non_restored_state, accept_loss, force: as `tidemark restore` takes them.
+        claim, restore_sinks, accept_loss: as `tidemark restore` takes them.
         rename: uids that the state had, with those that it shall have.
         execute: do it; else only the plan is made and told.
     """
@@ -54,9 +52,7 @@ class RestoreConf(PipelineConf):
     max_fallback: int | None = Field(None, strict=True, ge=1)
     claim: bool = Field(False, strict=True)
     restore_sinks: bool = Field(False, strict=True)
-    allow_non_restored_state: bool = Field(False, strict=True)
     accept_loss: bool = Field(False, strict=True)
-    force: bool = Field(False, strict=True)
     rename: dict[str, str] | None = None
     execute: bool = Field(False, strict=True)
 
@@ -164,12 +160,11 @@ def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DA
     Raises:
         DeclarationError: no pipelines.
     """
-    names = names_of(pipelines, "restore_dag")
     return form_dag(
         dag_id,
         "Restore: make an older checkpoint live again",
-        pipelines=names,
-        form=_form(names),
+        pipelines=pipelines,
+        form=_form,
         page=_PAGE,
         tasks={PLAN: PlanRestoreOperator, RESTORE: ExecuteRestoreOperator},
     )
@@ -204,15 +199,13 @@ def _form(pipelines: list[str]) -> dict[str, Param]:
 
 
 def _seldom() -> dict[str, Param]:
-    gone = "Operators that are gone from the pipeline: leave their state behind."
     lost = "Restore although Kafka has deleted records that come after."
     over = "How many damaged checkpoints newest whole may pass over. Empty: three."
     return {
         "max_fallback": number_field("Max fallback", over, section=SELDOM),
         "claim": switch("Claim", "The savepoint ends; the new timeline keeps its checkpoint.", section=SELDOM),
-        "allow_non_restored_state": switch("Allow non-restored state", gone, section=SELDOM),
         "accept_loss": switch("Accept loss", lost, section=SELDOM),
-        "force": switch("Force", "Go on from a savepoint that the pipeline was drained with.", section=SELDOM),
+        **beginning_fields("Go on from"),
         "rename": Param(
             None,
             type=["null", "object"],

@@ -26,12 +26,13 @@ _NS = 1_000_000
 
 
 @contextmanager
-def attempts_traced(opened: "Runtime", pipeline: str) -> Iterator[list[int]]:
+def attempts_traced(opened: "Runtime", pipeline: str, slot: str) -> Iterator[list[int]]:
     """Leaves a span for every attempt that the block sealed, or one for the attempt that failed.
 
     Args:
         opened: reads what was sealed.
         pipeline: its name.
+        slot: of the plan that the block begins with, as in `t1/3.1`.
 
     Yields:
         Ids of checkpoints that were sealed; the block adds them.
@@ -46,7 +47,8 @@ def attempts_traced(opened: "Runtime", pipeline: str) -> Iterator[list[int]]:
     try:
         yield sealed
     except Exception as error:
-        _failed(tracer, pipeline, error, (begun, opened.clock.now_ms()))
+        told = {"pipeline": pipeline, **_failing(opened, pipeline, slot)}
+        _failed(tracer, told, error, (begun, opened.clock.now_ms()))
         raise
     for number in sealed:
         try:
@@ -79,8 +81,8 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) 
         "pipeline": plan.pipeline,
         "checkpointId": plan.id,
         "checkpointStatus": "COMPLETED",
-        "checkpointedSize": sum(a.run_bytes for a in sealed.acks),
-        "fullSize": sum(a.handle.bytes for a in sealed.acks),
+        "checkpointedSize": sealed.run_bytes,
+        "fullSize": sealed.full_bytes,
         "externalPath": external_path(plan.pipeline, plan.slot),
         "timeline": plan.slot.timeline,
         "attempt": sealed.attempt,
@@ -96,16 +98,47 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) 
     span.end(end_time=end * _NS)
 
 
-def _failed(tracer: "Tracer", pipeline: str, error: Exception, times: tuple[int, int]) -> None:
+def _failed(tracer: "Tracer", told: dict[str, str | int], error: Exception, times: tuple[int, int]) -> None:
     """An attempt that was not sealed. Its message is in the log: it may hold a key."""
     from opentelemetry.trace import StatusCode
 
     from tidemark.coordinator.checkpoints.failures import classify
 
-    told = {"pipeline": pipeline, "checkpointStatus": "FAILED", "failureReason": classify(error).value}
+    told |= {"checkpointStatus": "FAILED", "failureReason": classify(error).value}
     span = tracer.start_span("Checkpoint", start_time=times[0] * _NS, attributes=told)
     span.set_status(StatusCode.ERROR)
     span.end(end_time=times[1] * _NS)
+
+
+def _failing(opened: "Runtime", pipeline: str, slot: str) -> dict[str, str | int]:
+    """Id, timeline and number of the attempt that has just failed; nothing where the store cannot tell."""
+    try:
+        number, timeline, attempt = _standing(opened, pipeline, slot)
+    except TidemarkError as error:
+        _log.warning("the attempt that failed has no id in its span: %s", error)
+        return {}
+    told: dict[str, str | int] = {"checkpointId": number, "timeline": timeline}
+    return told | ({"attempt": attempt} if attempt else {})
+
+
+def _standing(opened: "Runtime", pipeline: str, slot: str) -> tuple[int, str, int]:
+    """Of the plan that the block was at: the open one, which a retry takes up, or the one that was aborted.
+
+    Where neither stands there, another process has gone on: then it is the plan that the block began with, attempt 0.
+
+    Raises:
+        TidemarkError: the store could not be read.
+    """
+    from tidemark.coordinator.records.states import NothingOpen, OpenPlan
+
+    first = opened.plan_at(pipeline, slot)
+    found = opened.coordinator(pipeline).open_plan(first.slot.timeline)
+    if isinstance(found, OpenPlan):
+        return found.plan.id, found.plan.slot.timeline, found.attempt
+    if isinstance(found, NothingOpen) and found.aborted:
+        last = found.aborted[-1]
+        return last.id, last.slot.timeline, last.attempts
+    return first.id, first.slot.timeline, 0
 
 
 def _in_order(sealed: "Sealed") -> list[str]:

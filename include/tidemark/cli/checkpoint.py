@@ -169,8 +169,8 @@ def _line(found: Checkpoint) -> dict[str, Any]:
         "timeline": found.plan.slot.timeline,
         "until": None if interval is None else when(interval.end_ms),
         "records": found.sealed.facts.records,
-        "dead letters": sum(a.dead_lettered for a in found.sealed.acks),
-        "run": human_bytes(sum(a.run_bytes for a in found.sealed.acks)),
-        "full": human_bytes(sum(a.handle.bytes for a in found.sealed.acks)),
+        "dead letters": found.sealed.dead_lettered,
+        "run": human_bytes(found.sealed.run_bytes),
+        "full": human_bytes(found.sealed.full_bytes),
         "seconds": round(sum(found.sealed.timings_ms.values()) / 1000, 1),
     }

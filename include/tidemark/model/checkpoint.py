@@ -204,6 +204,21 @@ class Sealed:
     verdict: Verdict
     timings_ms: Mapping[str, int]
 
+    @property
+    def run_bytes(self) -> int:
+        """Bytes of the runs that it wrote: the increment (Flink's checkpointed size)."""
+        return sum(ack.run_bytes for ack in self.acks)
+
+    @property
+    def full_bytes(self) -> int:
+        """Bytes of all state that it names."""
+        return sum(ack.handle.bytes for ack in self.acks)
+
+    @property
+    def dead_lettered(self) -> int:
+        """Records that its operators could not apply, each as often as one could not."""
+        return sum(ack.dead_lettered for ack in self.acks)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:

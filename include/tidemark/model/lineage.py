@@ -178,8 +178,8 @@ def _result(sealed: Sealed) -> Json:
         "deadLetters": {a.uid: a.dead_lettered for a in sealed.acks},
         "keys": {a.uid: a.keys for a in sealed.acks},
         "emitted": {a.uid: a.emitted for a in sealed.acks},
-        "checkpointedSize": sum(a.run_bytes for a in sealed.acks),
-        "stateSize": sum(a.handle.bytes for a in sealed.acks),
+        "checkpointedSize": sealed.run_bytes,
+        "stateSize": sealed.full_bytes,
         "expectations": len(sealed.verdict.expectations),
         "timings": dict(sealed.timings_ms),
     }

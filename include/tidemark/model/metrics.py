@@ -82,6 +82,11 @@ def _newest(of: Callable[[Checkpoint], float]) -> Callable[[Standing], float]:
     return lambda standing: NONE if standing.newest is None else of(standing.newest)
 
 
+def _tallied(of: Callable[[Tally], int], *, flink: str, meaning: str, unit: str = "checkpoints") -> Metric:
+    """A count over all history."""
+    return Metric(unit=unit, flink=flink, meaning=meaning, of=lambda standing: of(standing.tally))
+
+
 def _or_none(value: int | None) -> int:
     return NONE if value is None else value
 
@@ -97,13 +102,13 @@ METRICS: Mapping[str, Metric] = {
         unit="bytes",
         flink="the checkpointed size of the last checkpoint: the increment",
         meaning="of the runs that it wrote",
-        of=_newest(lambda c: sum(a.run_bytes for a in c.sealed.acks)),
+        of=_newest(lambda c: c.sealed.run_bytes),
     ),
     "lastCheckpointFullSize": Metric(
         unit="bytes",
         flink="the full size of the last checkpoint",
         meaning="of all state that it names",
-        of=_newest(lambda c: sum(a.handle.bytes for a in c.sealed.acks)),
+        of=_newest(lambda c: c.sealed.full_bytes),
     ),
     "lastCompletedCheckpointId": Metric(
         unit="id",
@@ -123,29 +128,21 @@ METRICS: Mapping[str, Metric] = {
         meaning="when the newest restore made its timeline",
         of=lambda s: _or_none(s.restored_ms),
     ),
-    "numberOfInProgressCheckpoints": Metric(
-        unit="checkpoints",
-        flink="checkpoints in progress",
-        meaning="planned, neither completed nor aborted",
-        of=lambda s: s.tally.in_progress,
+    "numberOfInProgressCheckpoints": _tallied(
+        lambda t: t.in_progress, flink="checkpoints in progress", meaning="planned, neither completed nor aborted"
     ),
-    "numberOfCompletedCheckpoints": Metric(
-        unit="checkpoints",
+    "numberOfCompletedCheckpoints": _tallied(
+        lambda t: t.completed,
         flink="successfully completed checkpoints, since the job began",
         meaning="on all timelines, since the pipeline began",
-        of=lambda s: s.tally.completed,
     ),
-    "numberOfFailedCheckpoints": Metric(
-        unit="checkpoints",
+    "numberOfFailedCheckpoints": _tallied(
+        lambda t: t.failed,
         flink="failed checkpoints, since the job began",
         meaning="plans that were aborted, on all timelines",
-        of=lambda s: s.tally.failed,
     ),
-    "totalNumberOfCheckpoints": Metric(
-        unit="checkpoints",
-        flink="in progress, completed and failed",
-        meaning="the same",
-        of=lambda s: s.tally.total,
+    "totalNumberOfCheckpoints": _tallied(
+        lambda t: t.total, flink="in progress, completed and failed", meaning="the same"
     ),
     "fileMerging.physicalFileCount": Metric(
         unit="files",
@@ -157,13 +154,13 @@ METRICS: Mapping[str, Metric] = {
         unit="bytes",
         flink="their size",
         meaning="the same as `lastCheckpointFullSize`",
-        of=_newest(lambda c: sum(a.handle.bytes for a in c.sealed.acks)),
+        of=_newest(lambda c: c.sealed.full_bytes),
     ),
-    "numRestarts": Metric(
-        unit="attempts",
+    "numRestarts": _tallied(
+        lambda t: t.restarts,
         flink="restarts of the job since it was submitted",
         meaning="attempts that took over a plan from an earlier one",
-        of=lambda s: s.tally.restarts,
+        unit="attempts",
     ),
     "pendingRecords": Metric(
         unit="offsets",
@@ -177,7 +174,7 @@ METRICS: Mapping[str, Metric] = {
     "lastCheckpointDeadLetters": Metric(
         unit="records",
         meaning="that its operators could not apply",
-        of=_newest(lambda c: sum(a.dead_lettered for a in c.sealed.acks)),
+        of=_newest(lambda c: c.sealed.dead_lettered),
     ),
     "deadLetterRows": Metric(
         unit="rows",

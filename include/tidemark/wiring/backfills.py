@@ -215,7 +215,7 @@ def step_facts(made: Checkpoint) -> dict[str, object]:
         "checkpoint": made.plan.name,
         "repeats": [f"chk-{n}" for n in made.plan.replays],
         "records": made.sealed.facts.records,
-        "dead_letters": sum(ack.dead_lettered for ack in made.sealed.acks),
+        "dead_letters": made.sealed.dead_lettered,
     }
 
 

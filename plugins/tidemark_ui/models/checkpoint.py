@@ -34,11 +34,13 @@ class OperatorConfig(BaseModel):
 
 
 class Config(BaseModel):
-    """Flink's configuration of checkpoints, as far as it applies; `interval` is the schedule, `timeout` in ms."""
+    """Flink's configuration of checkpoints, as far as it applies; `interval` is the schedule, spans are in ms."""
 
     mode: str
     interval: str | None
     timeout: int | None
+    min_pause: int | None
+    deadline: int | None
     max_concurrent: int
     externalization: Externalization
     state_backend: str

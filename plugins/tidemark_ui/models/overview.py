@@ -174,7 +174,7 @@ class Overview(BaseModel):
 
 
 class Point(BaseModel):
-    """A checkpoint in the charts."""
+    """A checkpoint in the charts. `offsets` and `pending`: read and left, per partition that has any."""
 
     id: int
     trigger_timestamp: int
@@ -183,5 +183,6 @@ class Point(BaseModel):
     state_size: int
     records: int
     dead_letters: int
+    offsets: dict[str, int]
     pending_records: int
     pending: dict[str, int]

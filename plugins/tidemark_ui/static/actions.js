@@ -54,7 +54,7 @@ export function Actions({ pipeline, facts, checkpoint }) {
     ["backfill", "Backfill from here…", Boolean(checkpoint)],
   ].filter(([kind, , fits]) => fits && dags[kind]);
   return h(C.Box, { w: checkpoint ? "100%" : "auto" },
-    h(C.Flex, { gap: 2, wrap: "wrap", role: "group", "aria-label": "Actions" },
+    h(C.Flex, { gap: 2, wrap: "wrap", align: "center", minH: 9, role: "group", "aria-label": "Actions" },
       all.map(([kind, word]) => h(C.Button, {
         key: kind, size: "xs", variant: kind === "checkpoint" ? "solid" : "outline", colorPalette: "brand",
         "aria-expanded": open === kind, onClick: () => setOpen(open === kind ? null : kind),

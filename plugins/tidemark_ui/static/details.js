@@ -22,24 +22,38 @@ export function Details({ pipeline, checkpoint, dag, onCheckpoint, actions }) {
     told.failure_message && h(Trouble, { error: { what: `${told.failure_reason}: ${told.failure_message}`,
       next: told.failure_next } }),
     h(Tabs, { name: `Parts of ${told.name}`, parts: PARTS, part, setPart }),
-    part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
-    part === "operators" && h(Operators, { told }),
-    part === "offsets" && h(Offsets, { told, pipeline }),
-    part === "letters" && h(DeadLetters, { pipeline, checkpoint, tasks: told.tasks }),
-    part === "gate" && h(Gate, { told }),
-    part === "facts" && h(AllFacts, { told })));
+    h(TabPanel, { parts: PARTS, part },
+      part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
+      part === "operators" && h(Operators, { told }),
+      part === "offsets" && h(Offsets, { told, pipeline }),
+      part === "letters" && h(DeadLetters, { pipeline, checkpoint, tasks: told.tasks }),
+      part === "gate" && h(Gate, { told }),
+      part === "facts" && h(AllFacts, { told }))));
 }
 
+// One stop of the Tab key; arrow keys, Home and End go from tab to tab.
 export function Tabs({ name, parts, part, setPart }) {
+  const press = (event) => {
+    const at = parts.findIndex(([id]) => id === part);
+    const next = { ArrowRight: (at + 1) % parts.length, ArrowLeft: (at + parts.length - 1) % parts.length, Home: 0,
+      End: parts.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    setPart(parts[next][0]);
+    event.currentTarget.querySelectorAll("[role=tab]")[next].focus();
+  };
   return h(C.Flex, { role: "tablist", "aria-label": name, gap: 1, borderBottomWidth: "1px", borderColor: "border",
-    mb: 3, wrap: "wrap" },
+    mb: 3, wrap: "wrap", onKeyDown: press },
     parts.map(([id, word]) => h(C.Button, {
       key: id, role: "tab", size: "sm", variant: "ghost", borderRadius: 0, "aria-selected": part === id,
-        onClick: () => setPart(id),
-      borderBottomWidth: "2px", borderColor: part === id ? "fg" : "transparent",
-        fontWeight: part === id ? "semibold" : "normal",
+        tabIndex: part === id ? 0 : -1, onClick: () => setPart(id), borderWidth: 0, borderBottomWidth: "3px",
+        borderBottomColor: part === id ? "fg" : "transparent", fontWeight: part === id ? "semibold" : "normal",
     }, word)));
 }
+
+// What a tab shows.
+export const TabPanel = ({ parts, part, children }) => h("div", { role: "tabpanel",
+  "aria-label": parts.find(([id]) => id === part)[1] }, children);
 
 const known = (n) => (n === null ? "–" : count(n));
 const compacted = (c) => `of ${c.checkpoint}: ${bytes(c.bytes_before)} to ${bytes(c.bytes_after)}${

@@ -36,7 +36,7 @@ function Drawn({ graph, dag, onCheckpoint }) {
         h("defs", null, h("marker", { id: "tm-tip", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7,
           markerHeight: 7, orient: "auto" },
           h("path", { d: "M0 0 8 4 0 8Z", fill: color("fg.muted") }))),
-        places.columns.map((c) => h("text", { key: c, x: places.left(c), y: 16, style: { fontSize: 11 },
+        places.columns.map((c) => h("text", { key: c, x: places.left(c), y: 16, style: { fontSize: 12 },
           fill: color("fg.muted") }, HEADS[c])),
         graph.edges.map((e, n) => h(Edge, { key: n, begin: places.of[e.begin], end: places.of[e.end],
           bold: e.begin === chosen || e.end === chosen })),
@@ -81,18 +81,20 @@ function Node({ node, at, chosen, dim, onChoose }) {
     event.preventDefault();
     choose();
   };
-  const frame = { stroke: color(`${tone}.solid`), strokeWidth: chosen ? 3 : 1.3, fill: color(`${tone}.subtle`) };
+  const faint = dim ? { fillOpacity: 0.35, strokeOpacity: 0.6 } : {};
+  const frame = { stroke: color(`${tone}.solid`), strokeWidth: chosen ? 3 : 1.3, fill: color(`${tone}.subtle`),
+    ...faint };
   const words = `${WORDS[node.kind] || node.kind} ${node.label}${node.second ? `, ${node.second}` : ""}`;
   return h("g", {
     transform: `translate(${at.x} ${at.y})`, tabIndex: 0, role: "button", "aria-label": words, "aria-pressed": chosen,
-    onClick: choose, onKeyDown: press, style: { cursor: "pointer", opacity: dim ? 0.6 : 1 }, "data-node": node.id,
+    onClick: choose, onKeyDown: press, style: { cursor: "pointer" }, "data-node": node.id,
   },
   h("title", null, words),
   h("rect", { width: NODE.wide, height: NODE.high, rx: 7, ...frame }),
   h("foreignObject", { x: 8, y: 3, width: NODE.wide - 16, height: NODE.high - 6 },
     h("div", { style: { color: color("fg"), lineHeight: "18px" } },
       h("div", { dir: "auto", style: { ...CUT, fontSize: 13, fontWeight: 600 } }, h("bdi", null, node.label)),
-      h("div", { dir: "auto", style: { ...CUT, fontSize: 11, color: color("fg.muted") } },
+      h("div", { dir: "auto", style: { ...CUT, fontSize: 12, color: color("fg.muted") } },
         h("bdi", null, node.second)))));
 }
 

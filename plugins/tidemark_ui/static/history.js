@@ -2,8 +2,8 @@
 
 import { Actions } from "./actions.js";
 import { Details } from "./details.js";
-import { Answered, bytes, C, count, duration, Empty, h, Name, ours, Panel, Status, useAnswer, useEffect, useState,
-  when } from "./ui.js";
+import { Answered, bytes, C, count, duration, Empty, h, Name, ours, Panel, Status, useAnswer, useEffect, useRef,
+  useState, when } from "./ui.js";
 import { Rows } from "./table.js";
 
 const PAGE = 25;
@@ -23,10 +23,26 @@ export function History({ pipeline, facts, chosen, onChoose, timelines }) {
     h(Filters, { filter, change, timelines }),
     h(Answered, { answer, what: "the history" }, (told) => h(Page,
       { told, offset, setOffset, chosen, onChoose, filtered: Object.values(filter).some(Boolean) })),
-    chosen && h(Panel, { key: chosen, title: `chk-${chosen}`, "data-details": chosen,
-      aside: h(C.Button, { size: "xs", variant: "ghost", onClick: () => onChoose(null) }, "Close") },
+    chosen && h(Opened, { key: chosen, chosen, close: () => onChoose(null) },
       h(Details, { pipeline, checkpoint: chosen, dag: facts.dag_id, onCheckpoint: onChoose,
         actions: h(Actions, { pipeline, facts, checkpoint: chosen }) })));
+}
+
+// Below the table, hence out of sight: it comes into view with the keyboard's focus, and gives that back to its line.
+function Opened({ chosen, close, children }) {
+  const box = useRef(null);
+  useEffect(() => {
+    box.current.focus({ preventScroll: true });
+    box.current.scrollIntoView({ block: "start" });
+  }, []);
+  const leave = () => {
+    const line = document.querySelector(`tr[data-key="${chosen}"]`);
+    close();
+    if (line) line.focus();
+  };
+  return h(C.Box, { ref: box, tabIndex: -1, role: "region", "aria-label": `Checkpoint ${chosen}`, minH: "70vh" },
+    h(Panel, { title: `chk-${chosen}`, "data-details": chosen,
+      aside: h(C.Button, { size: "xs", variant: "outline", onClick: leave }, "Close") }, children));
 }
 
 function useLater(text) {
@@ -55,7 +71,7 @@ function Filters({ filter, change, timelines }) {
 }
 
 export const Choice = ({ label, value, onChange, options }) => h(C.NativeSelect.Root,
-  { size: "sm", w: "auto", maxW: "20rem" },
+  { size: "sm", w: "auto", maxW: "min(20rem, 100%)" },
   h(C.NativeSelect.Field, { "aria-label": label, value, onChange: (e) => onChange(e.target.value) },
     options.map(([name, word]) => h("option", { key: name, value: name }, word))),
   h(C.NativeSelect.Indicator));
@@ -63,7 +79,7 @@ export const Choice = ({ label, value, onChange, options }) => h(C.NativeSelect.
 const COLUMNS = [
   { title: "Id", cell: (c) => h("b", null, c.name) },
   { title: "Status", cell: (c) => h(Status, c) },
-  { title: "Timeline", cell: (c) => h(Name, { most: "9rem" }, c.timeline) },
+  { title: "Timeline", cell: (c) => h(Name, { most: "7rem" }, c.timeline) },
   { title: "Savepoints", cell: (c) => c.savepoints.map((name) => h(C.Badge,
     { key: name, colorPalette: "pink", mr: 1 }, h(Name, { most: "10rem" }, name))) },
   { title: "Triggered (UTC)", cell: (c) => when(c.trigger_timestamp) },
@@ -72,9 +88,12 @@ const COLUMNS = [
   { title: "Full", end: true, cell: (c) => (c.status === "COMPLETED" ? bytes(c.state_size) : "–") },
   { title: "Records", end: true, cell: (c) => (c.status === "COMPLETED" ? count(c.records) : "–") },
   { title: "Dead letters", end: true, cell: (c) => (c.status === "COMPLETED" ? count(c.dead_letters) : "–") },
-  { title: "Offsets", cell: (c) => h(Name, { most: "13rem" }, offsets(c)) },
-  { title: "Gate", cell: (c) => (c.gate === null ? "–" : `${c.gate.held} of ${c.gate.expectations}`) },
+  { title: "Gate", cell: (c) => (c.gate === null ? "–" : verdict(c.gate)) },
+  { title: "Offsets", cell: (c) => h(Name, { most: "11rem" }, offsets(c)) },
+  { title: "Lag", end: true, cell: (c) => count(c.pending_records) },
 ];
+
+const verdict = ({ held, expectations }) => `${held === expectations ? "✓" : "✕"} ${held} of ${expectations}`;
 
 const offsets = (c) => Object.entries(c.offsets).filter(([, o]) => o.span > 0).map(([topic,
   o]) => `${topic} ${count(o.span)}`).join(", ") || "none";

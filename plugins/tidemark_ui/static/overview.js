@@ -1,8 +1,8 @@
 // What a pipeline has done, at a glance: health, counts, the latest of each kind, charts, percentiles.
 
-import { Chart, lags, whole } from "./charts.js";
-import { Answered, bytes, C, count, duration, h, Muted, Name, ours, Panel, Status, Trouble } from "./ui.js";
-import { useAnswer, when } from "./ui.js";
+import { Chart, partitions, whole } from "./charts.js";
+import { Answered, bytes, C, count, duration, h, Muted, Name, ours, Panel, React, Status, Trouble, useAnswer,
+  when } from "./ui.js";
 import { Rows } from "./table.js";
 
 export function Overview({ told, facts, onCheckpoint }) {
@@ -15,32 +15,52 @@ export function Overview({ told, facts, onCheckpoint }) {
     h(Percentiles, { summary: told.summary, completed: told.counts.completed }));
 }
 
+// The strip: what is wrong has a sign and a word besides its colour, what is well is quiet.
 function Health({ told, facts }) {
   const { health, counts } = told;
-  const stopped = health.stopped && `stopped: ${health.stopped.why}`;
-  const none = health.live === null ? "not known" : "none yet";
-  const planned = facts.next_run ? when(facts.next_run) : facts.interval ? "none planned" : "on demand";
-  const next = stopped || (facts.is_paused ? "DAG is paused" : planned);
-  return h(C.Flex, { gap: 2, wrap: "wrap", role: "group", "aria-label": "Health" },
-    h(Tile, { name: "Last completed", value: health.age === null ? none : `${duration(health.age)} ago`,
-      tone: health.late ? "red.fg" : undefined, second: [health.newest && `chk-${health.newest} on ${health.live}`,
-        health.late && `late: the deadline is ${duration(health.deadline)}`].filter(Boolean).join(" · ") }),
+  return h(C.Flex, { gap: 2, wrap: "wrap", role: "list", "aria-label": "Health" },
+    h(Age, { health }),
     h(Tile, { name: "Lag", value: health.lag === null ? "–" : `${count(health.lag)} offsets`,
       second: "when it was planned" }),
-    h(Tile, { name: "Failures in a row", value: count(health.failures_in_row),
-      tone: health.failures_in_row ? "red.fg" : undefined, second: "since the last completed" }),
-    h(Tile, { name: "Next run", value: next, second: facts.interval || (facts.dag_id ? "no schedule"
-      : "no DAG is known to Airflow"), tone: stopped ? "red.fg" : undefined }),
+    h(Tile, { name: "Failures in a row", value: count(health.failures_in_row), second: "since the last completed",
+      ...(health.failures_in_row ? { tone: "red", sign: "✕", verdict: "failing" } : {}) }),
+    h(Next, { stopped: health.stopped, facts }),
     h(Tile, { name: "Checkpoints", value: count(counts.total),
-      second: [`${count(counts.completed)} completed`, `${count(counts.failed)} failed`,
-      `${count(counts.in_progress)} in progress`, `${count(counts.restored)} restored`,
-      ...(counts.damaged ? [`${count(counts.damaged)} damaged`] : [])].join(" · ") }));
+      ...(counts.damaged ? { tone: "red", sign: "!", verdict: "damaged" } : {}),
+      second: ["completed", "failed", "in_progress", "restored", ...(counts.damaged ? ["damaged"] : [])]
+        .map((of) => `${count(counts[of])} ${of.replace("_", " ")}`).join(" · ") }));
 }
 
-const Tile = ({ name, value, second, tone }) => h(C.Box,
-  { borderWidth: "1px", borderColor: "border", borderRadius: "md", px: 3, py: 2, flex: "1 1 10rem", minW: 0 },
-  h(Muted, { fontSize: "xs" }, name),
-  h(C.Text, { fontSize: "lg", fontWeight: "semibold", overflowWrap: "anywhere", color: tone }, value),
+function Age({ health }) {
+  const value = health.age !== null ? `${duration(health.age)} ago` : health.live === null ? "not known" : "none yet";
+  const known = health.deadline === null ? null : `deadline ${duration(health.deadline)}`;
+  const verdict = health.late ? { tone: "red", sign: "!", verdict: "late" }
+    : health.deadline !== null && !health.stopped && health.age !== null
+      ? { tone: "green", sign: "✓", verdict: "on time" } : {};
+  return h(Tile, { name: "Last completed", value, ...verdict, second: h(React.Fragment, null,
+    health.newest && `chk-${health.newest} on `, health.newest && h("bdi", null, health.live),
+    health.newest && known && " · ", known) });
+}
+
+function Next({ stopped, facts }) {
+  const schedule = facts.interval ? `UTC · schedule ${facts.interval}`
+    : facts.dag_id ? "no schedule" : "no DAG is known to Airflow";
+  if (stopped) return h(Tile, { name: "Next run", value: "none", tone: "red", sign: "■", verdict: "stopped",
+    second: h("bdi", null, stopped.why) });
+  if (facts.is_paused) return h(Tile, { name: "Next run", value: "none", tone: "orange", sign: "‖",
+    verdict: "DAG is paused", second: schedule });
+  return h(Tile, { name: "Next run", second: schedule,
+    value: facts.next_run ? when(facts.next_run) : facts.interval ? "none planned" : "on demand" });
+}
+
+const Tile = ({ name, value, second, tone, sign, verdict }) => h(C.Box,
+  { role: "listitem", borderWidth: "1px", borderColor: "border", borderRadius: "md", px: 3, py: 2, flex: "1 1 10rem",
+    minW: 0, "data-tile": name, ...(tone && tone !== "green" ? { borderLeftWidth: "4px",
+      borderLeftColor: `${tone}.solid` } : {}) },
+  h(C.Flex, { justify: "space-between", align: "center", gap: 2 }, h(Muted, { fontSize: "xs" }, name),
+    verdict && h(C.Badge, { colorPalette: tone, variant: "subtle" }, `${sign} ${verdict}`)),
+  h(C.Text, { fontSize: "lg", fontWeight: "semibold", overflowWrap: "anywhere",
+    color: tone && tone !== "green" ? `${tone}.fg` : undefined }, value),
   second && h(Muted, { fontSize: "xs", overflowWrap: "anywhere" }, second));
 
 const at = (line) => line.failure_timestamp ?? line.restore_timestamp ?? line.trigger_timestamp;
@@ -60,7 +80,7 @@ function Latest({ latest, onCheckpoint }) {
       `${bytes(c.checkpointed_size)} of ${bytes(c.state_size)} in ${duration(c.end_to_end_duration)}`)),
     of("Latest failed", latest.failed, (c) => h(C.Text,
       { lineClamp: 3, title: c.failure_message, overflowWrap: "anywhere" },
-      `${c.failure_reason}: ${c.failure_message}`)),
+      `${c.failure_reason}: `, h("bdi", null, c.failure_message))),
     of("Latest savepoint", latest.savepoint, (c) => h(C.Flex, { gap: 1, wrap: "wrap" },
       c.savepoints.map((name) => h(Name, { key: name }, name)))),
     of("Latest restore", latest.restored, (c) => h(Muted, null, "began ", h("bdi", null, c.timeline),
@@ -69,18 +89,20 @@ function Latest({ latest, onCheckpoint }) {
 
 function Charts({ points, onCheckpoint }) {
   const all = { points, onChoose: onCheckpoint };
-  return h(C.Box, { display: "grid", gridTemplateColumns: "repeat(auto-fit, minmax(30rem, 1fr))", gap: 2 },
+  return h(C.Box, { display: "grid", gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 26rem), 1fr))", gap: 2 },
     h(Chart, { ...all, title: "Duration", tell: duration,
       series: [{ name: "end to end", of: (p) => p.end_to_end_duration }] }),
     h(Chart, { ...all, title: "Size", tell: bytes, series: [
-      { name: "incremental", of: (p) => p.checkpointed_size, tone: "blue.solid" },
-      { name: "full", of: (p) => p.state_size, tone: "orange.solid" },
+      { name: "incremental", of: (p) => p.checkpointed_size },
+      { name: "full", of: (p) => p.state_size },
     ] }),
-    h(Chart, { ...all, title: "Records", tell: whole, series: [
-      { name: "records", of: (p) => p.records, tone: "blue.solid" },
-      { name: "dead letters", of: (p) => p.dead_letters, tone: "red.solid" },
-    ] }),
-    h(Chart, { ...all, title: "Lag per partition", tell: whole, series: lags(points) }));
+    h(Chart, { ...all, title: "Records", tell: whole, series: [{ name: "records", of: (p) => p.records }] }),
+    h(Chart, { ...all, title: "Dead letters", tell: whole,
+      series: [{ name: "dead letters", of: (p) => p.dead_letters }] }),
+    h(Chart, { ...all, title: "Offsets read per partition", tell: whole,
+      series: partitions(points, "offsets", (p) => p.offsets) }),
+    h(Chart, { ...all, title: "Lag per partition", tell: whole,
+      series: partitions(points, "lag", (p) => p.pending) }));
 }
 
 const MEASURES = [

@@ -1,13 +1,14 @@
 // The page "Checkpoints": choose a pipeline, then look at it from five sides. What is looked at stands in the address.
 
 import { Actions } from "./actions.js";
-import { Tabs } from "./details.js";
+import { TabPanel, Tabs } from "./details.js";
 import { Choice, History } from "./history.js";
 import { Origin } from "./origin.js";
 import { Overview } from "./overview.js";
 import { Configuration } from "./settings.js";
 import { Timelines } from "./timelines.js";
-import { Answered, C, count, Empty, h, Inside, ours, Trouble, useAnswer, useEffect, useState } from "./ui.js";
+import { Answered, C, count, Empty, h, Inside, Name, ours, React, Trouble, useAnswer, useEffect,
+  useState } from "./ui.js";
 
 const VIEWS = [["overview", "Overview"], ["history", "History"], ["timelines", "Timelines and savepoints"],
   ["origin", "Row to source"], ["configuration", "Configuration"]];
@@ -53,11 +54,13 @@ function Checkpoints() {
       const facts = told.find((p) => p.name === place.pipeline) || (place.pipeline ? null : told[0]);
       return h(C.Box, null,
         h(C.Flex, { gap: 3, align: "flex-start", mb: 2, wrap: "wrap" },
-          h(C.Heading, { as: "h1", size: "lg" }, "Checkpoints"),
-          h(Choice, { label: "Pipeline", value: facts ? facts.name : "",
-            onChange: (pipeline) => go({ pipeline, checkpoint: null }),
-            options: [...(facts ? [] : [["", "choose a pipeline"]]), ...told.map((p) => [p.name, p.name])] }),
-          facts && facts.dag_id && h(Inside, { to: `/dags/${encodeURIComponent(facts.dag_id)}` }, "DAG"),
+          h(C.Flex, { gap: 3, align: "center", wrap: "wrap", minH: 9 },
+            h(C.Heading, { as: "h1", size: "lg" }, "Checkpoints"),
+            h(Choice, { label: "Pipeline", value: facts ? facts.name : "",
+              onChange: (pipeline) => go({ pipeline, checkpoint: null }),
+              options: [...(facts ? [] : [["", "choose a pipeline"]]), ...told.map((p) => [p.name, p.name])] }),
+            facts && facts.dag_id && h(Inside, { to: `/dags/${encodeURIComponent(facts.dag_id)}`, fontSize: "sm" },
+              "DAG ", h(Name, { most: "14rem" }, facts.dag_id))),
           facts && h(Actions, { pipeline: facts.name, facts })),
         facts === null
           ? h(Trouble, { error: { what: `There is no pipeline ${place.pipeline} that you may see`,
@@ -72,9 +75,15 @@ function Pipeline({ facts, place, go }) {
   const tree = useAnswer(ours(["pipelines", pipeline, "timelines"]), 15000);
   const config = useAnswer(place.view === "origin" ? ours(["pipelines", pipeline, "checkpoints", "config"]) : null,
     0);
-  const open = (checkpoint) => go({ pipeline, view: "history", checkpoint });
   return h(C.Box, null,
     h(Tabs, { name: "Views", parts: VIEWS, part: place.view, setPart: (view) => go({ pipeline, view }) }),
+    h(TabPanel, { parts: VIEWS, part: place.view }, h(View, { facts, place, go, answer, tree, config })));
+}
+
+function View({ facts, place, go, answer, tree, config }) {
+  const pipeline = facts.name;
+  const open = (checkpoint) => go({ pipeline, view: "history", checkpoint });
+  return h(React.Fragment, null,
     place.view === "overview" && h(Answered, { answer, what: "the checkpoints" },
       (told) => h(C.Box, null, h(Reading, told), h(Overview, { told, facts, onCheckpoint: open }))),
     place.view === "history" && h(History, { pipeline, facts, chosen: place.checkpoint, timelines: tree.told || [],

@@ -27,8 +27,27 @@ const KEEPERS = [
 const names = (all) => (all.length > 12 ? `${all.slice(0, 12).join(", ")} and ${all.length - 12} more`
   : all.join(", "));
 
+// Where the bytes are, as one bar: its parts stand in the order of the words below it.
+function Bar({ plan }) {
+  const pinned = plan.kept_by.filter((k) => k.why.startsWith("savepoint "))
+    .reduce((sum, k) => sum + k.alone_bytes, 0);
+  const parts = [["Referenced", plan.kept_bytes - pinned, "blue.solid"], ["Pinned by one savepoint alone", pinned,
+    "purple.solid"], ["Reclaimable", plan.free_bytes, "orange.solid"]];
+  const all = Math.max(1, parts.reduce((sum, [, n]) => sum + n, 0));
+  const share = (n) => `${((100 * n) / all).toFixed(n && n < all / 100 ? 1 : 0)} %`;
+  return h(C.Box, { "data-storage": true },
+    h(C.Flex, { "aria-hidden": true, h: 3, borderRadius: "sm", overflow: "hidden", bg: "bg.emphasized", gap: "2px" },
+      parts.filter(([, n]) => n > 0).map(([name, n, tone]) => h(C.Box, { key: name, bg: tone, flex: `${n} 1 0`,
+        minW: "3px" }))),
+    h(C.Flex, { as: "ul", listStyleType: "none", gap: 4, wrap: "wrap", mt: 1, fontSize: "sm" },
+      parts.map(([name, n, tone]) => h(C.Flex, { as: "li", key: name, gap: 1, align: "center" },
+        h(C.Box, { "aria-hidden": true, w: 2.5, h: 2.5, borderRadius: "2px", bg: tone }),
+        `${name} ${bytes(n)} (${share(n)})`))));
+}
+
 function Plan({ plan, pipeline, facts }) {
   return h(C.Flex, { direction: "column", gap: 3 },
+    h(Bar, { plan }),
     h(Facts, { facts: {
       Rule: plan.rule || "none is declared: every checkpoint is kept",
       Kept: `${bytes(plan.kept_bytes)} in ${count(plan.kept_files)} files`,

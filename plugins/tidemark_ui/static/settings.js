@@ -11,6 +11,8 @@ export function Configuration({ pipeline }) {
       Interval: told.interval || "on demand",
       "Next run": told.is_paused ? "none: the DAG is paused" : when(told.next_run),
       Timeout: told.timeout === null ? "not known" : duration(told.timeout),
+      "Least pause between two": told.min_pause === null ? "not known" : duration(told.min_pause),
+      Deadline: told.deadline === null ? "none is set" : duration(told.deadline),
       "Tolerable failed checkpoints": told.tolerable_failed_checkpoints ?? "not known",
       "Retries of a task": told.retries ?? "not known",
       "Concurrent checkpoints": told.max_concurrent,

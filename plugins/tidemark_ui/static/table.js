@@ -5,13 +5,13 @@ import { C, h } from "./ui.js";
 // columns: [{title, cell: (row) => node, end: whether numbers stand on the right}]
 export function Rows({ columns, rows, name, keyOf, onRow, chosen }) {
   const head = columns.map((c) => h(C.Table.ColumnHeader,
-    { key: c.title, textAlign: c.end ? "end" : "start", whiteSpace: "nowrap" }, c.title));
+    { key: c.title, scope: "col", textAlign: c.end ? "end" : "start", whiteSpace: "nowrap" }, c.title));
   const body = rows.map((row) => {
     const key = keyOf(row);
     const look = chosen === key ? { bg: "bg.emphasized" } : {};
-    return h(C.Table.Row, { key, ...look, ...acts(onRow, row, chosen === key) },
-      columns.map((c) => h(C.Table.Cell, { key: c.title, textAlign: c.end ? "end" : "start", whiteSpace: "nowrap" },
-        c.cell(row))));
+    return h(C.Table.Row, { key, "data-key": key, ...look, ...acts(onRow, row, chosen === key) },
+      columns.map((c, n) => h(C.Table.Cell, { key: c.title, textAlign: c.end ? "end" : "start",
+        whiteSpace: "nowrap", ...(n === 0 ? { as: "th", scope: "row", fontWeight: "normal" } : {}) }, c.cell(row))));
   });
   return h(C.Box, { overflowX: "auto", tabIndex: 0, role: "region", "aria-label": name },
     h(C.Table.Root, { size: "sm", "aria-label": name },

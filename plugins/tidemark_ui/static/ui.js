@@ -113,8 +113,9 @@ export function when(at) {
 // A name that somebody gave: shown whole on hover, cut where it is long, and kept from turning its surroundings around.
 export function Name({ children, most = "18rem", mono = false, ...more }) {
   const text = String(children ?? "");
-  const look = { display: "inline-block", maxW: most, overflow: "hidden", textOverflow: "ellipsis",
-    whiteSpace: "nowrap" };
+  // Of the window, not of its surroundings: a table's cell would grow with what it holds.
+  const look = { display: "inline-block", maxW: `min(${most}, calc(100vw - 8rem))`, overflow: "hidden",
+    textOverflow: "ellipsis", whiteSpace: "nowrap" };
   const font = mono ? { fontFamily: "mono" } : {};
   return h(C.Box, { as: "bdi", dir: "auto", title: text, verticalAlign: "bottom", ...look, ...font, ...more }, text);
 }
@@ -169,8 +170,8 @@ export function Answered({ answer, what, children }) {
 
 export function Facts({ facts }) {
   const rows = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return h(C.Box, { as: "dl", fontSize: "sm", display: "grid", gridTemplateColumns: `minmax(6rem, max-content) 1fr`,
-    rowGap: 1, columnGap: 3 },
+  return h(C.Box, { as: "dl", fontSize: "sm", display: "grid", rowGap: 1, columnGap: 3,
+    gridTemplateColumns: "fit-content(40%) minmax(0, 1fr)" },
     rows.map(([name, value]) => h(React.Fragment, { key: name },
       h(C.Box, { as: "dt", color: "fg.muted", overflowWrap: "anywhere", maxW: "24rem" }, h("bdi", null, name)),
       h(C.Box, { as: "dd", overflowWrap: "anywhere", minW: 0 },

@@ -61,6 +61,7 @@ class Details(Overview):
         return {
             "mode": "exactly_once",
             "max_concurrent": 1,
+            "deadline": self.runtime.settings.deadline_ms(name),
             "externalization": {"enabled": True, "delete_on_cancellation": False},
             "state_backend": "delta",
             "checkpoint_storage": f"{name}/{keys.slot_key(plan.slot.timeline, 0).rpartition('/')[0]}",

@@ -37,6 +37,7 @@ class HistoryEntry:
         full_bytes: of all state that it names.
         records, record_bytes, dead_letters, keys, emitted: counts over all operators; records are read once.
         offsets: per topic how many partitions have a range, and how many offsets the ranges span.
+        spans: per partition the offsets that its range spans, where there are any.
         pending: per partition the offsets beyond its range when it was planned, where there were any.
         gate: expectations that held, and all of them; None where it was not judged.
         attempt: the one that was sealed; of a failed one how many there were.
@@ -63,6 +64,7 @@ class HistoryEntry:
     keys: int = 0
     emitted: int = 0
     offsets: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    spans: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
     gate: tuple[int, int] | None = None
     attempt: int = 0
@@ -236,11 +238,12 @@ def _completed(body: Mapping[str, Any], slot: Slot) -> HistoryEntry:
 
 
 def _planned(plan: Mapping[str, Any], slot: Slot) -> dict[str, Any]:
+    spans = {partition: bounds["end"] - bounds["start"] for partition, bounds in plan["ranges"].items()}
     offsets: dict[str, tuple[int, int]] = {}
-    for partition, bounds in plan["ranges"].items():
+    for partition, span in spans.items():
         topic = partition.rpartition("-")[0]
-        partitions, span = offsets.get(topic, (0, 0))
-        offsets[topic] = (partitions + 1, span + bounds["end"] - bounds["start"])
+        partitions, before = offsets.get(topic, (0, 0))
+        offsets[topic] = (partitions + 1, before + span)
     return {
         "id": plan["id"],
         "slot": slot,
@@ -251,6 +254,7 @@ def _planned(plan: Mapping[str, Any], slot: Slot) -> dict[str, Any]:
         "logical_time_ms": plan["logical_time_ms"],
         "uids": tuple(plan["handles"]),
         "offsets": offsets,
+        "spans": {partition: span for partition, span in spans.items() if span},
         "pending": plan.get("pending", {}),
         "replays": tuple(plan.get("replays", ())),
     }

@@ -112,6 +112,7 @@ def point(entry: HistoryEntry) -> Json:
         "state_size": entry.full_bytes,
         "records": entry.records,
         "dead_letters": entry.dead_letters,
+        "offsets": dict(entry.spans),
         "pending_records": sum(entry.pending.values()),
         "pending": dict(entry.pending),
     }
