@@ -13,6 +13,10 @@ help: ## Show this list
 setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
 	@$(PYTHON) include/tidemark/stack/bootstrap.py
 
+.PHONY: setup-s3
+setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
+	@$(PYTHON) include/tidemark/stack/bootstrap.py --s3
+
 .PHONY: demo
 demo: setup ## Checkpoint the real flights of 2013 through Airflow, and check every row (DEMO=quick: half of it)
 	@$(BIN)/python -m tidemark.cli.demo

@@ -10,6 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.kafka.topics import Sent, Topics
     from tests.s3.server import Bucket, Server
+    from tidemark.adapters.s3_folder import S3Folder
     from tidemark.settings import Settings
 
 SERVICES = {"broker": "kafka", "spark_server": "spark", "spark_stack": "spark"}
@@ -100,3 +101,15 @@ def bucket(s3_server: "Server") -> "Iterator[Bucket]":
     s3_server.proxy.reset()
     yield s3_server.make_bucket(f"b-{uuid4().hex[:12]}")
     s3_server.proxy.reset()
+
+
+@pytest.fixture
+def folder(bucket: "Bucket", monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Folder]":
+    """The folder `house` of that bucket, open, through the proxy."""
+    from tidemark.adapters.s3_folder import opened
+    from tidemark.adapters.s3_place import S3Place
+
+    for name, value in bucket.server.variables.items():
+        monkeypatch.setenv(name, value)
+    with opened(S3Place(bucket=bucket.name, prefix="house", endpoint=bucket.server.proxy.address)) as found:
+        yield found

@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
+from tidemark.model.buckets import S3Url, is_url
 from tidemark.model.punctuality import EVERY, parse_deadlines
 
 PREFIX = "TIDEMARK_"
@@ -41,6 +42,8 @@ EmbeddedService = Literal["kafka", "spark", "airflow"]
 class Settings(BaseSettings):
     """Everything that may be set; paths come out absolute, relative ones were meant from the project root.
 
+    The warehouse is a folder of this machine, or of a bucket (`s3://BUCKET/FOLDER`).
+
     The properties below the fields answer what the fields leave open: an unset address is the embedded one.
     """
 
@@ -56,8 +59,9 @@ class Settings(BaseSettings):
 
     root: Path
     home: Path
-    warehouse: Path
+    warehouse: Path | S3Url
     pipelines: Annotated[tuple[Path, ...], NoDecode]
+    jars: Path
     kafka_bootstrap: str | None = None
     spark: str | None = None
     kafka_port: Port | None = None
@@ -87,7 +91,8 @@ class Settings(BaseSettings):
         return values | {
             "root": root,
             "home": home,
-            "warehouse": _below(root, values.get("warehouse") or home / "warehouse"),
+            "warehouse": _warehouse(root, values.get("warehouse") or home / "warehouse"),
+            "jars": _below(root, values.get("jars") or ".jars"),
             "pipelines": tuple(_below(root, folder) for folder in folders if folder),
         }
 
@@ -255,6 +260,15 @@ def is_same_process(pid: int, started: float) -> bool:
         return abs(process.create_time() - started) < SAME_START and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _warehouse(root: Path, place: Path | str | S3Url) -> Path | S3Url:
+    if isinstance(place, S3Url):
+        return place
+    try:
+        return S3Url.parsed(str(place)) if is_url(str(place)) else _below(root, place)
+    except UsageError as error:
+        raise ValueError(f"warehouse: {error.what}; {error.next}") from error
 
 
 def _below(root: Path, path: Path | str) -> Path:
