@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
+from unittest import mock
 from uuid import uuid4
 
 import pytest
@@ -65,11 +66,14 @@ _PATIENT_COMPILERS = "-XX:CompileThresholdScaling=3"
 @pytest.fixture(scope="session")
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
     """Settings of a stack with one warm Connect server, shared by the session."""
+    from tests.s3.server import CREDENTIALS
     from tidemark.settings import load_settings
     from tidemark.stack import control
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=_PATIENT_COMPILERS)
-    control.up(settings, only=("spark",))
+    # The server looks for its own credentials of S3 where every client of AWS does: in its environment.
+    with mock.patch.dict(os.environ, CREDENTIALS):
+        control.up(settings, only=("spark",))
     try:
         yield settings
     finally:

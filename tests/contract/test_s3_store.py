@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.s3.proxy import Fault, Request, Times, is_put, strips_conditions
-from tests.s3.server import CREDENTIALS, Bucket
+from tests.s3.server import SECRETS, Bucket
 from tidemark.adapters.s3_folder import S3Folder
 from tidemark.adapters.s3_store import S3Store, refuse_racing_winners, refuse_unconditional
 from tidemark.errors import NotFoundError, StoreError
@@ -163,4 +163,4 @@ def test_no_error_and_no_name_holds_a_secret(store: S3Store, bucket: Bucket) -> 
     with pytest.raises(StoreError) as caught:
         store.get(KEY)
     told = f"{caught.value} {caught.value.__cause__} {store!r}"
-    assert not [secret for secret in CREDENTIALS.values() if secret in told]
+    assert not [secret for secret in SECRETS if secret in told]
