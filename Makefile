@@ -7,7 +7,7 @@ export PYTHONPATH := include$(if $(PYTHONPATH),:$(PYTHONPATH))
 ##@ Start here
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
@@ -18,7 +18,7 @@ setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
 	@$(PYTHON) include/tidemark/stack/bootstrap.py --s3
 
 .PHONY: demo
-demo: setup ## Checkpoint the real flights of 2013 through Airflow, and check every row (DEMO=quick: half of it)
+demo: $(if $(filter s3,$(WAREHOUSE)),setup-s3,setup) ## Checkpoint the real flights of 2013, check every row (DEMO=quick: half; WAREHOUSE=s3: in a bucket)
 	@$(BIN)/python -m tidemark.cli.demo
 
 ##@ The stack
@@ -40,7 +40,7 @@ doctor: setup ## Name every missing prerequisite and its remedy
 
 ##@ Checks
 .PHONY: test
-test: setup ## Run every test
+test: setup-s3 ## Run every test
 	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-fast

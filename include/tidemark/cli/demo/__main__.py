@@ -1,7 +1,8 @@
 """Entry point of the demo: the stack, the input, the months, the correction, the comparison, retention, the table.
 
 Run as `python -m tidemark.cli.demo`. May be repeated: what is there is left alone, what is missing is added. The stack
-keeps running at the end, so that there is something to look at. `DEMO=quick` makes half a year and no correction.
+keeps running at the end, so that there is something to look at. `DEMO=quick` makes half a year and no correction;
+`WAREHOUSE=s3` keeps all of it in a bucket.
 """
 
 import os
@@ -11,6 +12,7 @@ import time
 import psutil
 
 from tidemark.cli.airflow_api import AirflowApi
+from tidemark.cli.demo import bucket
 from tidemark.cli.demo.lines import Line, lines_of, table_of
 from tidemark.cli.demo.releases import Releases
 from tidemark.cli.demo.story import PIPELINE, Story, is_whole
@@ -31,6 +33,9 @@ def main() -> int:
     """Runs the demo; the exit code is 0 when every row agrees."""
     began = time.monotonic()
     try:
+        if bucket.is_wanted():
+            os.environ |= bucket.variables(load_settings())
+            note(f"tidemark down, with TIDEMARK_HOME={os.environ['TIDEMARK_HOME']}, stops this demo and its bucket")
         demonstrate(load_settings(), quick=_is_quick())
     except TidemarkError as error:
         complain(error)
