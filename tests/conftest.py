@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest import mock
 from uuid import uuid4
@@ -107,13 +108,21 @@ def bucket(s3_server: "Server") -> "Iterator[Bucket]":
     s3_server.proxy.reset()
 
 
-@pytest.fixture
-def folder(bucket: "Bucket", monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Folder]":
-    """The folder `house` of that bucket, open, through the proxy."""
+@pytest.fixture(scope="session")
+def s3_folder(s3_server: "Server") -> "Iterator[S3Folder]":
+    """A folder of no bucket, open, through the proxy: its clients take longer to make than most tests."""
     from tidemark.adapters.s3_folder import opened
     from tidemark.adapters.s3_place import S3Place
 
+    with mock.patch.dict(os.environ, s3_server.variables):
+        found = opened(S3Place(bucket="none", prefix="house", endpoint=s3_server.proxy.address))
+    with found:
+        yield found
+
+
+@pytest.fixture
+def folder(bucket: "Bucket", s3_folder: "S3Folder", monkeypatch: pytest.MonkeyPatch) -> "S3Folder":
+    """The folder `house` of that bucket, open, through the proxy."""
     for name, value in bucket.server.variables.items():
         monkeypatch.setenv(name, value)
-    with opened(S3Place(bucket=bucket.name, prefix="house", endpoint=bucket.server.proxy.address)) as found:
-        yield found
+    return replace(s3_folder, access=replace(s3_folder.access, place=replace(s3_folder.place, bucket=bucket.name)))

@@ -22,6 +22,7 @@ from tests.s3.proxy import Fault, Times
 from tests.s3.server import Bucket
 from tidemark.adapters.s3_folder import S3Folder
 from tidemark.errors import ConflictError, FencedError, StoreError
+from tidemark.model.writes import CommitRequest
 
 IN_BUCKET = pytest.param("s3", marks=pytest.mark.slow)
 
@@ -125,15 +126,22 @@ def test_a_conflict_is_tried_once_more_and_then_refused(driver: Driver) -> None:
     assert always.calls == 2
 
 
-def test_two_first_commits_conflict(delta: DeltaDriver) -> None:
+def _revoked_by(driver: DeltaDriver, other: CommitRequest) -> Fence:
+    """Another attempt commits between the version and the commit; then this one finds itself revoked."""
+
     def other_is_first(call: int) -> None:
         if call == 1:
-            delta.tables.commit(request(delta.write(1, 2), 1, write_id="other"), Fence())
+            driver.tables.commit(other, Fence())
         else:
             raise FencedError("revoked", next="nothing.")
 
+    return Fence(other_is_first)
+
+
+def test_two_first_commits_conflict(delta: DeltaDriver) -> None:
+    other = request(delta.write(1, 2), 1, write_id="other")
     with pytest.raises(FencedError):
-        delta.tables.commit(request(delta.write(1, 1), 1, write_id="late"), Fence(other_is_first))
+        delta.tables.commit(request(delta.write(1, 1), 1, write_id="late"), _revoked_by(delta, other))
     assert [path.partition("/")[0] for path in delta.live()] == ["1.2"]
 
 
@@ -233,15 +241,10 @@ def test_a_commit_in_a_bucket_counts_once_whatever_becomes_of_its_reply(
 def test_two_attempts_that_commit_to_a_bucket_with_lost_replies_leave_one_run(in_bucket: BucketDriver) -> None:
     first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
 
-    def other_is_first(call: int) -> None:
-        if call == 1:
-            in_bucket.tables.commit(request(in_bucket.write(2, 2), 2, first.segment, write_id="other"), Fence())
-        else:
-            raise FencedError("revoked", next="nothing.")
-
+    other = request(in_bucket.write(2, 2), 2, first.segment, write_id="other")
     in_bucket.bucket.server.proxy.rule = Times(Fault.DROP_REPLY, 2, "PUT", r"_delta_log/\d{20}\.json")
     with pytest.raises(FencedError):
-        in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment), Fence(other_is_first))
+        in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment), _revoked_by(in_bucket, other))
     assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.2"]
 
 

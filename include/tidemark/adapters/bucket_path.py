@@ -1,10 +1,12 @@
 """A path in an open folder of a bucket, with the few verbs of `pathlib.Path` that readers of tables need."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tidemark.adapters.s3_folder import S3Folder
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,7 @@ class BucketPath:
             FileNotFoundError: there is none.
             StoreError: the store could not be asked.
         """
-        found = self.folder.size(self.path)
-        if found is None:
-            raise FileNotFoundError(str(self))
-        return found
+        return self._there(self.folder.size(self.path))
 
     def is_file(self) -> bool:
         """Whether an object is there.
@@ -58,10 +57,7 @@ class BucketPath:
             FileNotFoundError: there is none.
             StoreError: it could not be read.
         """
-        found = self.folder.get(self.path)
-        if found is None:
-            raise FileNotFoundError(str(self))
-        return found
+        return self._there(self.folder.get(self.path))
 
     def opened(self) -> Any:  # noqa: ANN401
         """The object, open for reading at any offset; to be closed.
@@ -79,10 +75,7 @@ class BucketPath:
             FileNotFoundError: there is none.
             StoreError: it could not be read.
         """
-        found = self.folder.hash_of(self.path)
-        if found is None:
-            raise FileNotFoundError(str(self))
-        return found
+        return self._there(self.folder.hash_of(self.path))
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -102,3 +95,8 @@ class BucketPath:
         """
         place = self.folder.place
         return f"{place.bucket}/{place.prefix}/{self.path}", self.folder.access.arrow()
+
+    def _there(self, found: Found | None) -> Found:
+        if found is None:
+            raise FileNotFoundError(str(self))
+        return found

@@ -5,14 +5,13 @@ A home of its own, because runs of an Airflow belong to the checkpoints of one w
 
 import importlib.util
 import json
-import os
 import socket
 import sys
 import time
 from http.client import HTTPConnection
 from pathlib import Path
 
-from tidemark.errors import TidemarkError, UsageError
+from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
 from tidemark.stack import processes
 from tidemark.stack.addresses import LOOPBACK, accepts
@@ -24,18 +23,6 @@ _BUCKET = "demo"
 _PATIENCE = 60.0
 _KEYS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_EC2_METADATA_DISABLED": "true"}
 """moto's server asks for some and compares them with nothing."""
-
-
-def is_wanted() -> bool:
-    """Whether the environment asks for a bucket.
-
-    Raises:
-        UsageError: it asks for something else.
-    """
-    value = os.environ.get(VARIABLE, "")
-    if value not in ("", S3):
-        raise UsageError(f"{VARIABLE}={value}", next=f"leave it out, or make demo {VARIABLE}={S3}.")
-    return value == S3
 
 
 def variables(settings: Settings) -> dict[str, str]:
