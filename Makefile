@@ -40,7 +40,7 @@ doctor: setup ## Name every missing prerequisite and its remedy
 
 ##@ Checks
 .PHONY: test
-test: setup-s3 ## Run every test
+test: setup ## Run every test
 	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-fast

@@ -17,8 +17,16 @@ from tests.faults.zygote import Zygote
 from tests.kafka.topics import Topics
 from tests.s3.proxy import Fault, Proxy, Rule, Times, strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
+from tidemark.settings import load_settings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not any((load_settings().jars / "s3").glob("*.jar")), reason="make setup-s3 has not fetched the jars for S3"
+    ),
+]
 HOUSE = "house"
 LOG = r"_delta_log/\d{20}\.json"
 DATA = r"\.parquet$"

@@ -59,6 +59,8 @@ def find_problems(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PRO
         if path.is_file()
     }
     problems = [JarProblem(jar=name, complaint="missing") for name in expected.keys() - present.keys()]
+    listed = {name.partition("/")[0] for name in expected}
+    problems += [JarProblem(jar=profile, complaint="the list has none of it") for profile in set(profiles) - listed]
     for name, path in present.items():
         if name not in expected:
             problems.append(JarProblem(jar=name, complaint="not in the list"))
