@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     home: Path
     warehouse: Path | S3Url
     pipelines: Annotated[tuple[Path, ...], NoDecode]
-    jars: Path
+    jars: Path | None = None
     kafka_bootstrap: str | None = None
     spark: str | None = None
     kafka_port: Port | None = None
@@ -92,7 +92,7 @@ class Settings(BaseSettings):
             "root": root,
             "home": home,
             "warehouse": _warehouse(root, values.get("warehouse") or home / "warehouse"),
-            "jars": _below(root, values.get("jars") or ".jars"),
+            "jars": _below(root, values["jars"]) if values.get("jars") else None,
             "pipelines": tuple(_below(root, folder) for folder in folders if folder),
         }
 
@@ -155,6 +155,11 @@ class Settings(BaseSettings):
                 next="tidemark up --only kafka    (or set TIDEMARK_KAFKA_BOOTSTRAP=host:port).",
             )
         return running.host_and_port
+
+    @property
+    def jar_folder(self) -> Path:
+        """The folder with jars: the one set, else the project's."""
+        return self.jars or self.root / ".jars"
 
     @property
     def spark_address(self) -> str:

@@ -24,7 +24,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.skipif(
-        not any((load_settings().jars / "s3").glob("*.jar")), reason="make setup-s3 has not fetched the jars for S3"
+        not any((load_settings().jar_folder / "s3").glob("*.jar")),
+        reason="make setup-s3 has not fetched the jars for S3",
     ),
 ]
 HOUSE = "house"

@@ -131,7 +131,7 @@ def spark_home() -> Path:
 def submit_command(settings: "Settings", home: Path) -> list[str]:
     """The command line up to the application; no secret is in it, because `ps` shows it to everybody."""
     profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
-    jars = [str(jar) for profile in profiles for jar in sorted((settings.jars / profile).glob("*.jar"))]
+    jars = [str(jar) for profile in profiles for jar in sorted((settings.jar_folder / profile).glob("*.jar"))]
     return [
         str(home / "bin" / "spark-submit"),
         "--master",

@@ -108,7 +108,7 @@ def _java(_: Settings) -> Finding:
 
 def _jars(settings: Settings) -> Finding:
     s3 = jars.S3_PROFILES if isinstance(settings.warehouse, S3Url) else ()
-    problems = jars.find_problems(settings.jars, profiles=(*jars.PROFILES, *s3))
+    problems = jars.find_problems(settings.jar_folder, profiles=(*jars.PROFILES, *s3))
     if problems:
         named = "; ".join(map(str, problems[:3])) + (f"; {len(problems) - 3} more" if len(problems) > 3 else "")
         return Finding(check="jars", verdict="missing", detail=named, remedy="make setup-s3" if s3 else "make setup")

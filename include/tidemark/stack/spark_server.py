@@ -102,7 +102,7 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
 
 def _class_path(settings: Settings) -> str:
     """Spark's extra jars; the folder of those for S3 is empty where nobody has fetched them."""
-    return os.pathsep.join(str(settings.jars / profile / "*") for profile in ("spark", "s3"))
+    return os.pathsep.join(str(settings.jar_folder / profile / "*") for profile in ("spark", "s3"))
 
 
 def warm_up(settings: Settings, addresses: Addresses) -> None:

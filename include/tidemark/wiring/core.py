@@ -118,14 +118,14 @@ class Core(Roots):
         """Where Spark is, as the engine wants to know it."""
         from tidemark.engine.session import SparkSettings
 
-        jars = self.settings.jars / "spark"
+        jars = self.settings.jar_folder / "spark"
         driver = {"spark.driver.memory": self.settings.spark_driver_memory}
         if self.settings.spark_java_options:
             driver["spark.driver.extraJavaOptions"] = self.settings.spark_java_options
         return SparkSettings(
             master=self.settings.spark_address,
             jars=jars,
-            s3_jars=None if self.bucket is None else self.settings.jars / "s3",
+            s3_jars=None if self.bucket is None else self.settings.jar_folder / "s3",
             conf=driver,
             session_conf=self.spark_conf,
         )
