@@ -7,14 +7,18 @@ export PYTHONPATH := include$(if $(PYTHONPATH),:$(PYTHONPATH))
 ##@ Start here
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
 	@$(PYTHON) include/tidemark/stack/bootstrap.py
 
+.PHONY: setup-s3
+setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
+	@$(PYTHON) include/tidemark/stack/bootstrap.py --s3
+
 .PHONY: demo
-demo: setup ## Checkpoint the real flights of 2013 through Airflow, and check every row (DEMO=quick: half of it)
+demo: $(if $(filter s3,$(WAREHOUSE)),setup-s3,setup) ## Checkpoint the real flights of 2013, check every row (DEMO=quick: half; WAREHOUSE=s3: in a bucket)
 	@$(BIN)/python -m tidemark.cli.demo
 
 ##@ The stack

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest import mock
 from uuid import uuid4
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.kafka.topics import Sent, Topics
     from tests.s3.server import Bucket, Server
+    from tidemark.adapters.s3_folder import S3Folder
     from tidemark.settings import Settings
 
 SERVICES = {"broker": "kafka", "spark_server": "spark", "spark_stack": "spark"}
@@ -64,11 +67,14 @@ _PATIENT_COMPILERS = "-XX:CompileThresholdScaling=3"
 @pytest.fixture(scope="session")
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
     """Settings of a stack with one warm Connect server, shared by the session."""
+    from tests.s3.server import CREDENTIALS
     from tidemark.settings import load_settings
     from tidemark.stack import control
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=_PATIENT_COMPILERS)
-    control.up(settings, only=("spark",))
+    # The server looks for its own credentials of S3 where every client of AWS does: in its environment.
+    with mock.patch.dict(os.environ, CREDENTIALS):
+        control.up(settings, only=("spark",))
     try:
         yield settings
     finally:
@@ -100,3 +106,23 @@ def bucket(s3_server: "Server") -> "Iterator[Bucket]":
     s3_server.proxy.reset()
     yield s3_server.make_bucket(f"b-{uuid4().hex[:12]}")
     s3_server.proxy.reset()
+
+
+@pytest.fixture(scope="session")
+def s3_folder(s3_server: "Server") -> "Iterator[S3Folder]":
+    """A folder of no bucket, open, through the proxy: its clients take longer to make than most tests."""
+    from tidemark.adapters.s3_folder import opened
+    from tidemark.adapters.s3_place import S3Place
+
+    with mock.patch.dict(os.environ, s3_server.variables):
+        found = opened(S3Place(bucket="none", prefix="house", endpoint=s3_server.proxy.address))
+    with found:
+        yield found
+
+
+@pytest.fixture
+def folder(bucket: "Bucket", s3_folder: "S3Folder", monkeypatch: pytest.MonkeyPatch) -> "S3Folder":
+    """The folder `house` of that bucket, open, through the proxy."""
+    for name, value in bucket.server.variables.items():
+        monkeypatch.setenv(name, value)
+    return replace(s3_folder, access=replace(s3_folder.access, place=replace(s3_folder.place, bucket=bucket.name)))

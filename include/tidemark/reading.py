@@ -101,11 +101,12 @@ def read_sink(
         NotFoundError: no such pipeline, checkpoint, savepoint or sink.
         UsageError: as in `read_state`.
     """
+    from tidemark.adapters.located import spark_root
     from tidemark.engine.resolving import union_of
 
     runtime = open_runtime(settings)
     table = sink_of(_found(runtime, pipeline, _At(**at)), sink)
-    return union_of(spark, str(runtime.settings.warehouse), table)
+    return union_of(spark, spark_root(runtime.root), table)
 
 
 def _found(runtime: Runtime, pipeline: str, at: _At) -> Checkpoint:

@@ -21,6 +21,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
 from tidemark.kafka_settings import KafkaSettings
+from tidemark.model.buckets import S3Url, is_url
 from tidemark.model.punctuality import EVERY, parse_deadlines
 
 PREFIX = "TIDEMARK_"
@@ -42,6 +43,8 @@ EmbeddedService = Literal["kafka", "spark", "airflow"]
 class Settings(KafkaSettings):
     """Everything that may be set; paths come out absolute, relative ones were meant from the project root.
 
+    The warehouse is a folder of this machine, or of a bucket (`s3://BUCKET/FOLDER`).
+
     The properties below the fields answer what the fields leave open: an unset address is the embedded one.
     """
 
@@ -57,8 +60,9 @@ class Settings(KafkaSettings):
 
     root: Path
     home: Path
-    warehouse: Path
+    warehouse: Path | S3Url
     pipelines: Annotated[tuple[Path, ...], NoDecode]
+    jars: Path | None = None
     spark: str | None = None
     kafka_port: Port | None = None
     kafka_controller_port: Port | None = None
@@ -87,7 +91,8 @@ class Settings(KafkaSettings):
         return values | {
             "root": root,
             "home": home,
-            "warehouse": _below(root, values.get("warehouse") or home / "warehouse"),
+            "warehouse": _warehouse(root, values.get("warehouse") or home / "warehouse"),
+            "jars": _below(root, values["jars"]) if values.get("jars") else None,
             "pipelines": tuple(_below(root, folder) for folder in folders if folder),
         }
 
@@ -150,6 +155,11 @@ class Settings(KafkaSettings):
                 next="tidemark up --only kafka    (or set TIDEMARK_KAFKA_BOOTSTRAP=host:port).",
             )
         return running.host_and_port
+
+    @property
+    def jar_folder(self) -> Path:
+        """The folder with jars: the one set, else the project's."""
+        return self.jars or self.root / ".jars"
 
     @property
     def spark_address(self) -> str:
@@ -255,6 +265,15 @@ def is_same_process(pid: int, started: float) -> bool:
         return abs(process.create_time() - started) < SAME_START and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _warehouse(root: Path, place: Path | str | S3Url) -> Path | S3Url:
+    if isinstance(place, S3Url):
+        return place
+    try:
+        return S3Url.parsed(str(place)) if is_url(str(place)) else _below(root, place)
+    except UsageError as error:
+        raise ValueError(f"warehouse: {error.what}; {error.next}") from error
 
 
 def _below(root: Path, path: Path | str) -> Path:

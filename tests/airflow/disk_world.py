@@ -30,7 +30,7 @@ class DiskRuntime(MemoryRuntime):
     @property
     def files(self) -> Any:
         """Where the twin of Spark writes."""
-        return ParquetFiles(self.settings.warehouse, self.pipeline("trips").schemas())
+        return ParquetFiles(str(self.settings.warehouse), self.pipeline("trips").schemas())
 
     def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
         """Over the memory log; the store and the tables are the real ones."""

@@ -11,7 +11,7 @@ import pytest
 from tests.airflow.world import DAY, MemoryRuntime, World
 from tidemark.adapters.flights_data import read_flights
 from tidemark.adapters.nyc_reference import read_airlines, read_planes
-from tidemark.cli.demo.__main__ import _is_quick
+from tidemark.cli.demo.asking import asks_for
 from tidemark.cli.demo.checking import span_of, upto
 from tidemark.cli.demo.lines import lines_of, table_of
 from tidemark.cli.demo.oracle import EPOCH, KEYS, Oracle, differences
@@ -219,10 +219,10 @@ def test_an_empty_store_has_one_line_without_checkpoints(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(("value", "quick"), [("", False), ("quick", True)])
 def test_quick_is_asked_for_by_a_variable(monkeypatch: pytest.MonkeyPatch, value: str, quick: bool) -> None:
     monkeypatch.setenv("DEMO", value)
-    assert _is_quick() is quick
+    assert asks_for("DEMO", "quick") is quick
 
 
 def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEMO", "fast")
     with pytest.raises(UsageError, match="DEMO=fast"):
-        _is_quick()
+        asks_for("DEMO", "quick")

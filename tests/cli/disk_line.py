@@ -18,10 +18,14 @@ from tests.in_memory import Unfenced
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.duckdb_session import asking
+from tidemark.adapters.filling import filled
 from tidemark.adapters.local_store import LocalStore
+from tidemark.adapters.located import Root, arrow_place, located
 from tidemark.adapters.memory import ManualClock, MemoryLog
 from tidemark.adapters.memory_compute import MemoryCompute
 from tidemark.adapters.memory_merge import compacted
+from tidemark.adapters.s3_folder import S3Folder
+from tidemark.adapters.s3_store import S3Store
 from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -36,21 +40,28 @@ from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import CompactionRecord
 from tidemark.model.resolving import compacted_sql, run_columns
 from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import CommitRequest, WrittenFile, WrittenRun
+from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.writes import CommitRequest, LiveFile, WrittenFile, WrittenRun
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints, PlanRequest, Sender
 
 NOW_MS = 1_900_000_000_000
 
 
-def write_file(root: Path, folder: str, rows: pa.Table, row_group: int = 1 << 20) -> WrittenFile:
+def write_file(root: Root, folder: str, rows: pa.Table, row_group: int = 1 << 20) -> WrittenFile:
     """One Parquet file in an attempt's own folder, as the engine leaves it."""
-    path = root / folder / "part-0.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, path, compression="zstd", row_group_size=row_group)
-    name = f"{folder.rpartition('/')[2]}/part-0.parquet"
-    return WrittenFile(path=name, size=path.stat().st_size, rows=rows.num_rows, stats=_stats(rows.num_rows))
+    with filled(root, folder) as made:
+        path = made / "part-0.parquet"
+        made.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, path, compression="zstd", row_group_size=row_group)
+        name, size = f"{made.name}/part-0.parquet", path.stat().st_size
+    return WrittenFile(path=name, size=size, rows=rows.num_rows, stats=_stats(rows.num_rows))
+
+
+def read_rows(root: Root, segment: Segment, file: LiveFile) -> pa.Table:
+    """A data file, whole."""
+    path, system = arrow_place(located(root, segment.path, file.path))
+    return pq.read_table(path, partitioning=None, filesystem=system)
 
 
 def _stats(rows: int) -> str:
@@ -61,7 +72,7 @@ def _stats(rows: int) -> str:
 class ParquetFiles:
     """What `MemoryCompute` writes to, in place of `MemoryTables`."""
 
-    root: Path
+    root: Root
     schemas: Mapping[str, OperatorSchema]
     sinks: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     files: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -80,8 +91,7 @@ class ParquetFiles:
 
     def rows(self, handle: StateHandle) -> list[dict[str, Any]]:
         """All stored rows of a handle; see `MemoryTables.rows`."""
-        paths = [self.root / s.path / f.path for s, f in files_of(str(self.root), handle)]
-        return [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
+        return [row for s, f in files_of(self.root, handle) for row in read_rows(self.root, s, f).to_pylist()]
 
 
 @dataclass
@@ -96,19 +106,22 @@ class DiskLine:
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     sender: Sender | None = None
     crash: CrashPoints = no_crash
+    bucket: S3Folder | None = None
+    """The warehouse, in place of `root`."""
 
     def __post_init__(self) -> None:
         if self.topic not in self.log.topic_ids((self.topic,)):
             self.log.create(self.topic, self.partitions)
         self._ids = (f"{n:032x}" for n in itertools.count(1))
-        self.tables = DeltaTables(warehouse=str(self.root), clock=self.clock)
+        self.warehouse: Root = self.bucket or str(self.root)
+        self.tables = DeltaTables(warehouse=self.warehouse, clock=self.clock)
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
         """Of the pipeline, over the real store."""
-        return CheckpointCoordinator(
-            store=LocalStore(self.root / self.pipeline.name), log=self.log, clock=self.clock, write_ids=self._id
-        )
+        name = self.pipeline.name
+        store = S3Store(self.bucket, name) if self.bucket else LocalStore(self.root / name)
+        return CheckpointCoordinator(store=store, log=self.log, clock=self.clock, write_ids=self._id)
 
     def send(self, values: Sequence[tuple[int, bytes, int]]) -> None:
         """Appends (partition, value, timestamp in ms) to the topic."""
@@ -149,8 +162,8 @@ class DiskLine:
 
     def _request(self, newest: Checkpoint, schema: OperatorSchema, wanted: Compaction, job: str) -> CommitRequest:
         chosen = {f.path for g in wanted.merged for f in g.files}
-        paths = [self.root / s.path / f.path for s, f in files_of(str(self.root), wanted.input) if f.path in chosen]
-        stored = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
+        read = [(s, f) for s, f in files_of(self.warehouse, wanted.input) if f.path in chosen]
+        stored = pa.concat_tables([read_rows(self.warehouse, s, f) for s, f in read])
         if schema.kind == "process":
             with asking() as ask:
                 text = compacted_sql(schema, "stored", newest.now, deepest=wanted.is_deepest)
@@ -163,7 +176,7 @@ class DiskLine:
         return CommitRequest(
             table=base,
             parent=wanted.parent(base),
-            files=(write_file(self.root, f"{base}/{job}", held, row_group=64),),
+            files=(write_file(self.warehouse, f"{base}/{job}", held, row_group=64),),
             rows=len(rows),
             level=wanted.level,
             checkpoint=wanted.through,
@@ -178,7 +191,7 @@ class DiskLine:
     def execute(self, attempt: Any) -> Sealed:
         """One attempt, up to its seal."""
         sinks = {t.path.rpartition("/")[0]: t.stored for t in attempt.plan.sinks.values()}
-        files: Any = ParquetFiles(self.root, self.pipeline.schemas(), sinks)
+        files: Any = ParquetFiles(self.warehouse, self.pipeline.schemas(), sinks)
         job = CheckpointJob(
             compute=MemoryCompute(
                 pipeline=self.pipeline, log=self.log, tables=files, blocked=Erasures(self.coordinator.objects).blocked

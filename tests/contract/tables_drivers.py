@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
+from tests.s3.server import Bucket
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.delta_types import PARTITION_COLUMNS, delta_schema
 from tidemark.adapters.memory import ManualClock, MemoryTables
+from tidemark.adapters.s3_folder import S3Folder
 from tidemark.model.segments import Segment
 from tidemark.model.writes import CommitRequest, LiveFile, WrittenFile
 from tidemark.ports import StateTables
@@ -84,22 +86,20 @@ class DeltaDriver:
         return (WrittenFile(path=name, size=path.stat().st_size, rows=rows, stats=json.dumps(stats)),)
 
     def foreign_removal(self, path: str) -> None:
-        table = DeltaTable(str(self.root / TABLE))
-        table.create_write_transaction([RemoveAction(path, True, 0)], "append", delta_schema(COLUMNS), PARTITIONS)
+        self.table().create_write_transaction(
+            [RemoveAction(path, True, 0)], "append", delta_schema(COLUMNS), PARTITIONS
+        )
 
     def foreign_addition(self, checkpoint: int) -> None:
         (file,) = self.write(checkpoint, 99)
         values = {"_level": "0", "_checkpoint": str(checkpoint)}
         added = AddAction(file.path, file.size, values, 0, True, file.stats)
-        DeltaTable(str(self.root / TABLE)).create_write_transaction(
-            [added], "append", delta_schema(COLUMNS), PARTITIONS
-        )
+        self.table().create_write_transaction([added], "append", delta_schema(COLUMNS), PARTITIONS)
 
     def live(self, version: int | None = None) -> dict[str, tuple[str, str]]:
         found: dict[str, tuple[str, str]] = {}
-        logs = sorted((self.root / TABLE / "_delta_log").glob("*.json"))
-        for log in logs[: None if version is None else version + 1]:
-            for line in log.read_text().splitlines():
+        for log in self.logs()[: None if version is None else version + 1]:
+            for line in log.splitlines():
                 action = json.loads(line)
                 if add := action.get("add"):
                     values = add["partitionValues"]
@@ -107,6 +107,50 @@ class DeltaDriver:
                 if remove := action.get("remove"):
                     found.pop(remove["path"])
         return found
+
+    def gone(self, path: str) -> None:
+        (self.root / TABLE / path).unlink()
+
+    def table(self) -> DeltaTable:
+        return DeltaTable(str(self.root / TABLE))
+
+    def overwrite(self, path: str, body: bytes) -> None:
+        (self.root / TABLE / path).write_bytes(body)
+
+    def logs(self) -> list[bytes]:
+        return [path.read_bytes() for path in sorted((self.root / TABLE / "_delta_log").glob("*.json"))]
+
+
+@dataclass
+class BucketDriver(DeltaDriver):
+    """Real tables in a bucket, through the proxy; what is live is judged past it."""
+
+    folder: S3Folder = field(kw_only=True)
+    bucket: Bucket = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.tables = DeltaTables(warehouse=self.folder, clock=ManualClock())
+
+    def write(self, checkpoint: int, attempt: int, rows: int = 3) -> tuple[WrittenFile, ...]:
+        written = super().write(checkpoint, attempt, rows)
+        for f in written:
+            self.bucket.put(f"house/{TABLE}/{f.path}", (self.root / TABLE / f.path).read_bytes())
+        return written
+
+    def gone(self, path: str) -> None:
+        self.bucket.remove(f"house/{TABLE}/{path}")
+
+    def table(self) -> DeltaTable:
+        return DeltaTable(
+            f"s3://{self.bucket.name}/house/{TABLE}", storage_options=self.folder.access.storage_options()
+        )
+
+    def overwrite(self, path: str, body: bytes) -> None:
+        self.bucket.put(f"house/{TABLE}/{path}", body)
+
+    def logs(self) -> list[bytes]:
+        found = self.bucket.objects(f"house/{TABLE}/_delta_log/")
+        return [found[name] for name in sorted(found) if name.endswith(".json")]
 
 
 PARTITIONS = [name for name, _ in PARTITION_COLUMNS]

@@ -17,6 +17,8 @@ from tests.unit.coordinator.house import House
 from tidemark.adapters import local_store
 from tidemark.adapters.local_store import LocalStore
 from tidemark.adapters.memory import MemoryStore
+from tidemark.adapters.s3_folder import S3Folder
+from tidemark.adapters.s3_store import S3Store
 from tidemark.adapters.timeline_lock import FileTimelineLock
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -27,9 +29,17 @@ from tidemark.ports import CheckpointStore, PutOutcome
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture
+def in_bucket(folder: S3Folder) -> S3Store:
+    return S3Store(folder, "bank")
+
+
+@pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.slow)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
     """Each implementation in turn."""
+    if request.param == "s3":
+        found: S3Store = request.getfixturevalue("in_bucket")
+        return found
     return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "warehouse" / "bank")
 
 

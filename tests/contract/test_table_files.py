@@ -1,6 +1,6 @@
 """The port `TableFiles`, held to one suite: dicts and the local disk; and what only a real log can do (fault 39)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +11,7 @@ from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, Mem
 from tests.s3.proxy import Fault, Times
 from tests.s3.server import Bucket
 from tidemark.adapters.memory_table_files import MemoryTableFiles
-from tidemark.adapters.s3_folder import opened
-from tidemark.adapters.s3_place import S3Place
+from tidemark.adapters.s3_folder import S3Folder
 from tidemark.adapters.s3_table_files import S3TableFiles
 from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.errors import NameRefusedError, StoreError
@@ -79,15 +78,10 @@ class Mirror:
 
 
 @pytest.fixture
-def in_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> World:
     """Through the proxy, so that faults can be set."""
-    for name, value in bucket.server.variables.items():
-        monkeypatch.setenv(name, value)
-    place = S3Place(bucket=bucket.name, prefix="house", endpoint=bucket.server.proxy.address)
-    mirror = Mirror(tmp_path, bucket)
-    with opened(place) as folder:
-        files = S3TableFiles(folder)
-        yield World(DeltaDriver(tmp_path), files, lambda: S3TableFiles(folder), mirror.send, tells_what_was_there=False)
+    files, mirror = S3TableFiles(folder), Mirror(tmp_path, bucket)
+    return World(DeltaDriver(tmp_path), files, lambda: S3TableFiles(folder), mirror.send, tells_what_was_there=False)
 
 
 @pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.slow)])

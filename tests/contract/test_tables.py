@@ -1,22 +1,50 @@
 """The contract of `ports.StateTables`: compare-and-set, orphans out, parent files back, outcomes read back."""
 
 import hashlib
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.contract.tables_drivers import COLUMNS, TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
+from tests.contract.tables_drivers import (
+    COLUMNS,
+    TABLE,
+    BucketDriver,
+    DeltaDriver,
+    Driver,
+    Fence,
+    MemoryDriver,
+    request,
+)
+from tests.s3.proxy import Fault, Times
+from tests.s3.server import Bucket
+from tidemark.adapters.s3_folder import S3Folder
 from tidemark.errors import ConflictError, FencedError, StoreError
+from tidemark.model.writes import CommitRequest
 
-
-@pytest.fixture(params=["delta", "memory"])
-def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
-    return DeltaDriver(tmp_path) if request.param == "delta" else MemoryDriver()
+IN_BUCKET = pytest.param("s3", marks=pytest.mark.slow)
 
 
 @pytest.fixture
-def delta(tmp_path: Path) -> DeltaDriver:
+def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> BucketDriver:
+    return BucketDriver(tmp_path, folder=folder, bucket=bucket)
+
+
+@pytest.fixture(params=["delta", "memory", IN_BUCKET])
+def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
+    if request.param == "s3":
+        found: Driver = request.getfixturevalue("in_bucket")
+        return found
+    return DeltaDriver(tmp_path) if request.param == "delta" else MemoryDriver()
+
+
+@pytest.fixture(params=["delta", IN_BUCKET])
+def delta(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaDriver:
+    if request.param == "s3":
+        found: DeltaDriver = request.getfixturevalue("in_bucket")
+        return found
     return DeltaDriver(tmp_path)
 
 
@@ -98,15 +126,22 @@ def test_a_conflict_is_tried_once_more_and_then_refused(driver: Driver) -> None:
     assert always.calls == 2
 
 
-def test_two_first_commits_conflict(delta: DeltaDriver) -> None:
+def _revoked_by(driver: DeltaDriver, other: CommitRequest) -> Fence:
+    """Another attempt commits between the version and the commit; then this one finds itself revoked."""
+
     def other_is_first(call: int) -> None:
         if call == 1:
-            delta.tables.commit(request(delta.write(1, 2), 1, write_id="other"), Fence())
+            driver.tables.commit(other, Fence())
         else:
             raise FencedError("revoked", next="nothing.")
 
+    return Fence(other_is_first)
+
+
+def test_two_first_commits_conflict(delta: DeltaDriver) -> None:
+    other = request(delta.write(1, 2), 1, write_id="other")
     with pytest.raises(FencedError):
-        delta.tables.commit(request(delta.write(1, 1), 1, write_id="late"), Fence(other_is_first))
+        delta.tables.commit(request(delta.write(1, 1), 1, write_id="late"), _revoked_by(delta, other))
     assert [path.partition("/")[0] for path in delta.live()] == ["1.2"]
 
 
@@ -154,7 +189,7 @@ def test_another_schema_is_refused_and_not_silently_dropped(delta: DeltaDriver) 
 def test_an_input_file_that_is_gone_stops_the_commit(delta: DeltaDriver) -> None:
     files = delta.write(1, 1)
     first = delta.tables.commit(request(files, 1), Fence())
-    (delta.root / TABLE / files[0].path).unlink()
+    delta.gone(files[0].path)
     with pytest.raises(StoreError, match="are gone"):
         delta.tables.commit(request(delta.write(2, 1), 2, first.segment), Fence())
 
@@ -170,20 +205,57 @@ def test_a_compaction_replaces_only_what_it_names(driver: Driver) -> None:
 
 def test_a_commit_is_durable_only_as_it_was_made(delta: DeltaDriver) -> None:
     done = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
-    log = delta.root / TABLE / "_delta_log" / f"{0:020d}.json"
-    assert hashlib.sha256(log.read_bytes()).hexdigest() == done.commit.sha256
+    (log,) = delta.logs()
+    assert hashlib.sha256(log).hexdigest() == done.commit.sha256
     delta.tables.make_durable([done.commit], [f"{TABLE}/1.1"])
-    log.write_bytes(log.read_bytes().replace(b"tidemark_uid", b"tidemark_uiD"))
+    delta.overwrite(f"_delta_log/{0:020d}.json", log.replace(b"tidemark_uid", b"tidemark_uiD"))
     with pytest.raises(StoreError, match="not the one"):
         delta.tables.make_durable([done.commit], [f"{TABLE}/1.1"])
 
 
 def test_tables_are_plain_and_keep_their_logs(delta: DeltaDriver) -> None:
-    from deltalake import DeltaTable
-
     delta.tables.commit(request(delta.write(1, 1), 1), Fence())
-    table = DeltaTable(str(delta.root / TABLE))
+    table = delta.table()
     assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
     assert table.metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
-    assert table.history(1)[0]["write_id"] == f"{1:032x}"
+    (log,) = delta.logs()
+    assert [json.loads(line) for line in log.splitlines()][0]["commitInfo"]["write_id"] == f"{1:032x}"
     assert table.transaction_version("p/t1/u") == 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [Fault.DROP_REPLY, Fault.NOT_SENT, 503, 409])
+def test_a_commit_in_a_bucket_counts_once_whatever_becomes_of_its_reply(
+    in_bucket: BucketDriver, fault: Fault | int
+) -> None:
+    first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+    fails = Times(fault, 1, "PUT", r"_delta_log/\d{20}\.json")
+    in_bucket.bucket.server.proxy.rule = fails
+    second = in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment), Fence())
+    assert fails.met == 1
+    assert (second.commit.version, len(in_bucket.logs())) == (1, 2), "neither lost nor doubled"
+    assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.1"]
+
+
+@pytest.mark.slow
+def test_two_attempts_that_commit_to_a_bucket_with_lost_replies_leave_one_run(in_bucket: BucketDriver) -> None:
+    first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+
+    other = request(in_bucket.write(2, 2), 2, first.segment, write_id="other")
+    in_bucket.bucket.server.proxy.rule = Times(Fault.DROP_REPLY, 2, "PUT", r"_delta_log/\d{20}\.json")
+    with pytest.raises(FencedError):
+        in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment), _revoked_by(in_bucket, other))
+    assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.2"]
+
+
+@pytest.mark.slow
+def test_a_commit_that_listings_hide_is_found_by_the_next_one(in_bucket: BucketDriver) -> None:
+    """A stale listing costs a lost put: the name of the hidden version is taken."""
+    first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+    in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment, write_id="hidden"), Fence())
+    in_bucket.bucket.server.proxy.hidden = re.compile(rf"_delta_log/{1:020d}")
+    with pytest.raises(ConflictError):
+        in_bucket.tables.commit(request(in_bucket.write(2, 2), 2, first.segment), Fence())
+    in_bucket.bucket.server.proxy.reset()
+    in_bucket.tables.commit(request(in_bucket.write(2, 3), 2, first.segment), Fence())
+    assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.3"]

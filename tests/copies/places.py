@@ -6,7 +6,7 @@ from typing import Protocol
 
 from tests.cli.command import Answer
 from tests.copies.market import Market
-from tests.s3.server import CREDENTIALS, Bucket
+from tests.s3.server import SECRETS, Bucket
 
 
 class Place(Protocol):
@@ -98,6 +98,6 @@ def imported(other: Market, place: Place, *more: str) -> Answer:
 
 def silenced(answer: Answer) -> Answer:
     """The same, where nothing in it is a secret."""
-    for secret in CREDENTIALS.values():
+    for secret in SECRETS:
         assert secret not in answer.out + answer.err
     return answer

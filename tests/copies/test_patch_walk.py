@@ -79,7 +79,7 @@ def _check_compactions(ward: Ward, checkpoint: Checkpoint) -> None:
     """A compaction of everything writes the same rows by SQL and by the twin, and they resolve to the same."""
     for uid, deepest in itertools.product((*FOLDED, "kept"), (False, True)):
         schema = checkpoint.plan.schemas[uid]
-        rows = ParquetFiles(ward.line.root, checkpoint.plan.schemas).rows(checkpoint.handles[uid])
+        rows = ParquetFiles(str(ward.line.root), checkpoint.plan.schemas).rows(checkpoint.handles[uid])
         columns = arrow_schema(run_columns(schema))
         twin = pa.Table.from_pylist(compacted(schema, rows, checkpoint.now, deepest=deepest), schema=columns)
         with asking() as ask:

@@ -11,7 +11,7 @@ import pytest
 from tests.copies.market import Market
 from tests.copies.places import BucketPlace, exported, imported, silenced
 from tests.s3.proxy import Fault, Times
-from tests.s3.server import CREDENTIALS
+from tests.s3.server import SECRETS
 from tidemark.model.exports import Export
 
 BOUND = 15
@@ -124,5 +124,5 @@ def test_nothing_of_the_credentials_or_the_store_is_in_what_is_written(made: Mar
     told = json.loads(exported(made, place, "--json").ok().out)
     assert (told["folder"], told["checkpoint"]) == (place.at, "chk-3")
     everything = b"".join([*place.files().values(), *made.tidemark.objects("market").values()])
-    for secret in (*CREDENTIALS.values(), place.bucket.server.proxy.address, place.bucket.name):
+    for secret in (*SECRETS, place.bucket.server.proxy.address, place.bucket.name):
         assert secret.encode() not in everything

@@ -132,7 +132,7 @@ class Ward:
     def rows(self, checkpoint: Checkpoint, uid: str, *, changed: bool = False) -> State:
         """What DuckDB reads; the memory twin must read the same."""
         found = read_checkpoint(str(self.line.root), checkpoint, uid).to_pylist(maps_as_pydicts="strict")
-        files: Any = ParquetFiles(self.line.root, checkpoint.plan.schemas)
+        files: Any = ParquetFiles(str(self.line.root), checkpoint.plan.schemas)
         compute = MemoryCompute(pipeline=self.line.pipeline, log=self.line.log, tables=files)
         twin = {key[0]: dict(row) for key, row in compute.resolve(checkpoint, uid).items()}
         by_duckdb = {row["sensor"]: row for row in found}

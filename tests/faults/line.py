@@ -37,6 +37,10 @@ class Line:
         records = [Sent(value, partition=p) for p, value in self.history.batch(count, PARTITIONS)]
         self.topics.produce(self.topic, records)
 
+    def variables(self) -> dict[str, str]:
+        """What a command's environment holds beside the usual."""
+        return {}
+
     def started(self, *arguments: str, crash_at: str | None = None) -> Child:
         """A command in a process of its own."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
@@ -48,6 +52,7 @@ class Line:
             "TIDEMARK_TEST_FAULTS": "1",
             "SWEEP_TOPIC": self.topic,
             "SWEEP_TOLD": self.told,
+            **self.variables(),
         }
         if crash_at:
             env["TIDEMARK_CRASH_AT"] = crash_at
@@ -150,7 +155,8 @@ class Lines:
         self._topics, self._broker, self._spark, self._factory = topics, broker, spark, factory
         self._zygote = zygote
 
-    def make(self, kind: type[Line]) -> Line:
+    def make(self, kind: type[Line], **more: str) -> Line:
+        """A line with a first batch of records; `more` are settings of its own."""
         topic = self._topics.make(partitions=PARTITIONS)
         os.environ |= {"SWEEP_TOPIC": topic, "SWEEP_TOLD": self._topics.make(f"{topic}-told")}
         settings = load_settings(
@@ -158,6 +164,7 @@ class Lines:
             pipelines=str(Path(__file__).parent / "pipelines"),
             kafka_bootstrap=self._broker,
             spark=self._spark,
+            **more,
         )
         made = kind(self._topics, settings, topic, self._zygote)
         made.send()

@@ -147,7 +147,7 @@ class Ledger:
     def _file(self, folder: str, rows: list[dict[str, Any]]) -> WrittenFile:
         rows.sort(key=lambda r: (r["_key_group"], r["bank"], r["number"]))
         table = pa.Table.from_pylist(rows, schema=arrow_schema(run_columns(self.schema)))
-        return write_file(self.root, folder, table, self.row_group)
+        return write_file(str(self.root), folder, table, self.row_group)
 
     def _commit(self, kind: str, n: int, level: int, rows: list[dict[str, Any]]) -> None:
         table = f"ledger/state/{UID}/{self.timeline}-1/{kind}"

@@ -81,7 +81,7 @@ class OneFilePerRow(ParquetFiles):
             return super().write(folder, rows)
         schema, made = arrow_schema(run_columns(self.schemas[folder.split("/")[-4]])), []
         for n, row in enumerate(rows):
-            file = write_file(self.root, f"{folder}/{n}", pa.Table.from_pylist([row], schema=schema))
+            file = write_file(str(self.root), f"{folder}/{n}", pa.Table.from_pylist([row], schema=schema))
             path = f"{folder.rpartition('/')[2]}/{file.path}"
             made.append(WrittenFile(path=path, size=file.size, rows=1, stats=file.stats))
         return WrittenRun(rows=len(rows), files=tuple(made))

@@ -3,6 +3,7 @@
 import http.client
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -86,12 +87,16 @@ class Proxy:
 
     Attributes:
         code: what errors of its own call themselves, where it is not what S3 calls their status.
+        hidden: keys that listings leave out.
+        pace: bytes per second of replies' bodies; None = as fast as may be.
         requests: method and path of all requests, in order of arrival.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self.rule: Rule = _as_it_should_be
         self.code: str | None = None
+        self.hidden: re.Pattern[str] | None = None
+        self.pace: int | None = None
         self.requests: list[tuple[str, str]] = []
         self._target = (host, port)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -106,7 +111,7 @@ class Proxy:
 
     def reset(self) -> None:
         """Everything is as it should be."""
-        self.rule, self.code = _as_it_should_be, None
+        self.rule, self.code, self.hidden, self.pace = _as_it_should_be, None, None, None
         self.requests.clear()
 
     def __enter__(self) -> "Proxy":
@@ -136,7 +141,10 @@ class Proxy:
         try:
             connection.request(request.method, request.path, request.body, request.headers)
             reply = connection.getresponse()
-            return reply.status, dict(reply.headers.items()), reply.read(), fault
+            body = reply.read()
+            if self.hidden is not None and request.method == "GET" and "list-type=2" in request.path:
+                body = _without(body, self.hidden)
+            return reply.status, dict(reply.headers.items()), body, fault
         finally:
             connection.close()
 
@@ -162,7 +170,14 @@ class Proxy:
                 self.send_header("Connection", "close")
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(answer[: len(answer) // 2] if fault is Fault.CUT_BODY else answer)
+                    self._write(answer[: len(answer) // 2] if fault is Fault.CUT_BODY else answer)
+
+            def _write(self, body: bytes) -> None:
+                step = len(body) if proxy.pace is None else max(1, proxy.pace // 20)
+                for start in range(0, len(body), step or 1):
+                    self.wfile.write(body[start : start + step])
+                    if proxy.pace is not None:
+                        time.sleep(0.05)
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass
 
@@ -174,6 +189,17 @@ class Proxy:
 
 def _as_it_should_be(request: Request) -> None:
     return None
+
+
+def strips_conditions(request: Request) -> None:
+    """A rule: what stands before the store does not know conditional puts."""
+    request.headers.pop("if-none-match", None)
+
+
+def _without(listing: bytes, hidden: re.Pattern[str]) -> bytes:
+    """A listing without some of its keys."""
+    parts = re.split(rb"(<Contents>.*?</Contents>)", listing, flags=re.DOTALL)
+    return b"".join(part for part in parts if not (part.startswith(b"<Contents>") and hidden.search(part.decode())))
 
 
 def _error(code: str) -> bytes:

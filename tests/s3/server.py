@@ -8,7 +8,12 @@ from typing import Any
 
 from tests.s3.proxy import Proxy
 
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIDTIDEMARKTEST", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-prints"}
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "AKIDTIDEMARKTEST",
+    "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-prints",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+SECRETS = [value for name, value in CREDENTIALS.items() if "KEY" in name]
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Server:
     @property
     def variables(self) -> dict[str, str]:
         """What a command's environment needs to reach it, through the proxy."""
-        return CREDENTIALS | {"TIDEMARK_S3_ENDPOINT": self.proxy.address, "AWS_EC2_METADATA_DISABLED": "true"}
+        return CREDENTIALS | {"TIDEMARK_S3_ENDPOINT": self.proxy.address}
 
     def make_bucket(self, name: str) -> "Bucket":
         """A new bucket."""
@@ -78,7 +83,10 @@ def running_server() -> Iterator[Server]:
     moto.start()
     try:
         host, port = moto.get_host_and_port()
-        address, keys = f"http://{host}:{port}", {name.lower(): value for name, value in CREDENTIALS.items()}
+        address, keys = (
+            f"http://{host}:{port}",
+            {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name},
+        )
         client = boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys)
         with Proxy(host, port) as proxy, closing(client):
             yield Server(address, proxy, client)

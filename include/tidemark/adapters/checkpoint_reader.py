@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemark.adapters.located import Root
 from tidemark.adapters.state_reader import Relation, empty_state, read_state, resolve, stored_rows
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.resolving import resolving_sql
@@ -27,7 +28,7 @@ class View:
     sql: Callable[[str], str]
 
 
-def read_checkpoint(warehouse: str, checkpoint: Checkpoint, uid: str, key: Sequence[object] | None = None) -> pa.Table:
+def read_checkpoint(warehouse: Root, checkpoint: Checkpoint, uid: str, key: Sequence[object] | None = None) -> pa.Table:
     """One row per live key of an operator at a checkpoint; see `state_reader.read_state`.
 
     Raises:
@@ -46,7 +47,7 @@ def resolve_rows(checkpoint: Checkpoint, uid: str, rows: Any) -> pa.Table:
     return resolve(checkpoint.plan.schemas[uid], checkpoint.now, rows)
 
 
-def view(warehouse: str, checkpoint: Checkpoint, uid: str) -> View:
+def view(warehouse: Root, checkpoint: Checkpoint, uid: str) -> View:
     """The state of an operator at a checkpoint as a view: only what a query asks of it will be read.
 
     Raises:

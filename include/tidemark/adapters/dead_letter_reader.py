@@ -1,7 +1,6 @@
 """Reads dead letters as of a manifest and without a JVM: rows that no manifest names are never seen."""
 
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.adapters.delta_reading import refused
+from tidemark.adapters.located import Root, arrow_place, located
 from tidemark.adapters.state_reader import files_of
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.segments import StateHandle
@@ -18,7 +18,7 @@ _WHY = [*_POSITION, "uid", "reason"]
 _WHOLE = [*_WHY, "timestamp", "key", "value"]
 
 
-def dead_letters(warehouse: str, handle: StateHandle, checkpoint: int, limit: int, offset: int = 0) -> dict[str, Any]:
+def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: int, offset: int = 0) -> dict[str, Any]:
     """What one checkpoint could not apply, in order of position.
 
     Returns:
@@ -43,7 +43,7 @@ def dead_letters(warehouse: str, handle: StateHandle, checkpoint: int, limit: in
 
 
 def reasons_at(
-    warehouse: str, handle: StateHandle, checkpoint: int, places: Collection[tuple[TopicPartition, int]]
+    warehouse: Root, handle: StateHandle, checkpoint: int, places: Collection[tuple[TopicPartition, int]]
 ) -> dict[tuple[TopicPartition, int], str]:
     """Why records of a checkpoint became dead letters of the operator, of those places where one did.
 
@@ -63,11 +63,12 @@ def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[s
     return [row for row in rows if (row["topic"], row["partition"], row["offset"]) in places]
 
 
-def _parts(warehouse: str, handle: StateHandle, checkpoint: int, columns: list[str]) -> Iterator[pa.Table]:
+def _parts(warehouse: Root, handle: StateHandle, checkpoint: int, columns: list[str]) -> Iterator[pa.Table]:
     for segment, f in files_of(warehouse, handle):
         if f.checkpoint != checkpoint:
             continue
+        path, system = arrow_place(located(warehouse, segment.path, f.path))
         try:
-            yield pq.read_table(Path(warehouse, segment.path, f.path), columns=columns, partitioning=None)
+            yield pq.read_table(path, columns=columns, partitioning=None, filesystem=system)
         except (OSError, pa.ArrowInvalid) as error:
-            raise refused(Path(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
+            raise refused(located(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error

@@ -6,7 +6,6 @@ lands twice is counted twice. Spark never commits these tables.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
@@ -14,9 +13,10 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from tidemark.adapters.delta_actions import Actions, actions
 from tidemark.adapters.delta_durability import sync_commit, sync_folder
-from tidemark.adapters.delta_reading import commit_at, files_in, open_table, refused
+from tidemark.adapters.delta_reading import commit_at, files_in, newest, open_table, refused
 from tidemark.adapters.delta_types import PARTITION_COLUMNS, delta_schema, shape
 from tidemark.adapters.file_hashes import to_metadata
+from tidemark.adapters.located import Located, Root, located, storage_options
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint import Commit
 from tidemark.model.segments import Segment
@@ -34,21 +34,21 @@ _PARTITION_BY = [name for name, _ in PARTITION_COLUMNS]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTables:
-    """Implements `ports.StateTables` on a local or shared file system.
+    """Implements `ports.StateTables` on a local or shared file system, or in a bucket that minds conditional puts.
 
     Attributes:
         warehouse: root of all tables.
         clock: stamps actions; nothing is decided by it.
     """
 
-    warehouse: str
+    warehouse: Root
     clock: Clock
 
     def commit(self, request: CommitRequest, fence: Fence) -> Committed:
         """Commits, or raises; see `ports.StateTables`."""
         since: int | None = None
         request = self._hashed(request)
-        for _ in range(2):
+        for again in (False, True):
             # The order is the fence: version, then the attempt's outcome, then the commit on that version. Whoever
             # revoked us afterwards commits on a later version, and then ours conflicts.
             table = self._open(request)
@@ -60,7 +60,8 @@ class DeltaTables:
             found = self._read_back(request, since)
             if found is not None:
                 return Committed(commit=found, segment=_segment(request, found.version, planned))
-            if failure is None or not commit_at(self._path(request), version + 1):
+            # A store may refuse both of two racing puts (S3's 409), and then nobody has committed.
+            if failure is None or (again and not commit_at(self._path(request), version + 1)):
                 raise _lost(request, failure)
         raise ConflictError(
             f"conflict: somebody else commits to {request.table} at the same time",
@@ -78,19 +79,19 @@ class DeltaTables:
         Raises:
             StoreError: the table has no such version.
         """
-        table = open_table(Path(self.warehouse, segment.path), segment.version)
+        table = open_table(located(self.warehouse, segment.path), segment.version)
         return files_in(table, segment.after, segment.through)
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
         """Fsyncs what an attempt wrote and reads every commit back; see `ports.StateTables`."""
-        root = Path(self.warehouse)
-        for folder in folders:
-            sync_folder(root, folder)
+        if isinstance(self.warehouse, str):
+            for folder in folders:
+                sync_folder(self.warehouse, folder)
         for commit in commits:
-            sync_commit(root, commit)
+            sync_commit(self.warehouse, commit)
 
-    def _path(self, request: CommitRequest) -> Path:
-        return Path(self.warehouse, request.table)
+    def _path(self, request: CommitRequest) -> Located:
+        return located(self.warehouse, request.table)
 
     def _hashed(self, request: CommitRequest) -> CommitRequest:
         try:
@@ -103,11 +104,11 @@ class DeltaTables:
 
     def _open(self, request: CommitRequest) -> DeltaTable | None:
         path = self._path(request)
-        if not DeltaTable.is_deltatable(str(path)):
+        table = newest(path)
+        if table is None:
             if request.parent is not None:
                 raise refused(path, f"it is gone, but version {request.parent.version} is this attempt's input")
             return None
-        table = open_table(path, None)
         if request.schema and shape(table.schema()) != shape(delta_schema(request.schema)):
             raise refused(path, "its schema is not the operator's: a changed stored schema starts a new table")
         if table.metadata().partition_columns != _PARTITION_BY or table.protocol().min_reader_version > 1:
@@ -145,6 +146,7 @@ class DeltaTables:
                     mode="append",
                     partition_by=_PARTITION_BY,
                     configuration=CONFIGURATION,
+                    storage_options=storage_options(self._path(request)),
                     commit_properties=properties,
                 )
             else:

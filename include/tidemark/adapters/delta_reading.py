@@ -4,13 +4,13 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from tidemark.adapters.located import Located, storage_options
 from tidemark.errors import StoreError
 from tidemark.ports import LiveFile, WrittenFile
 
@@ -23,16 +23,30 @@ class FoundCommit:
     sha256: str
 
 
-def open_table(path: Path, version: int | None) -> DeltaTable:
+def open_table(path: Located, version: int | None) -> DeltaTable:
     """A table at a version, or at its newest.
 
     Raises:
         StoreError: no such table or version.
     """
     try:
-        return DeltaTable(str(path), version=version)
+        return DeltaTable(str(path), version=version, storage_options=storage_options(path))
     except (DeltaError, OSError) as error:
         raise refused(path, f"version {'newest' if version is None else version} is not readable ({error})") from error
+
+
+def newest(path: Located) -> DeltaTable | None:
+    """A table at its newest version; None where nobody has committed one.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        return DeltaTable(str(path), storage_options=storage_options(path))
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise refused(path, f"its newest version is not readable ({error})") from error
 
 
 def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> list[LiveFile]:
@@ -45,12 +59,12 @@ def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> l
     return sorted(found, key=lambda f: (f.checkpoint, -f.level, f.path))
 
 
-def commit_file(table: Path, version: int) -> Path:
+def commit_file(table: Located, version: int) -> Located:
     """The log file of a version."""
-    return table / "_delta_log" / f"{version:020d}.json"
+    return table / f"_delta_log/{version:020d}.json"
 
 
-def commit_at(table: Path, version: int) -> FoundCommit | None:
+def commit_at(table: Located, version: int) -> FoundCommit | None:
     """The commit of a version, or None where there is none.
 
     Raises:
@@ -65,7 +79,7 @@ def commit_at(table: Path, version: int) -> FoundCommit | None:
     return FoundCommit(_write_id(raw), hashlib.sha256(raw).hexdigest())
 
 
-def refused(table: Path, why: str) -> StoreError:
+def refused(table: Located, why: str) -> StoreError:
     """The error of a table that is not as we left it."""
     return StoreError(
         f"table not usable: {table}: {why}",

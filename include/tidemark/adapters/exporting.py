@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.duckdb_session import opened, told
+from tidemark.adapters.located import Root
 from tidemark.adapters.parquet_folder import ParquetFolder
 from tidemark.adapters.state_reader import Relation, stored_rows
 from tidemark.model.checkpoint import Checkpoint
@@ -26,7 +27,7 @@ class FolderExport:
         checkpoint: what.
     """
 
-    warehouse: str
+    warehouse: Root
     folder: ParquetFolder
     checkpoint: Checkpoint
 

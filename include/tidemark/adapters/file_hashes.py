@@ -3,19 +3,23 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+
+from tidemark.adapters.bucket_path import BucketPath
+from tidemark.adapters.located import Located
 
 KEY = "tidemark_sha256"
 """Key of commitInfo; its value is JSON: path relative to the table -> sha256."""
 _CHUNK = 2**20
 
 
-def hash_of(path: Path) -> str:
+def hash_of(path: Located) -> str:
     """sha256 of a file, as lower-case hex.
 
     Raises:
-        OSError: it cannot be read.
+        OSError, StoreError: it cannot be read.
     """
+    if isinstance(path, BucketPath):
+        return path.sha256()
     made = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -23,11 +27,11 @@ def hash_of(path: Path) -> str:
     return made.hexdigest()
 
 
-def to_metadata(table: Path, paths: Iterable[str]) -> dict[str, str]:
+def to_metadata(table: Located, paths: Iterable[str]) -> dict[str, str]:
     """What a commit says of the files that it adds.
 
     Raises:
-        OSError: one cannot be read.
+        OSError, StoreError: one cannot be read.
     """
     return {KEY: json.dumps({path: hash_of(table / path) for path in paths}, sort_keys=True)}
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidemark.adapters.filling import filled
 from tidemark.adapters.local_disk import fsync
+from tidemark.adapters.located import Root, arrow_place, located
 from tidemark.errors import StoreError
 from tidemark.model.erasure import ErasedKey
 from tidemark.model.key_groups import key_text
@@ -25,14 +27,14 @@ _RAW = ("key", "value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetKeyFiles:
-    """Implements `ports.KeyFiles` on a local or shared file system.
+    """Implements `ports.KeyFiles` on a local or shared file system, or in a bucket.
 
     Attributes:
         warehouse: root of all tables.
         footers: reads what was written, as every commit of ours does.
     """
 
-    warehouse: str
+    warehouse: Root
     footers: Footers
 
     def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
@@ -44,16 +46,15 @@ class ParquetKeyFiles:
         self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
     ) -> Mapping[str, WrittenFile | None]:
         """See `ports.KeyFiles`."""
-        target, made = Path(self.warehouse, folder), dict[str, str]()
-        rows = 0
-        with _mapped(folder):
+        made, rows = dict[str, str](), 0
+        with _mapped(folder), filled(self.warehouse, folder) as target:
             target.mkdir(parents=True, exist_ok=True)
             for n, f in enumerate(files):
                 name = f"part-{n:05d}.parquet"
                 rows += self._copied(table, f, key, target / name)
                 made[f.path] = f"{target.name}/{name}"
             fsync(target)
-        written = {w.path: w for w in self.footers(str(target), rows, (*key.columns, _GROUP)).files}
+            written = {w.path: w for w in self.footers(str(target), rows, (*key.columns, _GROUP)).files}
         return {path: written.get(name) for path, name in made.items()}
 
     def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
@@ -88,8 +89,8 @@ class ParquetKeyFiles:
 
     @contextmanager
     def _opened(self, table: str, file: LiveFile) -> Iterator[pq.ParquetFile]:
-        path = Path(self.warehouse, table, file.path)
-        with _mapped(f"{table}/{file.path}"), pq.ParquetFile(path) as opened:
+        path, system = arrow_place(located(self.warehouse, table, file.path))
+        with _mapped(f"{table}/{file.path}"), pq.ParquetFile(path, filesystem=system) as opened:
             yield opened
 
 

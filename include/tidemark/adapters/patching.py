@@ -9,6 +9,7 @@ from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.duckdb_session import opened, told
 from tidemark.adapters.exporting import ordered, stored_order
 from tidemark.adapters.given_tables import GivenTable
+from tidemark.adapters.located import Root
 from tidemark.adapters.parquet_folder import ParquetFolder
 from tidemark.adapters.state_reader import Relation, stored_rows
 from tidemark.errors import UsageError
@@ -89,7 +90,7 @@ class PatchRows:
 
 
 @contextmanager
-def patch_rows(warehouse: str, given: GivenPatch) -> Iterator[PatchRows]:
+def patch_rows(warehouse: Root, given: GivenPatch) -> Iterator[PatchRows]:
     """Reads the tables, looks up what lies beneath, and makes the rows.
 
     Raises:

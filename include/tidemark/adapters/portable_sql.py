@@ -1,8 +1,7 @@
 """The resolving query with its sources, as one text that another engine runs without our code (A14)."""
 
-from pathlib import Path
-
 from tidemark.adapters.duckdb_session import literal
+from tidemark.adapters.located import Root, located, spark_root
 from tidemark.adapters.state_reader import files_of
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
@@ -13,7 +12,7 @@ from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment
 
 
-def spark_query(warehouse: str, checkpoint: Checkpoint, uid: str, query: str) -> str:
+def spark_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) -> str:
     """For Spark with Delta's extension: each segment's table at its version, cut to its range.
 
     Args:
@@ -25,11 +24,11 @@ def spark_query(warehouse: str, checkpoint: Checkpoint, uid: str, query: str) ->
     schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
     if not handle:
         return _nothing(checkpoint, uid, "`")
-    parts = [_spark_part(schema, s, warehouse) for s in handle]
+    parts = [_spark_part(schema, s, spark_root(warehouse)) for s in handle]
     return _whole(checkpoint, uid, parts, query)
 
 
-def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str, query: str) -> str:
+def duckdb_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) -> str:
     """For DuckDB without its Delta extension: the Parquet files of each segment at its version; else as `spark_query`.
 
     Raises:
@@ -40,7 +39,7 @@ def duckdb_query(warehouse: str, checkpoint: Checkpoint, uid: str, query: str) -
         return _nothing(checkpoint, uid, '"')
     files: dict[Segment, list[str]] = {segment: [] for segment in handle}
     for segment, live in files_of(warehouse, handle):
-        files[segment].append(literal(str(Path(warehouse, segment.path, live.path))))
+        files[segment].append(literal(str(located(warehouse, segment.path, live.path))))
     parts = [
         _selected(schema, s, "read_parquet([\n    " + ",\n    ".join(paths) + "\n  ])", DUCKDB)
         for s, paths in files.items()

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidemark.adapters.bucket_path import BucketPath
+from tidemark.adapters.located import Located
 from tidemark.model.writes import LiveFile
 
 PLACE = pa.schema({"_file": pa.int32(), "_row_group": pa.int32()})
@@ -23,38 +25,38 @@ Pick = Callable[[int, Bounds], bool]
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of one or more handles: its number, its path on the disk, what the table says of it."""
+    """A file of one or more handles: its number, its path, what the table says of it."""
 
     number: int
-    path: str
+    path: Located
     live: LiveFile
 
 
 class CountedFile:
     """A file opened for reading that counts its bytes; has what pyarrow asks of a Python file."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Located) -> None:
         self.bytes = 0
-        self._file = FileIO(path)
+        self._file: Any = path.opened() if isinstance(path, BucketPath) else FileIO(path)
 
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        return self._file.closed
+        return bool(self._file.closed)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
-        found = self._file.read(size) or b""
+        found: bytes = self._file.read(size) or b""
         self.bytes += len(found)
         return found
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Moves to an offset."""
-        return self._file.seek(offset, whence)
+        return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
         """The offset of the next read."""
-        return self._file.tell()
+        return int(self._file.tell())
 
     def close(self) -> None:
         """Closes the file."""

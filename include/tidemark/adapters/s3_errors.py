@@ -47,6 +47,13 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", "unknown"))
 
 
+def is_lost(error: ClientError | BotoCoreError) -> bool:
+    """Whether the very first try of a conditional put met another object: boto3 did not repeat the request."""
+    if not isinstance(error, ClientError) or code_of(error) != "PreconditionFailed":
+        return False
+    return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts") == 0)
+
+
 def is_unsettled(error: ClientError | BotoCoreError) -> bool:
     """Whether a conditional put may have happened all the same, in this try or in an earlier one."""
     if isinstance(error, ClientError):

@@ -6,7 +6,7 @@ Checksum headers are sent only where S3 wants them, because older stores refuse 
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tidemark.adapters.s3_errors import BodyCutOffError, body_told, code_of, is_unsettled, mapped, unfit
-from tidemark.adapters.s3_place import S3Place, client
+from tidemark.adapters.bucket_path import BucketPath
+from tidemark.adapters.s3_errors import BodyCutOffError, body_told, code_of, is_lost, is_unsettled, mapped
+from tidemark.adapters.s3_place import S3Access, S3Place
 from tidemark.errors import StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 
@@ -24,6 +25,8 @@ Read = TypeVar("Read")
 _PUTS = 3
 _READS = 5
 _CHUNK = 2**20
+BATCH = 1000
+"""As many keys as one request may name."""
 _QUICK: dict[str, Any] = {
     "connect_timeout": 4,
     "read_timeout": 5,
@@ -39,17 +42,37 @@ _TRANSFER = TransferConfig(preferred_transfer_client="classic", max_concurrency=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Folder:
-    """An open folder; all paths are relative to it.
+    """An open folder; all paths are relative to it. As a context manager it closes itself.
 
     Attributes:
-        place: where it is.
+        access: where it is, and by which credentials it is reached.
         patient: retries for minutes; for work that is under way.
         quick: gives up after seconds; for what has to be known at once, or does not matter.
     """
 
-    place: S3Place
+    access: S3Access
     patient: Any
     quick: Any
+
+    def __enter__(self) -> "S3Folder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.patient.close()
+        self.quick.close()
+
+    @property
+    def place(self) -> S3Place:
+        """Where it is."""
+        return self.access.place
+
+    def at(self, *parts: str) -> BucketPath:
+        """A path in it; empty parts are left out."""
+        return BucketPath(self, "/".join(part for part in parts if part))
 
     def reach(self) -> None:
         """Returns where a store answers, whatever it answers, within about twelve seconds.
@@ -69,38 +92,34 @@ class S3Folder:
             NotFoundError: no such bucket.
             StoreError: it could not be read.
         """
-
-        def whole(chunks: Iterator[bytes]) -> bytes | None:
-            try:
-                return b"".join(chunks)
-            except ClientError as error:
-                if code_of(error) == "NoSuchKey":
-                    return None
-                raise
-
-        return self._streamed(path, whole)
+        return self._found(path, b"".join)
 
     def put_if_absent(self, path: str, body: bytes) -> PutOutcome:
         """Writes an object unless it exists. A reply that was lost is settled by reading: one's own bytes have won.
 
         Args:
             path: of the object.
-            body: must hold something random, so that nobody else's bytes are equal.
+            body: should hold something random, so that nobody else's bytes are equal: after a lost reply they count
+                as one's own.
 
         Raises:
             NotFoundError: no such bucket.
             StoreError: the store refuses.
             UncertainPut: nobody answers whether it was written.
         """
+        unsure = False
         for _ in range(_PUTS):
             with mapped("write", self._shown(path), self._endpoint):
                 try:
                     self.patient.put_object(**self._at(path), Body=body, IfNoneMatch="*")
                     return PutOutcome.WON
                 except (ClientError, BotoCoreError) as error:
+                    if is_lost(error) and not unsure:
+                        return PutOutcome.LOST
                     # boto3 repeats a request by itself, and then meets what its first try has written.
                     if not is_unsettled(error):
                         raise
+                    unsure = True
             try:
                 found = self.get(path)
             except StoreError as error:
@@ -133,8 +152,8 @@ class S3Folder:
 
         self._streamed(path, write)
 
-    def hash_of(self, path: str) -> str:
-        """sha256 of what the store gives back, as lower-case hex.
+    def hash_of(self, path: str) -> str | None:
+        """sha256 of what the store gives back, as lower-case hex; None where there is no such object.
 
         Raises:
             StoreError: it could not be read.
@@ -146,7 +165,7 @@ class S3Folder:
                 made.update(chunk)
             return made.hexdigest()
 
-        return self._streamed(path, hashed)
+        return self._found(path, hashed)
 
     def size(self, path: str) -> int | None:
         """Bytes of an object, or None.
@@ -182,6 +201,30 @@ class S3Folder:
                 for found in page.get("Contents", ()):
                     yield found["Key"].removeprefix(root), int(found["Size"])
 
+    def folders(self) -> list[str]:
+        """Names of the folders right below, in order.
+
+        Raises:
+            NotFoundError: no such bucket.
+            StoreError: it cannot be listed.
+        """
+        root = f"{self.place.prefix}/"
+        asked = {"Bucket": self.place.bucket, "Prefix": root, "Delimiter": "/"}
+        with mapped("list", self.place.url, self._endpoint):
+            pages = self.patient.get_paginator("list_objects_v2").paginate(**asked)
+            found = [f["Prefix"] for page in pages for f in page.get("CommonPrefixes", ())]
+        return sorted(name.removeprefix(root).removesuffix("/") for name in found)
+
+    def empty(self, below: str) -> None:
+        """Removes every object in a folder.
+
+        Raises:
+            StoreError: some may have been removed.
+        """
+        paths = [path for path, _ in self.listed(f"{below}/")]
+        for start in range(0, len(paths), BATCH):
+            self.remove_all(paths[start : start + BATCH])
+
     def remove_all(self, paths: Sequence[str]) -> None:
         """Removes objects, a thousand at most, in one request; those that are not there are no error.
 
@@ -207,6 +250,19 @@ class S3Folder:
         with mapped("remove", self._shown(path), self._endpoint):
             self.quick.delete_object(**self._at(path))
 
+    def _found(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
+        """As `_streamed`; None where there is no such object."""
+
+        def found(chunks: Iterator[bytes]) -> Read | None:
+            try:
+                return read(chunks)
+            except ClientError as error:
+                if code_of(error) == "NoSuchKey":
+                    return None
+                raise
+
+        return self._streamed(path, found)
+
     def _streamed(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read:
         """What `read` makes of an object; called again, from the first byte, where the stream breaks off."""
         with mapped("read", self._shown(path), self._endpoint):
@@ -230,19 +286,11 @@ class S3Folder:
         return str(self.patient.meta.endpoint_url)
 
 
-@contextmanager
-def opened(place: S3Place) -> Iterator[S3Folder]:
-    """The folder while a block lasts; its connections are closed afterwards. Asks nothing of the store.
+def opened(place: S3Place) -> S3Folder:
+    """The folder; its connections are closed by whoever opens it. Asks nothing of the store.
 
     Raises:
         UsageError: AWS's variables or profiles do not fit.
     """
-    try:
-        patient, quick = (client(place, options) for options in (_PATIENT, _QUICK))
-    except (BotoCoreError, ValueError) as error:
-        raise unfit(error) from error
-    try:
-        yield S3Folder(place=place, patient=patient, quick=quick)
-    finally:
-        patient.close()
-        quick.close()
+    access = S3Access.of(place)
+    return S3Folder(access=access, patient=access.client(_PATIENT), quick=access.client(_QUICK))

@@ -1,19 +1,24 @@
-"""Where a folder of a bucket is, and what reaches it: boto3's client, and the options that deltalake takes.
+"""Where a folder of a bucket is, and what reaches it: boto3's client, deltalake's options, pyarrow's file system.
 
 Credentials come from the chain that every AWS client asks (variables, profiles, roles).
 """
 
+import os
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, NoCredentialsError
+from pyarrow import fs
 
 from tidemark.adapters.s3_errors import unfit
 
 REGION = "us-east-1"
 """Where nothing names one; stores that are not Amazon's have none, but requests are signed for one."""
+_CONNECT_SECONDS, _REQUEST_SECONDS, _TRIES = 5, 30, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,55 +44,142 @@ class S3Place:
         """For people."""
         return f"s3://{self.bucket}/{self.prefix}"
 
+    @property
+    def spark_url(self) -> str:
+        """For Spark."""
+        return f"s3a://{self.bucket}/{self.prefix}"
 
-def client(place: S3Place, options: dict[str, Any]) -> Any:  # noqa: ANN401
-    """A client of boto3's; asks nothing of the store.
 
-    Args:
-        place: what it shall reach.
-        options: of botocore: timeouts, retries.
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """A place, and the credentials that reach it, which AWS's library renews where they expire.
 
-    Raises:
-        BotoCoreError, ValueError: AWS's variables or profiles do not fit.
+    Attributes:
+        place: where to.
+        session: of boto3.
     """
-    session = boto3.Session()
-    config = Config(
-        s3={"addressing_style": "path" if _is_path_style(place) else "auto"},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        **options,
+
+    place: S3Place
+    session: Any
+
+    @classmethod
+    def of(cls, place: S3Place) -> "S3Access":
+        """Access by what AWS's variables, profiles and roles say.
+
+        Raises:
+            UsageError: they do not fit.
+        """
+        try:
+            return cls(place, boto3.Session())
+        except (BotoCoreError, ValueError) as error:
+            raise unfit(error) from error
+
+    @property
+    def region(self) -> str:
+        """What requests are signed for."""
+        return str(self.place.region or self.session.region_name or REGION)
+
+    @property
+    def endpoint(self) -> str | None:
+        """Base URL of the store; None = Amazon's."""
+        named = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+        return self.place.endpoint or next(filter(None, named), None)
+
+    @property
+    def is_path_style(self) -> bool:
+        """Whether buckets stand in the path of URLs."""
+        return self.endpoint is not None if self.place.path_style is None else self.place.path_style
+
+    def client(self, options: dict[str, Any]) -> Any:  # noqa: ANN401
+        """A client of boto3's; asks nothing of the store.
+
+        Args:
+            options: of botocore: timeouts, retries.
+
+        Raises:
+            UsageError: AWS's variables or profiles do not fit.
+        """
+        try:
+            config = Config(
+                s3={"addressing_style": "path" if self.is_path_style else "auto"},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+                **options,
+            )
+            return self.session.client("s3", endpoint_url=self.endpoint, region_name=self.region, config=config)
+        except (BotoCoreError, ValueError) as error:
+            raise unfit(error) from error
+
+    def storage_options(self) -> dict[str, str]:
+        """What deltalake needs to reach the same folder, by the same credentials.
+
+        Raises:
+            UsageError: no credentials.
+        """
+        keys = self._keys()
+        options = {
+            "aws_access_key_id": keys[0],
+            "aws_secret_access_key": keys[1],
+            "aws_region": self.region,
+            "aws_virtual_hosted_style_request": str(not self.is_path_style).lower(),
+            "aws_conditional_put": "etag",
+        }
+        if keys[2]:
+            options["aws_session_token"] = keys[2]
+        if self.endpoint:
+            options |= {"aws_endpoint": self.endpoint, "aws_allow_http": "true"}
+        return options
+
+    def spark_conf(self) -> dict[str, str]:
+        """What a Spark session needs to reach the bucket, for this bucket alone; credentials are looked up by Spark.
+
+        Hadoop's own chain of credentials knows no profiles, so that of AWS's library is named.
+        """
+        bucket = f"fs.s3a.bucket.{self.place.bucket}"
+        found = {
+            f"{bucket}.endpoint.region": self.region,
+            f"{bucket}.path.style.access": str(self.is_path_style).lower(),
+            f"{bucket}.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+            # A task moves its file to where it stays; a job that died leaves files that no table names.
+            "mapreduce.fileoutputcommitter.algorithm.version": "2",
+        }
+        if self.endpoint:
+            found[f"{bucket}.endpoint"] = self.endpoint
+            found[f"{bucket}.connection.ssl.enabled"] = str(self.endpoint.startswith("https:")).lower()
+        return found
+
+    def arrow(self) -> Any:  # noqa: ANN401
+        """The store as pyarrow reads it, by the same credentials.
+
+        Raises:
+            UsageError: no credentials.
+        """
+        return _arrow(self.region, self.endpoint, self.is_path_style, self._keys())
+
+    def _keys(self) -> tuple[str, str, str | None]:
+        try:
+            found = self.session.get_credentials()
+            if found is None:
+                raise NoCredentialsError
+            frozen = found.get_frozen_credentials()
+        except (BotoCoreError, ValueError) as error:
+            raise unfit(error) from error
+        return str(frozen.access_key), str(frozen.secret_key), str(frozen.token) if frozen.token else None
+
+
+@lru_cache(maxsize=4)
+def _arrow(region: str, endpoint: str | None, path_style: bool, keys: tuple[str, str, str | None]) -> Any:  # noqa: ANN401, FBT001
+    """Kept, because it holds connections; made anew when credentials were renewed."""
+    named = urlsplit(endpoint) if endpoint else None
+    return fs.S3FileSystem(
+        access_key=keys[0],
+        secret_key=keys[1],
+        session_token=keys[2],
+        region=region,
+        scheme=named.scheme if named else "https",
+        endpoint_override=named.netloc if named else None,
+        force_virtual_addressing=named is not None and not path_style,
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
     )
-    region = place.region or session.region_name or REGION
-    return session.client("s3", endpoint_url=place.endpoint, region_name=region, config=config)
-
-
-def storage_options(place: S3Place) -> dict[str, str]:
-    """What deltalake needs to reach the same folder, by the same credentials.
-
-    Raises:
-        UsageError: no credentials, or AWS's variables do not fit.
-    """
-    try:
-        session = boto3.Session()
-        found = session.get_credentials()
-        if found is None:
-            raise NoCredentialsError
-        frozen = found.get_frozen_credentials()
-    except (BotoCoreError, ValueError) as error:
-        raise unfit(error) from error
-    options = {
-        "aws_access_key_id": str(frozen.access_key),
-        "aws_secret_access_key": str(frozen.secret_key),
-        "aws_region": place.region or session.region_name or REGION,
-        "aws_virtual_hosted_style_request": str(not _is_path_style(place)).lower(),
-        "aws_conditional_put": "etag",
-    }
-    if frozen.token:
-        options["aws_session_token"] = str(frozen.token)
-    if place.endpoint:
-        options |= {"aws_endpoint": place.endpoint, "aws_allow_http": "true"}
-    return options
-
-
-def _is_path_style(place: S3Place) -> bool:
-    return place.endpoint is not None if place.path_style is None else place.path_style

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from tidemark.adapters.delta_reading import open_table
 from tidemark.adapters.log_replay import LogReplays
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.s3_place import storage_options
+from tidemark.adapters.s3_folder import BATCH, S3Folder
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.delta_logs import LOG, log_version
 from tidemark.model.shared_state import StoredFile, TableHistory, unknown
 
-_BATCH = 1000
-"""As many keys as one request may name."""
 _SAFE = "every restore point that is kept is intact."
 
 
@@ -56,7 +54,7 @@ class S3TableFiles:
         for path in dict.fromkeys(map(_checked, paths)):
             count += 1
             batch.append(path)
-            if len(batch) == _BATCH or f"/{LOG}/" in path:
+            if len(batch) == BATCH or f"/{LOG}/" in path:
                 self.warehouse.remove_all(batch)
                 batch = []
         if batch:
@@ -83,8 +81,7 @@ class _S3Logs:
         return self.warehouse.size(f"{table}/{LOG}/{version:020d}.checkpoint.parquet") is not None
 
     def open(self, table: str, version: int) -> DeltaTable:
-        place = self.warehouse.place
-        return DeltaTable(f"{place.url}/{table}", version=version, storage_options=storage_options(place))
+        return open_table(self.warehouse.at(table), version)
 
 
 def _checked(path: str) -> str:

@@ -23,18 +23,21 @@ _TRIES = 100
 
 
 @contextmanager
-def scratch_folder(warehouse: Path, pipeline: str, ids: Callable[[], str]) -> Iterator[str]:
+def scratch_folder(
+    warehouse: Path, pipeline: str, ids: Callable[[], str], emptied: Callable[[str], None] = lambda folder: None
+) -> Iterator[str]:
     """A folder of one's own, relative to the warehouse; gone afterwards, as are those whose owners are gone.
 
     Args:
         warehouse: root of all tables; abandoned folders of all of its pipelines are swept.
         pipeline: whose folder it is.
         ids: fresh names.
+        emptied: called with each folder that is about to go, for what lies elsewhere under the same name.
 
     Raises:
         StoreError: it cannot be made.
     """
-    sweep(warehouse)
+    sweep(warehouse, emptied)
     held = warehouse / checked_name("pipeline", pipeline) / FOLDER
     try:
         folder, handle = _taken(held, ids)
@@ -47,10 +50,11 @@ def scratch_folder(warehouse: Path, pipeline: str, ids: Callable[[], str]) -> It
     try:
         yield folder.relative_to(warehouse).as_posix()
     finally:
+        emptied(folder.relative_to(warehouse).as_posix())
         _remove(folder, handle)
 
 
-def sweep(warehouse: Path) -> list[Path]:
+def sweep(warehouse: Path, emptied: Callable[[str], None] = lambda folder: None) -> list[Path]:
     """Removes scratch folders that nobody holds; returns them."""
     swept = []
     for found in sorted(glob(f"*/{FOLDER}/*", root_dir=warehouse)):
@@ -58,6 +62,7 @@ def sweep(warehouse: Path) -> list[Path]:
         # The holder's lock file may be missing, so it is made: then nobody else can take the folder meanwhile.
         handle = _locked(folder)
         if handle is not None:
+            emptied(found)
             _remove(folder, handle)
             swept.append(folder)
     return swept

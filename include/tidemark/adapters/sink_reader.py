@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_reading import refused
+from tidemark.adapters.located import Root, arrow_place, located
 from tidemark.adapters.state_reader import files_of
 from tidemark.errors import UsageError
 from tidemark.model.sink_evolution import sources_of
@@ -19,7 +19,7 @@ from tidemark.model.sinks import ROW_ID, SinkTable
 _CHECKPOINT = pa.field("_checkpoint", pa.int64())
 
 
-def read_sink(warehouse: str, table: SinkTable) -> pa.Table:
+def read_sink(warehouse: Root, table: SinkTable) -> pa.Table:
     """All rows of a sink: emitted fields, `_uid`, position, `_n`, `_checkpoint`; in order of checkpoint and position.
 
     Raises:
@@ -32,7 +32,7 @@ def read_sink(warehouse: str, table: SinkTable) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in order])
 
 
-def outbox_rows(warehouse: str, table: SinkTable, checkpoint: int) -> Iterator[dict[str, Any]]:
+def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[dict[str, Any]]:
     """The rows that one checkpoint left in a sink, in order of position.
 
     Raises:
@@ -44,7 +44,7 @@ def outbox_rows(warehouse: str, table: SinkTable, checkpoint: int) -> Iterator[d
 
 
 def found_rows(
-    warehouse: str, table: SinkTable, checkpoint: int, where: Mapping[str, str], limit: int
+    warehouse: Root, table: SinkTable, checkpoint: int, where: Mapping[str, str], limit: int
 ) -> list[dict[str, Any]]:
     """Rows that one checkpoint left in a sink and whose columns hold given values, in order of position.
 
@@ -84,21 +84,21 @@ def _value(schema: pa.Schema, name: str, text: str) -> pa.Scalar:
         raise UsageError(f"not a value of column {name} ({of}): {text!r}", next=f"give a value of {name}.") from error
 
 
-def _checkpoints(warehouse: str, table: SinkTable) -> list[int]:
+def _checkpoints(warehouse: Root, table: SinkTable) -> list[int]:
     return sorted({f.checkpoint for _, f in files_of(warehouse, table.handle)})
 
 
-def _rows(warehouse: str, table: SinkTable, checkpoint: int) -> Iterator[pa.Table]:
+def _rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[pa.Table]:
     schema = arrow_schema(table.stored)
     for segment, f in files_of(warehouse, table.handle):
         if f.checkpoint != checkpoint:
             continue
-        path = Path(warehouse, segment.path, f.path)
+        path, system = arrow_place(located(warehouse, segment.path, f.path))
         try:
-            held = pq.read_table(path, columns=_held(table, segment.path), partitioning=None)
+            held = pq.read_table(path, columns=_held(table, segment.path), partitioning=None, filesystem=system)
             rows = pa.table([_column(held, of) for of in schema], schema=schema)
         except (OSError, pa.ArrowInvalid) as error:
-            raise refused(Path(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
+            raise refused(located(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
         yield rows.append_column(_CHECKPOINT, pa.repeat(pa.scalar(checkpoint, pa.int64()), rows.num_rows))
 
 

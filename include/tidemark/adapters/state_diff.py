@@ -16,6 +16,7 @@ from tidemark.adapters.checkpoint_reader import read_checkpoint
 from tidemark.adapters.diff_rows import compared, counts, first, packed
 from tidemark.adapters.diff_search import Search, Side
 from tidemark.adapters.duckdb_session import Ask, asking
+from tidemark.adapters.located import Root
 from tidemark.adapters.stored_rows import StoredRows
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.schema import OperatorSchema
@@ -64,7 +65,7 @@ class Comparison:
         ancestor: id of their newest common ancestor, which may be one of them; 0 = none is known.
     """
 
-    warehouse: str
+    warehouse: Root
     uid: str
     before: Checkpoint
     after: Checkpoint

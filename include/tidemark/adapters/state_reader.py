@@ -6,15 +6,16 @@ make an array of a Python list.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from tidemark.adapters.arrow_types import arrow_schema
+from tidemark.adapters.bucket_path import BucketPath
 from tidemark.adapters.delta_reading import files_in, open_table, refused
 from tidemark.adapters.duckdb_session import literal, opened, told
+from tidemark.adapters.located import Located, Root, arrow_place, located
 from tidemark.model.compaction import Group, groups_of, is_top_light
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.expressions import quoted
@@ -28,7 +29,7 @@ from tidemark.ports import LiveFile
 
 
 def read_state(
-    warehouse: str, schema: OperatorSchema, handle: StateHandle, now: Now, key: Sequence[object] | None = None
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, key: Sequence[object] | None = None
 ) -> pa.Table:
     """One row per live key: key columns, state fields, `_changed`, in no particular order.
 
@@ -62,11 +63,11 @@ class Relation:
     """Rows that are not read yet, as DuckDB gets them.
 
     Attributes:
-        parts: each an Arrow table, or Parquet files of the same columns; with the query over it that makes rows of one
-            schema of it, None where it has them already.
+        parts: each an Arrow table, a dataset, or paths of Parquet files of the same columns; with the query over it
+            that makes rows of one schema of it, None where it has them already.
     """
 
-    parts: tuple[tuple[pa.Table | tuple[str, ...], Callable[[str], str] | None], ...]
+    parts: tuple[tuple[Any, Callable[[str], str] | None], ...]
 
     @property
     def files(self) -> list[str]:
@@ -87,7 +88,7 @@ class Relation:
         return f'({" UNION ALL ".join(selected)}) AS "_stored"'
 
 
-def stored_rows(warehouse: str, schema: OperatorSchema, handle: StateHandle) -> Relation | None:
+def stored_rows(warehouse: Root, schema: OperatorSchema, handle: StateHandle) -> Relation | None:
     """The rows of a handle's files in the columns of a schema, nothing read yet; None where it has no files.
 
     Raises:
@@ -97,12 +98,22 @@ def stored_rows(warehouse: str, schema: OperatorSchema, handle: StateHandle) -> 
     return _relation(warehouse, schema, groups) if groups else None
 
 
-def _relation(warehouse: str, schema: OperatorSchema, groups: Sequence[Group]) -> Relation:
-    paths: dict[str, list[str]] = {}
+def _relation(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group]) -> Relation:
+    paths: dict[str, list[Located]] = {}
     for group in groups:
         table = group.segment.path if schema.layout(group.segment.path) is not None else ""
-        paths.setdefault(table, []).extend(str(Path(warehouse, group.segment.path, f.path)) for f in group.files)
-    return Relation(parts=tuple((tuple(found), _mapping(schema, table)) for table, found in paths.items()))
+        paths.setdefault(table, []).extend(located(warehouse, group.segment.path, f.path) for f in group.files)
+    return Relation(parts=tuple((_readable(found), _mapping(schema, table)) for table, found in paths.items()))
+
+
+def _readable(files: Sequence[Located]) -> Any:
+    """Files of one layout: paths for DuckDB's own reader; of a bucket a dataset, asked for what a query needs."""
+    places = [arrow_place(path) for path in files]
+    if not isinstance(files[0], BucketPath):
+        return tuple(path for path, _ in places)
+    from pyarrow import dataset
+
+    return dataset.dataset([path for path, _ in places], filesystem=places[0][1], format="parquet")
 
 
 def _mapping(schema: OperatorSchema, table: str) -> Callable[[str], str]:
@@ -143,7 +154,7 @@ def _split(schema: OperatorSchema, now: Now, below: Relation, newer: Relation) -
         return connection.sql(query).to_arrow_table().cast(arrow_schema(empty_columns(schema)))
 
 
-def files_of(warehouse: str, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
+def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
     """The files of a handle with the segments that name them, oldest segment first.
 
     Raises:
@@ -152,8 +163,8 @@ def files_of(warehouse: str, handle: StateHandle) -> list[tuple[Segment, LiveFil
     return [(segment, f) for segment in handle for f in _files_of(warehouse, segment)]
 
 
-def _files_of(warehouse: str, segment: Segment) -> list[LiveFile]:
-    table = Path(warehouse, segment.path)
+def _files_of(warehouse: Root, segment: Segment) -> list[LiveFile]:
+    table = located(warehouse, segment.path)
     found = list(files_in(open_table(table, segment.version), segment.after, segment.through))
     for f in found:
         if not (table / f.path).is_file():

@@ -5,13 +5,13 @@ Files are sorted by (`_key_group`, key), so the bounds of a row group tell where
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.duckdb_session import Ask, told
+from tidemark.adapters.located import Root, located
 from tidemark.adapters.row_groups import PLACE, RowGroups, StoredFile, above, among, every, holding
 from tidemark.adapters.state_reader import files_of
 from tidemark.model.expressions import key_columns
@@ -34,7 +34,7 @@ class StoredRows:
         read: reads, and counts bytes.
     """
 
-    warehouse: str
+    warehouse: Root
     schema: OperatorSchema
     over: Ask
     read: RowGroups = field(default_factory=RowGroups)
@@ -48,8 +48,8 @@ class StoredRows:
         """
         found = []
         for segment, live in files_of(self.warehouse, handle):
-            path = str(Path(self.warehouse, segment.path, live.path))
-            found.append(self._files.setdefault(path, StoredFile(len(self._files), path, live)))
+            path = located(self.warehouse, segment.path, live.path)
+            found.append(self._files.setdefault(str(path), StoredFile(len(self._files), path, live)))
         return sorted(found, key=lambda f: (f.live.checkpoint, -f.live.level))
 
     def changed_since(self, checkpoint: int, files: Iterable[StoredFile]) -> pa.Table:

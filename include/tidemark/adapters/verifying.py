@@ -7,13 +7,13 @@ before hashes were recorded, by the footers and the checksums of Parquet's pages
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.adapters.delta_reading import FoundCommit, commit_at, commit_file, files_in, open_table
 from tidemark.adapters.file_hashes import from_commit, hash_of
+from tidemark.adapters.located import Located, Root, arrow_place, located, relative, size_of
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint import Commit
 from tidemark.model.segments import Segment
@@ -30,12 +30,12 @@ class TableChecks:
         content: read and compare every byte of every file, not only its size.
     """
 
-    warehouse: str
+    warehouse: Root
     content: bool = False
     _segments: dict[Segment, Flaws] = field(default_factory=dict)
     _files: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    _commits: dict[tuple[Path, int], FoundCommit | StoreError | None] = field(default_factory=dict)
-    _hashes: dict[Path, tuple[int, dict[str, str]]] = field(default_factory=dict)
+    _commits: dict[tuple[Located, int], FoundCommit | StoreError | None] = field(default_factory=dict)
+    _hashes: dict[Located, tuple[int, dict[str, str]]] = field(default_factory=dict)
 
     def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
         """What is wrong with a segment, by file relative to the warehouse.
@@ -55,7 +55,7 @@ class TableChecks:
         return Inspected(segments=len(self._segments), files=len(sizes), bytes=sum(sizes))
 
     def _log(self, segment: Segment, commits: Mapping[int, Commit]) -> dict[str, str]:
-        table = Path(self.warehouse, segment.path)
+        table = located(self.warehouse, segment.path)
         flaws = {}
         for version in sorted({*_needed(table, segment.version), segment.version}):
             found, known = self._commit(table, version), commits.get(version)
@@ -65,7 +65,7 @@ class TableChecks:
                 flaws[self._name(commit_file(table, version))] = "its content is not what was committed"
         return flaws
 
-    def _commit(self, table: Path, version: int) -> FoundCommit | StoreError | None:
+    def _commit(self, table: Located, version: int) -> FoundCommit | StoreError | None:
         at = (table, version)
         if at not in self._commits:
             try:
@@ -76,7 +76,7 @@ class TableChecks:
 
     def _opened(self, segment: Segment) -> dict[str, str]:
         """What is wrong with the version that the log leads to, and with its files."""
-        table = Path(self.warehouse, segment.path)
+        table = located(self.warehouse, segment.path)
         try:
             files = files_in(open_table(table, segment.version), segment.after, segment.through)
         except StoreError as error:
@@ -93,15 +93,15 @@ class TableChecks:
         return {where: why for where, why in whys.items() if why is not None}
 
     def _file(self, segment: Segment, f: LiveFile) -> str | None:
-        path = Path(self.warehouse, segment.path, f.path)
+        path = located(self.warehouse, segment.path, f.path)
         name = self._name(path)
         if name not in self._files:
             self._files[name] = (f.file.size, self._flaw(path, segment, f))
         return self._files[name][1]
 
-    def _flaw(self, path: Path, segment: Segment, f: LiveFile) -> str | None:
+    def _flaw(self, path: Located, segment: Segment, f: LiveFile) -> str | None:
         try:
-            size = path.stat().st_size
+            size = size_of(path)
             if size != f.file.size:
                 return f"it has {size} bytes, {f.file.size} were committed"
             if not self.content:
@@ -117,7 +117,7 @@ class TableChecks:
 
     def _recorded(self, segment: Segment) -> dict[str, str]:
         """Hashes of the files of a table, from all commits up to a version at least; no path is used twice."""
-        table = Path(self.warehouse, segment.path)
+        table = located(self.warehouse, segment.path)
         following, made = self._hashes.get(table, (0, {}))
         for version in range(following, segment.version + 1):
             log = commit_file(table, version)
@@ -125,22 +125,23 @@ class TableChecks:
         self._hashes[table] = (max(following, segment.version + 1), made)
         return made
 
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.warehouse).as_posix()
+    def _name(self, path: Located) -> str:
+        return relative(self.warehouse, path)
 
 
-def _needed(table: Path, version: int) -> range:
+def _needed(table: Located, version: int) -> range:
     """Versions whose commit files a reader of a version replays: those behind the newest Delta log checkpoint."""
     for base in range(version, -1, -1):
-        if (table / "_delta_log" / f"{base:020d}.checkpoint.parquet").is_file():
+        if (table / f"_delta_log/{base:020d}.checkpoint.parquet").is_file():
             return range(base + 1, version + 1)
     return range(version + 1)
 
 
-def _unreadable(path: Path, rows: int) -> str | None:
+def _unreadable(path: Located, rows: int) -> str | None:
     """Why a file of which no hash is known cannot be what was committed."""
+    place, system = arrow_place(path)
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as opened:
+        with pq.ParquetFile(place, page_checksum_verification=True, filesystem=system) as opened:
             for group in range(opened.num_row_groups):
                 opened.read_row_group(group)
             held = opened.metadata.num_rows

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import errors
 from tidemark.errors import EngineError, TidemarkError
+from tidemark.model.buckets import S3Url
 
 if TYPE_CHECKING:
     from tidemark.ports import PlanRequest
@@ -129,7 +130,8 @@ def spark_home() -> Path:
 
 def submit_command(settings: "Settings", home: Path) -> list[str]:
     """The command line up to the application; no secret is in it, because `ps` shows it to everybody."""
-    jars = sorted(str(jar) for jar in (settings.root / ".jars" / "spark").glob("*.jar"))
+    profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
+    jars = [str(jar) for profile in profiles for jar in sorted((settings.jar_folder / profile).glob("*.jar"))]
     return [
         str(home / "bin" / "spark-submit"),
         "--master",

@@ -13,7 +13,7 @@ from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.expiry import expiry_ms
 from tidemark.model.savepoint import SavepointChange, SavepointRequest
 from tidemark.wiring import Runtime, open_runtime
-from tidemark.wiring.core import random_id
+from tidemark.wiring.roots import random_id
 
 Named = Annotated[
     tuple[str, str], typer.Argument(metavar="PIPELINE NAME", help="A pipeline, and the name of a savepoint.")

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from tidemark.engine.failures import translated
-from tidemark.engine.files import bounded_columns
+from tidemark.engine.files import ArrowSystem, bounded_columns, this_machine
 from tidemark.engine.resolving import compacted
 from tidemark.engine.warehouse import Warehouse
 from tidemark.engine.writing import write_rows
@@ -66,7 +66,7 @@ class Compactor:
 
     Attributes:
         session: opens a Spark session; called only when something is due.
-        warehouse: root of all tables, as Spark and this process both see it.
+        warehouse: root of all tables, as Spark names it.
         tables: where commits go.
         clock: stamps the job record.
         write_ids: names the job and the commit.
@@ -74,6 +74,7 @@ class Compactor:
             table's version and the commit, `commit.compact`.
         put_job: puts a job record under a key.
         put_record: puts a compaction record under a key.
+        arrow: the warehouse's file system.
     """
 
     session: Callable[[], SparkSession]
@@ -84,6 +85,7 @@ class Compactor:
     crash: CrashPoints
     put_job: Callable[[str, JobRecord], PutOutcome]
     put_record: Callable[[str, CompactionRecord], PutOutcome]
+    arrow: ArrowSystem = this_machine
 
     def compact(self, task: CompactionTask) -> CompactionRecord | None:
         """Compacts one operator, or answers None where nothing is due.
@@ -137,7 +139,8 @@ class Compactor:
             shaped = compacted(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
             order = ["_key_group", *(k.name for k in task.schema.keys)]
             files = task.policy.files_for(wanted.merged)
-            return write_rows(shaped, order, f"{self.warehouse}/{folder}", files, bounded_columns(task.schema))
+            bounded = bounded_columns(task.schema)
+            return write_rows(shaped, order, f"{self.warehouse}/{folder}", files, bounded, self.arrow)
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
         done = self.tables.commit(request, _Gap(self.crash))

@@ -283,7 +283,8 @@ class SparkBatch:
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
-        return write_rows(rows, order, f"{self._compute.warehouse.root}/{folder}", files_for(at_most), bounded)
+        here = self._compute.warehouse
+        return write_rows(rows, order, f"{here.root}/{folder}", files_for(at_most), bounded, here.arrow)
 
 
 def _paths(folder: str, run: WrittenRun) -> list[str]:

@@ -1,7 +1,7 @@
 """Parquet files that Spark has written: listing, footers, and the statistics that a commit believes."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from typing import Any
 
@@ -12,8 +12,15 @@ from tidemark.errors import StoreError
 from tidemark.model.schema import OperatorSchema
 from tidemark.ports import WrittenFile, WrittenRun
 
+ArrowSystem = Callable[[], Any]
+"""The file system of a warehouse, as pyarrow has it; None = this machine's."""
 
-def written_run(path: str, rows: int, bounded: Iterable[str]) -> WrittenRun:
+
+def this_machine() -> None:
+    """Files of a local or shared disk."""
+
+
+def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem = this_machine) -> WrittenRun:
     """The files that a listing of the attempt's folder shows, with their footers.
 
     Correctness does not rest on the listing: the rows of the footers must add up to what the write reported.
@@ -22,11 +29,12 @@ def written_run(path: str, rows: int, bounded: Iterable[str]) -> WrittenRun:
         path: path or URI of the folder `<warehouse>/<table>/<id>.<attempt>`.
         rows: what the write reported.
         bounded: columns whose bounds are exact, for data skipping.
+        arrow: the file system of the path.
 
     Raises:
         StoreError: the rows do not add up, or a file cannot be read.
     """
-    system, folder = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+    system, folder = arrow() or fs.LocalFileSystem(), path.rpartition("://")[2]
     name = path.rpartition("/")[2]
     try:
         found = [i for i in system.get_file_info(fs.FileSelector(folder)) if i.extension == "parquet"]

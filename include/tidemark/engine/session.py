@@ -70,14 +70,18 @@ class SparkSettings:
     Attributes:
         master: `sc://host:port` (Connect), or a master for a driver in this process: `local[2]`, `spark://...`.
         jars: folder with Spark's extra jars, for a driver of our own.
+        s3_jars: folder with those that it needs for a warehouse in a bucket.
         parallelism: shuffle partitions; about the cores.
         conf: more configuration, for a driver of our own.
+        session_conf: more configuration of every session, such as where the warehouse is reached; no secrets.
     """
 
     master: str
     jars: Path | None = None
+    s3_jars: Path | None = None
     parallelism: int = 2
     conf: Mapping[str, str] = field(default_factory=dict)
+    session_conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_connect(self) -> bool:
@@ -104,7 +108,7 @@ def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSess
     """
     with translated():
         spark = _remote(settings, owner, attempt) if settings.is_connect else _classic(settings, owner)
-        conf = {**SESSION_CONF, "spark.sql.shuffle.partitions": str(settings.parallelism)}
+        conf = {**SESSION_CONF, "spark.sql.shuffle.partitions": str(settings.parallelism), **settings.session_conf}
         for name, value in conf.items():
             spark.conf.set(name, value)
         return spark
@@ -146,7 +150,7 @@ def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
 
 def _classic(settings: SparkSettings, owner: str) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName(f"tidemark {owner}")
-    jars = sorted(str(p) for p in settings.jars.glob("*.jar")) if settings.jars else []
+    jars = sorted(str(p) for folder in (settings.jars, settings.s3_jars) if folder for p in folder.glob("*.jar"))
     if jars:
         builder = builder.config("spark.jars", ",".join(jars))
     for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf}.items():

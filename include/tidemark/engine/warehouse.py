@@ -11,6 +11,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.engine.files import ArrowSystem, this_machine
 from tidemark.model.compaction import FilesOf, Group, groups_of
 from tidemark.model.dialects import SPARK
 from tidemark.model.expressions import quoted, spark
@@ -29,13 +30,16 @@ class Warehouse:
 
     Attributes:
         session: classic or Connect.
-        root: of all tables, as Spark and this process both see it.
+        root: of all tables, as Spark names it.
         files_of: names the files of a segment.
+        arrow: the root's file system, as pyarrow has it; None = this machine's. Asked again and again, because
+            credentials are renewed.
     """
 
     session: SparkSession
     root: str
     files_of: FilesOf
+    arrow: ArrowSystem = this_machine
 
     def groups(self, handle: StateHandle) -> list[Group]:
         """The files of a handle by run and compaction output, oldest first.

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
 
-from tidemark.engine.files import written_run
+from tidemark.engine.files import ArrowSystem, this_machine, written_run
 from tidemark.model.writes import WrittenRun
 
 _ROWS_PER_FILE = 4_000_000
@@ -26,7 +26,14 @@ def files_for(at_most: int) -> int:
     return max(1, -(-at_most // _ROWS_PER_FILE))
 
 
-def write_rows(rows: DataFrame, order: Sequence[str], folder: str, files: int, bounded: Sequence[str]) -> WrittenRun:
+def write_rows(
+    rows: DataFrame,
+    order: Sequence[str],
+    folder: str,
+    files: int,
+    bounded: Sequence[str],
+    arrow: ArrowSystem = this_machine,
+) -> WrittenRun:
     """Writes rows, sorted within each file, and compares the footers with the count that the write reported.
 
     Where it reported none, the rows are counted again; those of a batch are cached.
@@ -37,6 +44,7 @@ def write_rows(rows: DataFrame, order: Sequence[str], folder: str, files: int, b
         folder: where; must not exist.
         files: how many files, at most.
         bounded: columns that get statistics in the log.
+        arrow: the file system of the folder.
 
     Raises:
         StoreError: footers and reported count differ.
@@ -44,7 +52,7 @@ def write_rows(rows: DataFrame, order: Sequence[str], folder: str, files: int, b
     shaped, reported = _counted(rows.coalesce(files).sortWithinPartitions(*order))
     shaped.write.mode("error").options(**_OPTIONS).parquet(folder)
     count = reported()
-    return written_run(folder, rows.count() if count is None else count, bounded)
+    return written_run(folder, rows.count() if count is None else count, bounded, arrow)
 
 
 def _counted(rows: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:

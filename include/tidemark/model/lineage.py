@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from tidemark.model import keys
+from tidemark.model.buckets import S3Url, is_url
 from tidemark.model.checkpoint import Ack, Checkpoint, Sealed
 from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan
@@ -30,7 +31,7 @@ class Naming:
     Attributes:
         jobs: namespace of the jobs; a pipeline is a job.
         broker: `host:port` of the first Kafka server; topics are `kafka://host:port`, name.
-        warehouse: absolute path; tables are `file`, path.
+        warehouse: absolute path, and tables are `file`, path; or `s3://BUCKET/FOLDER`: then `s3://BUCKET`, path.
     """
 
     jobs: str
@@ -43,6 +44,9 @@ class Naming:
 
     def table(self, path: str) -> Json:
         """A Delta table by its path relative to the warehouse."""
+        if is_url(self.warehouse):
+            place = S3Url.parsed(self.warehouse)
+            return {"namespace": f"s3://{place.bucket}", "name": f"{place.prefix}/{path}"}
         return {"namespace": "file", "name": f"{self.warehouse}/{path}"}
 
 

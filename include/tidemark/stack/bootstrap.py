@@ -38,6 +38,7 @@ def main() -> int:
         The exit code.
     """
     parser = argparse.ArgumentParser(description="Create .venv and .jars in this checkout.")
+    parser.add_argument("--s3", action="store_true", help="fetch the jars for a warehouse in a bucket as well")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when set-up is needed")
     arguments = parser.parse_args()
     _use_supported_python()
@@ -45,7 +46,7 @@ def main() -> int:
         if arguments.check:
             return 0 if _is_ready() else 1
         with _lock(ROOT / ".jars" / "setup.lock"):
-            return _set_up()
+            return _set_up() or (_set_up_s3() if arguments.s3 else 0)
     except TidemarkError as error:
         print(f"setup: {error}", file=sys.stderr)
         return error.code
@@ -76,6 +77,16 @@ def _set_up() -> int:
     partial.write_text(fingerprint(ROOT))
     partial.replace(STAMP)
     _say("ready")
+    return 0
+
+
+def _set_up_s3() -> int:
+    folder = ROOT / ".jars"
+    if jars.find_problems(folder, profiles=jars.S3_PROFILES):
+        _say("fetching jars for S3")
+        ivy = _ivy(ROOT / ".venv" / "bin" / "python")
+        jars.fetch(folder, _java().executable, ivy, os.environ, jars.S3_PROFILES)
+    _say("ready for S3")
     return 0
 
 

@@ -107,7 +107,7 @@ def _launcher(settings: Settings, java: Java) -> tuple[str, ...]:
         f"{logging}.showDateTime=true",
         f"{logging}.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ",
         "-cp",
-        str(settings.root / ".jars" / "kafka" / "*"),
+        str(settings.jar_folder / "kafka" / "*"),
     )
 
 

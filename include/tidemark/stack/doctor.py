@@ -17,6 +17,7 @@ from typing import Literal
 import psutil
 
 from tidemark.errors import TidemarkError, UsageError
+from tidemark.model.buckets import S3Url
 from tidemark.settings import Settings, recorded_service
 from tidemark.stack import control, jars
 from tidemark.stack.addresses import DEFAULT_PORTS, accepts, is_free, recorded_addresses
@@ -106,11 +107,13 @@ def _java(_: Settings) -> Finding:
 
 
 def _jars(settings: Settings) -> Finding:
-    problems = jars.find_problems(settings.root / ".jars")
+    s3 = jars.S3_PROFILES if isinstance(settings.warehouse, S3Url) else ()
+    problems = jars.find_problems(settings.jar_folder, profiles=(*jars.PROFILES, *s3))
     if problems:
         named = "; ".join(map(str, problems[:3])) + (f"; {len(problems) - 3} more" if len(problems) > 3 else "")
-        return Finding(check="jars", verdict="missing", detail=named, remedy="make setup")
-    return Finding(check="jars", verdict="ok", detail=f"{len(jars.expected_sums())} jars with the right SHA-256")
+        return Finding(check="jars", verdict="missing", detail=named, remedy="make setup-s3" if s3 else "make setup")
+    count = len(jars.expected_sums(profiles=(*jars.PROFILES, *s3)))
+    return Finding(check="jars", verdict="ok", detail=f"{count} jars with the right SHA-256")
 
 
 def _packages(settings: Settings) -> Finding:
@@ -155,8 +158,27 @@ def _memory(_: Settings) -> Finding:
 
 
 def _warehouse(settings: Settings) -> Finding:
-    """The commit point needs a link that fails when the name is taken, and a sync that reaches the disk."""
-    folder = _existing(settings.warehouse)
+    """The commit point needs a name that is given once: on a disk by a link and a sync, in a bucket by a put."""
+    if isinstance(settings.warehouse, S3Url):
+        return _bucket(settings, settings.warehouse)
+    return _folder(settings.warehouse)
+
+
+def _bucket(settings: Settings, url: S3Url) -> Finding:
+    from tidemark.adapters.s3_store import refuse_racing_winners
+    from tidemark.wiring.roots import random_id
+    from tidemark.wiring.s3_urls import opened_folder
+
+    try:
+        with opened_folder(settings, url) as folder:
+            refuse_racing_winners(folder, random_id)
+    except TidemarkError as error:
+        return Finding(check="warehouse", verdict="missing", detail=error.what, remedy=error.next)
+    return Finding(check="warehouse", verdict="ok", detail=f"{url} lets one writer win each name")
+
+
+def _folder(warehouse: Path) -> Finding:
+    folder = _existing(warehouse)
     probe = folder / f".tidemark-doctor-{uuid.uuid4().hex}"
     link = probe.with_suffix(".link")
     try:
@@ -181,7 +203,7 @@ def _warehouse(settings: Settings) -> Finding:
     if not refused:
         detail = f"{folder}: a hard link replaced an existing name"
         return Finding(check="warehouse", verdict="missing", detail=detail, remedy="set TIDEMARK_WAREHOUSE elsewhere")
-    return Finding(check="warehouse", verdict="ok", detail=f"{settings.warehouse} takes hard links and syncs")
+    return Finding(check="warehouse", verdict="ok", detail=f"{warehouse} takes hard links and syncs")
 
 
 def _ports(settings: Settings) -> Finding:

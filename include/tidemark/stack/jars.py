@@ -1,7 +1,7 @@
 """Jars: resolved by the Ivy inside pyspark, then held against a committed list of SHA-256 sums.
 
-Standard library only, because set-up runs it before anything is installed. Two profiles in two folders: the broker's
-jars must never reach Spark's class path.
+Standard library only, because set-up runs it before anything is installed. Profiles in folders of their own: the
+broker's jars must never reach Spark's class path, and those for S3 are fetched only when somebody asks for them.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree  # noqa: S405
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from tidemark.errors import TidemarkError
 
 PROFILES = ("kafka", "spark")
+S3_PROFILES = ("s3",)
+"""What a Spark needs besides for a warehouse in a bucket."""
 LISTS = Path(__file__).parent / "jars"
 SUMS = LISTS / "jars.sha256"
 
@@ -32,30 +34,33 @@ class JarProblem:
         return f"{self.jar}: {self.complaint}"
 
 
-def expected_sums(sums: Path = SUMS) -> dict[str, str]:
-    """The committed list: `profile/file.jar` to its SHA-256."""
+def expected_sums(sums: Path = SUMS, profiles: Sequence[str] = PROFILES) -> dict[str, str]:
+    """The committed list of some profiles: `profile/file.jar` to its SHA-256."""
     pairs = (line.split(maxsplit=1) for line in sums.read_text().splitlines() if line.strip())
-    return {name.strip(): digest for digest, name in pairs}
+    return {name.strip(): digest for digest, name in pairs if name.partition("/")[0] in profiles}
 
 
-def find_problems(folder: Path, sums: Path = SUMS) -> list[JarProblem]:
+def find_problems(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PROFILES) -> list[JarProblem]:
     """Compare a jars folder with the list.
 
     Args:
         folder: holds one sub-folder per profile.
         sums: the list to compare with.
+        profiles: those to compare.
 
     Returns:
         Every missing, altered or unexpected jar, by name; empty when all is well.
     """
-    expected = expected_sums(sums)
+    expected = expected_sums(sums, profiles)
     present = {
         path.relative_to(folder).as_posix(): path
-        for profile in PROFILES
+        for profile in profiles
         for path in (folder / profile).glob("*")
         if path.is_file()
     }
     problems = [JarProblem(jar=name, complaint="missing") for name in expected.keys() - present.keys()]
+    listed = {name.partition("/")[0] for name in expected}
+    problems += [JarProblem(jar=profile, complaint="the list has none of it") for profile in set(profiles) - listed]
     for name, path in present.items():
         if name not in expected:
             problems.append(JarProblem(jar=name, complaint="not in the list"))
@@ -83,13 +88,13 @@ def quarantine(folder: Path, problems: list[JarProblem]) -> Path:
     return away
 
 
-def check(folder: Path, sums: Path = SUMS) -> None:
+def check(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PROFILES) -> None:
     """Stop at the first jar that is not what the list says, after moving it out of the way.
 
     Raises:
         TidemarkError: naming every such file.
     """
-    problems = find_problems(folder, sums)
+    problems = find_problems(folder, sums, profiles)
     if not problems:
         return
     away = quarantine(folder, problems)
@@ -101,14 +106,15 @@ def check(folder: Path, sums: Path = SUMS) -> None:
     )
 
 
-def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str]) -> None:
-    """Resolve both profiles side by side into fresh folders, and check them.
+def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str], profiles: Sequence[str] = PROFILES) -> None:
+    """Resolve profiles side by side into fresh folders, and check them.
 
     Args:
         folder: where the profiles' folders go; what is there is replaced.
         java: the launcher to run Ivy with.
         ivy: the Ivy jar of the pyspark wheel.
         env: the environment, for proxies.
+        profiles: which.
 
     Raises:
         TidemarkError: Ivy could not resolve a profile, or a jar has a wrong sum.
@@ -117,7 +123,7 @@ def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str]) -> None:
     launcher = (str(java), *_proxy_options(env))
     settings = _write_settings(folder, Path(env.get("HOME", os.path.expanduser("~"))))
     running = {}
-    for profile in PROFILES:
+    for profile in profiles:
         shutil.rmtree(folder / profile, ignore_errors=True)
         with (folder / f"{profile}.log").open("wb") as log:
             # A cache per checkout and profile: Ivy's cache has no lock, and two checkouts may be set up at once.
@@ -131,7 +137,7 @@ def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str]) -> None:
             f"Ivy could not resolve the jars of {' and '.join(failed)}",
             next=f"look at the end of {folder.name}/{failed[0]}.log (network, proxy?), then make setup again.",
         )
-    check(folder)
+    check(folder, profiles=profiles)
     shutil.rmtree(folder / "ivy", ignore_errors=True)
 
 

@@ -91,6 +91,10 @@ def settings_environment(settings: Settings) -> dict[str, str]:
         "TIDEMARK_PIPELINES": os.pathsep.join(map(str, settings.pipelines)),
         "TIDEMARK_KAFKA_BOOTSTRAP": settings.kafka_bootstrap,
         "TIDEMARK_SPARK": settings.spark,
+        "TIDEMARK_JARS": str(settings.jars) if settings.jars else None,
+        "TIDEMARK_S3_ENDPOINT": settings.s3_endpoint,
+        "TIDEMARK_S3_REGION": settings.s3_region,
+        "TIDEMARK_S3_PATH_STYLE": None if settings.s3_path_style is None else str(settings.s3_path_style).lower(),
         "TIDEMARK_CRASH_AT": settings.crash_at,
     }
     return {name: value for name, value in variables.items() if value}

@@ -74,7 +74,7 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        "spark.driver.extraClassPath": str(settings.root / ".jars" / "spark" / "*"),
+        "spark.driver.extraClassPath": _class_path(settings),
         "spark.driver.extraJavaOptions": " ".join(
             [f"-Djava.io.tmpdir={folder / 'tmp'} -Dderby.system.home={folder / 'tmp'}", settings.spark_java_options]
         ).strip(),
@@ -98,6 +98,11 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _class_path(settings: Settings) -> str:
+    """Spark's extra jars; the folder of those for S3 is empty where nobody has fetched them."""
+    return os.pathsep.join(str(settings.jar_folder / profile / "*") for profile in ("spark", "s3"))
 
 
 def warm_up(settings: Settings, addresses: Addresses) -> None:

@@ -71,7 +71,7 @@ class Announcing(Core):
     def _naming(self) -> Naming:
         server = (self.settings.kafka_bootstrap or EMBEDDED_BROKER).split(",")[0].strip()
         jobs = self.settings.openlineage_namespace
-        return Naming(jobs=jobs, broker=server, warehouse=self.settings.warehouse.as_posix())
+        return Naming(jobs=jobs, broker=server, warehouse=str(self.settings.warehouse))
 
     @cached_property
     def _to_lineage(self) -> Bounded:

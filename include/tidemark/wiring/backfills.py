@@ -164,7 +164,7 @@ class Backfills(Steps, Queries, Recoveries):
         both = [uid for uid, schema in here.items() if uid in there and there[uid].keys == schema.keys]
         found = [
             Comparison(
-                warehouse=str(self.settings.warehouse),
+                warehouse=self.root,
                 uid=uid,
                 before=pair.recorded,
                 after=pair.repeated,

@@ -14,9 +14,9 @@ from tidemark.model import keys
 from tidemark.model.exports import Export, ExportedFile, ExportedState
 from tidemark.model.schema import OperatorSchema
 from tidemark.pipeline import Pipeline
-from tidemark.wiring.core import random_id
 from tidemark.wiring.imports import Imported, Imports, told
 from tidemark.wiring.lazy_log import LazyLog
+from tidemark.wiring.roots import random_id
 
 if TYPE_CHECKING:
     from tidemark.adapters.given_tables import GivenTable
@@ -74,8 +74,8 @@ class Bootstraps(Imports):
         pipeline, given, starts = self._given(request)
         empty = self._wanted_of(request, pipeline, starts, {})
         Importer(coordinator=self.coordinator(pipeline.name)).refuse_taken(empty)
-        with scratch_folder(self.settings.warehouse, pipeline.name, random_id) as scratch:
-            folder = Path(self.settings.warehouse, scratch)
+        with scratch_folder(self.here, pipeline.name, random_id) as scratch:
+            folder = Path(self.here, scratch)
             inside, at_ms = ParquetFolder(folder), empty.export.logical_time_ms
             stored = {uid: tuple(table.write(inside, at_ms, _NUMBER)) for uid, table in given.items()}
             wanted = self._wanted_of(request, pipeline, starts, stored)

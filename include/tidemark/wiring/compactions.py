@@ -10,8 +10,9 @@ from tidemark.model.compaction import Group, LevelPolicy, groups_of
 from tidemark.model.records import CompactionRecord, JobRecord
 from tidemark.model.segments import StateHandle
 from tidemark.ports import CrashPoints, PutOutcome
-from tidemark.wiring.core import Core, both, random_id
+from tidemark.wiring.core import Core, both
 from tidemark.wiring.reads import schema_of
+from tidemark.wiring.roots import random_id
 
 
 class Compactions(Core):
@@ -48,6 +49,7 @@ class Compactions(Core):
     def _compact(
         self, name: str, newest: Checkpoint, uid: str, full: bool, crash: CrashPoints
     ) -> CompactionRecord | None:
+        from tidemark.adapters.located import spark_root
         from tidemark.engine.compaction import CompactionTask, Compactor
 
         coordinator = self.coordinator(name)
@@ -72,7 +74,8 @@ class Compactions(Core):
         with ExitStack() as opened:
             compactor = Compactor(
                 session=lambda: opened.enter_context(self.session(f"{name}/compaction/{random_id()}", 1)),
-                warehouse=str(self.settings.warehouse),
+                warehouse=spark_root(self.root),
+                arrow=self.arrow,
                 tables=self.tables,
                 clock=self.clock,
                 write_ids=random_id,

@@ -3,7 +3,6 @@
 import os
 import socket
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -31,6 +30,7 @@ from tidemark.settings import Settings
 from tidemark.wiring.lazy_foreign import LazyForeignTables
 from tidemark.wiring.lazy_log import LazyLog
 from tidemark.wiring.lazy_sender import LazySender
+from tidemark.wiring.roots import Roots, random_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,12 +56,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-def random_id() -> str:
-    """A fresh random id, 32 hex digits."""
-    return uuid.uuid4().hex
-
-
-class Core:
+class Core(Roots):
     """Settings, clock, coordinator, tables, Spark: joined, and made only when asked for."""
 
     def __init__(self, settings: Settings) -> None:
@@ -75,10 +70,8 @@ class Core:
 
     def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
         """The coordinator of a pipeline; connects to Kafka only when it plans."""
-        from tidemark.adapters.local_store import LocalStore
-
         return CheckpointCoordinator(
-            store=LocalStore(self.settings.warehouse / checked_name("pipeline", name)),
+            store=self.store(name),
             log=LazyLog(self.settings),
             clock=self.clock,
             write_ids=random_id,
@@ -118,18 +111,24 @@ class Core:
         """The Delta tables below the warehouse."""
         from tidemark.adapters.delta_log import DeltaTables
 
-        return DeltaTables(warehouse=str(self.settings.warehouse), clock=self.clock)
+        return DeltaTables(warehouse=self.root, clock=self.clock)
 
     @cached_property
     def spark(self) -> "SparkSettings":
         """Where Spark is, as the engine wants to know it."""
         from tidemark.engine.session import SparkSettings
 
-        jars = self.settings.root / ".jars" / "spark"
+        jars = self.settings.jar_folder / "spark"
         driver = {"spark.driver.memory": self.settings.spark_driver_memory}
         if self.settings.spark_java_options:
             driver["spark.driver.extraJavaOptions"] = self.settings.spark_java_options
-        return SparkSettings(master=self.settings.spark_address, jars=jars, conf=driver)
+        return SparkSettings(
+            master=self.settings.spark_address,
+            jars=jars,
+            s3_jars=None if self.bucket is None else self.settings.jar_folder / "s3",
+            conf=driver,
+            session_conf=self.spark_conf,
+        )
 
     @contextmanager
     def session(self, owner: str, attempt: int) -> Iterator["SparkSession"]:
@@ -155,7 +154,7 @@ class Core:
         """
         from tidemark.adapters.timeline_lock import FileTimelineLock
 
-        folder = self.settings.warehouse / checked_name("pipeline", name) / "locks"
+        folder = self.here / checked_name("pipeline", name) / "locks"
         with FileTimelineLock(folder).hold(timeline):
             yield
 
@@ -192,9 +191,10 @@ class Core:
 
     def state_of(self, spark: "SparkSession") -> "Warehouse":
         """The warehouse as a Spark session sees it."""
+        from tidemark.adapters.located import spark_root
         from tidemark.engine.warehouse import Warehouse
 
-        return Warehouse(session=spark, root=str(self.settings.warehouse), files_of=self.tables.files_of)
+        return Warehouse(session=spark, root=spark_root(self.root), files_of=self.tables.files_of, arrow=self.arrow)
 
     def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
         """Sets the consumer groups' offsets, where sources name any; monitoring only, so failure is harmless."""
@@ -220,13 +220,15 @@ class Core:
         Raises:
             NotFoundError: neither.
         """
-        if not (self.settings.warehouse / checked_name("pipeline", name)).is_dir():
+        if not self.has_begun(name):
             self.pipeline(name)
         return name
 
     def _files_exist(self, handle: StateHandle) -> bool:
+        from tidemark.adapters.located import located
+
         return all(
-            (self.settings.warehouse / segment.path / file.path).is_file()
+            located(self.root, segment.path, file.path).is_file()
             for segment in handle
             for file in self.tables.live_files(segment)
         )

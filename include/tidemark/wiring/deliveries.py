@@ -35,7 +35,7 @@ class Deliveries(Announcing):
         from tidemark.adapters.sink_reader import outbox_rows
 
         assert due.table.topic is not None  # noqa: S101  (an outbox has a topic)
-        held = outbox_rows(str(self.settings.warehouse), due.table, due.checkpoint.id)
+        held = outbox_rows(self.root, due.table, due.checkpoint.id)
         rows = (row for row in held if due.is_due(row))
         messages = messages_of(due.checkpoint.plan, due.table, rows)
         to = KafkaOutbox(self.settings.kafka_address, self.settings.kafka_client_options)

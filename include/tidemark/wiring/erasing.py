@@ -146,7 +146,7 @@ class Erasing(Retentions):
         coordinator = self.coordinator(self.known(name))
         values = typed_key(self._schema(name, uid), key)
         request = ErasureRequest(uid=uid, key=values, texts=_texts(values), forever=terms.forever, owner=terms.owner)
-        files = ParquetKeyFiles(warehouse=str(self.settings.warehouse), footers=written_run)
+        files = ParquetKeyFiles(warehouse=self.root, footers=written_run)
         return Eraser(coordinator=coordinator, tables=self.tables, files=files, logs=self.table_files, request=request)
 
     def _schema(self, name: str, uid: str) -> OperatorSchema:

@@ -9,11 +9,12 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import StoreError, UsageError
+from tidemark.model.buckets import is_url
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.exports import NAME, Export
-from tidemark.wiring.core import random_id
 from tidemark.wiring.reads import Reads
-from tidemark.wiring.s3_urls import is_url, opened_export
+from tidemark.wiring.roots import random_id
+from tidemark.wiring.s3_urls import opened_export
 from tidemark.wiring.verifications import Verifications
 
 if TYPE_CHECKING:
@@ -79,14 +80,14 @@ class Exports(Reads, Verifications):
         """Writes to a scratch folder first: what is sent has to be named by size and hash before it is."""
         from tidemark.adapters.scratch import scratch_folder
 
-        pipeline = asked.found.plan.pipeline
+        here, pipeline = self.here, asked.found.plan.pipeline
         with (
             open_job(asked.coordinator, "export", asked.found.id) as job,
-            scratch_folder(self.settings.warehouse, pipeline, random_id) as scratch,
+            scratch_folder(here, pipeline, random_id) as scratch,
         ):
             place.probe(job)
             try:
-                folder = self.settings.warehouse / scratch / "export"
+                folder = here / scratch / "export"
                 folder.mkdir()
                 return place.publish(self._written(asked, folder), folder, job)
             except OSError as error:
@@ -101,7 +102,7 @@ class Exports(Reads, Verifications):
         from tidemark.adapters.parquet_folder import ParquetFolder
 
         inside, found = ParquetFolder(folder), asked.found
-        writer = FolderExport(warehouse=str(self.settings.warehouse), folder=inside, checkpoint=found)
+        writer = FolderExport(warehouse=self.root, folder=inside, checkpoint=found)
         plan, facts = found.plan, found.sealed.facts
         made = Export(
             pipeline=plan.pipeline,
@@ -137,6 +138,6 @@ class Exports(Reads, Verifications):
             raise UsageError(f"{to} exists", safe="it was left alone.", next="name another folder, or remove that one.")
         if not target.parent.is_dir():
             raise UsageError(f"no folder for {to}", next=f"mkdir -p {target.parent}    (or name another folder).")
-        if target.resolve().is_relative_to(self.settings.warehouse.resolve()):
+        if target.resolve().is_relative_to(self.here.resolve()):
             raise UsageError(f"{to} lies in the warehouse", next="name a folder outside of it.")
         return target

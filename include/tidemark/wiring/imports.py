@@ -12,13 +12,15 @@ from tidemark.coordinator.recovery.bringing import Bringer, Brought
 from tidemark.coordinator.recovery.imports import Importer, Importing
 from tidemark.errors import StoreError
 from tidemark.model import keys
+from tidemark.model.buckets import is_url
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.exports import Export
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.segments import StateHandle
 from tidemark.model.writes import WrittenRun
-from tidemark.wiring.core import Core, random_id
-from tidemark.wiring.s3_urls import is_url, opened_export
+from tidemark.wiring.core import Core
+from tidemark.wiring.roots import random_id
+from tidemark.wiring.s3_urls import opened_export
 
 if TYPE_CHECKING:
     from tidemark.adapters.importing import ExportFolder
@@ -143,9 +145,9 @@ class Imports(Core):
             return
         with (
             opened_export(self.settings, request.folder) as place,
-            scratch_folder(self.settings.warehouse, request.pipeline, random_id) as scratch,
+            scratch_folder(self.here, request.pipeline, random_id) as scratch,
         ):
-            folder = self.settings.warehouse / scratch / "export"
+            folder = self.here / scratch / "export"
             try:
                 folder.mkdir()
                 place.fetch(folder)
@@ -159,14 +161,15 @@ class Imports(Core):
 
     def _bring(self, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: Brought) -> None:
         """Copies an operator's rows to a table of their own."""
+        from tidemark.adapters.filling import filled
         from tidemark.engine.files import bounded_columns, written_run
 
         state = wanted.export.states[brought.uid]
 
         def write(place: str) -> WrittenRun:
-            there = self.settings.warehouse / place
-            folder.copy(state.stored, there)
-            return written_run(str(there), state.rows, bounded_columns(state.schema))
+            with filled(self.root, place) as there:
+                folder.copy(state.stored, there)
+                return written_run(str(there), state.rows, bounded_columns(state.schema))
 
         made = Bringer(coordinator=importer.coordinator, tables=self.tables).bring(brought, write)
         if StateHandle((made,)) != wanted.handles(brought.number)[brought.uid]:

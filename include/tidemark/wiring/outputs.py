@@ -31,7 +31,7 @@ class Outputs(Reads):
         """
         from tidemark.adapters.sink_reader import read_sink
 
-        rows = read_sink(str(self.settings.warehouse), sink_of(self.checkpoint(name, checkpoint), sink))
+        rows = read_sink(self.root, sink_of(self.checkpoint(name, checkpoint), sink))
         return rows if limit is None else rows.slice(max(0, rows.num_rows - limit))
 
 

@@ -141,8 +141,7 @@ class Patches(Recoveries):
         given = self._given_patches(request, recovery, beginning)
         with ExitStack() as opened:
             folder = ParquetFolder(Path(opened.enter_context(TemporaryDirectory(prefix="tidemark-patch-"))))
-            warehouse = str(self.settings.warehouse)
-            rows = {uid: opened.enter_context(patch_rows(warehouse, patch)) for uid, patch in given.items()}
+            rows = {uid: opened.enter_context(patch_rows(self.root, patch)) for uid, patch in given.items()}
             # Written aside once: their hashes tell this patch from every other one, before it has an id.
             files = {uid: made.write(folder, uid, 0) for uid, made in rows.items()}
             digest = checksum({uid: [f.sha256 for f in found] for uid, found in files.items()})
@@ -186,20 +185,21 @@ class Patches(Recoveries):
         return Patcher(coordinator=self.coordinator(name), tables=self.tables, write=write)
 
     def _patch_written(self, prepared: "_Prepared", uid: str, folder: str, number: int) -> WrittenRun:
+        from tidemark.adapters.filling import filled
         from tidemark.adapters.parquet_folder import ParquetFolder
         from tidemark.engine.files import bounded_columns, written_run
 
-        warehouse = self.settings.warehouse
+        bounded = bounded_columns(prepared.given[uid].schema)
         try:
-            made = prepared.rows[uid].write(ParquetFolder(warehouse), folder, number)
+            with filled(self.root, folder) as there:
+                made = prepared.rows[uid].write(ParquetFolder(there.parent), there.name, number)
+                return written_run(str(there), sum(f.rows or 0 for f in made), bounded)
         except OSError as error:
             raise StoreError(
                 f"could not write {folder}: {error.strerror or error}",
                 safe="nothing names what was written.",
                 next="make room or mend the permissions, then repeat the patch.",
             ) from error
-        rows, bounded = sum(f.rows or 0 for f in made), bounded_columns(prepared.given[uid].schema)
-        return written_run(str(warehouse / folder), rows, bounded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ class Queries(Reads):
                 next=f"tidemark state sql {name}    (joins {request.uid}_at(N) of both).",
             )
         compared = Comparison(
-            warehouse=str(self.settings.warehouse),
+            warehouse=self.root,
             uid=request.uid,
             before=before,
             after=after,
@@ -89,7 +89,7 @@ class Queries(Reads):
 
         found = self.checkpoint(name, checkpoint)
         schema = schema_of(found, uid)
-        return found, hash_of(schema, read_checkpoint(str(self.settings.warehouse), found, uid))
+        return found, hash_of(schema, read_checkpoint(self.root, found, uid))
 
     def resolving_query(self, name: str, uid: str, dialect: str, checkpoint: int | None = None) -> dict[str, Any]:
         """The query that gives an operator's state, for another engine, and the segments that feed it.
@@ -120,7 +120,7 @@ class Queries(Reads):
             "uid": uid,
             "dialect": dialect,
             "segments": segments,
-            "sql": whole(str(self.settings.warehouse), found, uid, query),
+            "sql": whole(self.root, found, uid, query),
         }
 
     def _ancestor(self, name: str, one: Checkpoint, other: Checkpoint) -> int:
@@ -188,4 +188,4 @@ class _Line:
         from tidemark.adapters.checkpoint_reader import view
 
         found = self.newest if checkpoint_id is None else self._reads.checkpoint(self._name, checkpoint_id)
-        return view(str(self._reads.settings.warehouse), found, schema_of(found, uid).uid)
+        return view(self._reads.root, found, schema_of(found, uid).uid)

@@ -138,7 +138,7 @@ class Reads(Core):
         found = self.checkpoint(name, checkpoint)
         schema = schema_of(found, uid)
         wanted = None if key is None else parse_key(schema, key)
-        rows = read_state(str(self.settings.warehouse), schema, found.handles[uid], found.now, wanted)
+        rows = read_state(self.root, schema, found.handles[uid], found.now, wanted)
         if limit is None:
             return rows
         return rows.sort_by([(k.name, "ascending") for k in schema.keys]).slice(0, limit)

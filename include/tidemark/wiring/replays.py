@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidemark.adapters.scratch import scratch_folder
 from tidemark.coordinator.records.releases import usable
 from tidemark.coordinator.records.tombstones import released
 from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
@@ -12,7 +11,7 @@ from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline
 from tidemark.ports import Attempt, CrashPoints
-from tidemark.wiring.core import both, random_id
+from tidemark.wiring.core import both
 from tidemark.wiring.queries import Queries
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class Replays(Queries):
             )
         ungated = replace(pipeline, gate=None, max_dead_letters=1.0)
         try:
-            with scratch_folder(self.settings.warehouse, name, random_id) as scratch:
+            with self.scratch(name) as scratch:
                 rehearsal = Rehearsal(found.plan, scratch)
                 sealed = self.rehearse(ungated, rehearsal, both(crash, self.crash))
                 again = replace(found, plan=rehearsal.plan, sealed=sealed)
@@ -151,7 +150,7 @@ class Replays(Queries):
         from tidemark.adapters.checkpoint_reader import read_checkpoint
         from tidemark.adapters.state_hash import differing, hash_of
 
-        schema, warehouse = found.plan.schemas[uid], str(self.settings.warehouse)
+        schema, warehouse = found.plan.schemas[uid], self.root
         rows, others = read_checkpoint(warehouse, found, uid), read_checkpoint(warehouse, again, uid)
         made = ReplayedState(uid=uid, recorded=hash_of(schema, rows), replayed=hash_of(schema, others))
         if made.is_equal:

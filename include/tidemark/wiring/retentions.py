@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from tidemark.coordinator.recovery.verification import Tell, tell_nobody
 from tidemark.coordinator.retention.holding import Holding
@@ -14,12 +13,10 @@ from tidemark.coordinator.retention.sweeping import GRACE_MS, Sweeper, Swept
 from tidemark.model.deletion import DeletionPlan
 from tidemark.model.retention_text import parse_retention
 from tidemark.model.verification import Verified
+from tidemark.ports import TableFiles
 from tidemark.retention import Retention
 from tidemark.wiring.facts import iso
 from tidemark.wiring.verifications import Verifications
-
-if TYPE_CHECKING:
-    from tidemark.adapters.table_files import LocalTableFiles
 
 _SHOWN = 1000
 """Files that are told one by one where nobody asks for all."""
@@ -37,11 +34,15 @@ class Retentions(Verifications):
     """Releases, deletes, explains."""
 
     @cached_property
-    def table_files(self) -> "LocalTableFiles":
+    def table_files(self) -> TableFiles:
         """The files below the warehouse."""
+        if self.bucket is not None:
+            from tidemark.adapters.s3_table_files import S3TableFiles
+
+            return S3TableFiles(self.bucket)
         from tidemark.adapters.table_files import LocalTableFiles
 
-        return LocalTableFiles(str(self.settings.warehouse), self.cache)
+        return LocalTableFiles(str(self.here), self.cache)
 
     def retention_rule(self, name: str, keep: str | None = None) -> Retention | None:
         """The rule that counts: what is given, else what the pipeline's DAG has declared; None = all is kept.

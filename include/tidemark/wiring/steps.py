@@ -86,6 +86,7 @@ class Steps(Deliveries):
             TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
         """
         pipeline, crash = self.pipeline(name), both(steps, self.crash)
+        self.refuse_unconditional()
         coordinator = self.coordinator(name, crash)
         advance = Advance(
             coordinator=coordinator,
@@ -118,6 +119,7 @@ class Steps(Deliveries):
             DataLostError, NotFoundError, BrokerError: as the planner raises; nothing was written.
         """
         coordinator, pipeline = self.coordinator(name), self.pipeline(name)
+        self.refuse_unconditional()
         with self.holding(name, coordinator.timelines.live()):
             published: list[int] = []
             found = coordinator.trigger(pipeline, request)

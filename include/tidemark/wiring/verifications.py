@@ -49,6 +49,6 @@ class Verifications(Core):
         """What checks the restore points of a pipeline."""
         from tidemark.adapters.verifying import TableChecks
 
-        checks = TableChecks(str(self.settings.warehouse), content=content)
+        checks = TableChecks(self.root, content=content)
         points = RestorePoints(pipeline=name, objects=self.coordinator(name).objects)
         return Verifier(points=points, check=checks, inspected=lambda: checks.inspected)

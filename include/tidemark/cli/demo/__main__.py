@@ -1,7 +1,8 @@
 """Entry point of the demo: the stack, the input, the months, the correction, the comparison, retention, the table.
 
 Run as `python -m tidemark.cli.demo`. May be repeated: what is there is left alone, what is missing is added. The stack
-keeps running at the end, so that there is something to look at. `DEMO=quick` makes half a year and no correction.
+keeps running at the end, so that there is something to look at. `DEMO=quick` makes half a year and no correction;
+`WAREHOUSE=s3` keeps all of it in a bucket.
 """
 
 import os
@@ -11,13 +12,15 @@ import time
 import psutil
 
 from tidemark.cli.airflow_api import AirflowApi
+from tidemark.cli.demo import bucket
+from tidemark.cli.demo.asking import asks_for
 from tidemark.cli.demo.lines import Line, lines_of, table_of
 from tidemark.cli.demo.releases import Releases
 from tidemark.cli.demo.story import PIPELINE, Story, is_whole
 from tidemark.cli.output import complain, note, show_rows
 from tidemark.cli.timeline import plain_tree
 from tidemark.cli.topic import DataSet, load
-from tidemark.errors import NotFoundError, TidemarkError, UsageError
+from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.settings import Settings, load_settings
 from tidemark.stack import control
 from tidemark.stack.credentials import ADMIN, Credentials, load_credentials
@@ -31,7 +34,10 @@ def main() -> int:
     """Runs the demo; the exit code is 0 when every row agrees."""
     began = time.monotonic()
     try:
-        demonstrate(load_settings(), quick=_is_quick())
+        if asks_for(bucket.VARIABLE, bucket.S3):
+            os.environ |= bucket.variables(load_settings())
+            note(f"tidemark down, with TIDEMARK_HOME={os.environ['TIDEMARK_HOME']}, stops this demo and its bucket")
+        demonstrate(load_settings(), quick=asks_for(VARIABLE, QUICK))
     except TidemarkError as error:
         complain(error)
         return error.code
@@ -117,18 +123,6 @@ def _show(runtime: Runtime, lines: list[Line]) -> None:
 
 def _ids(runtime: Runtime) -> set[int]:
     return {found.id for line in lines_of(runtime, PIPELINE) for found in line.checkpoints}
-
-
-def _is_quick() -> bool:
-    """Whether the environment asks for the quick demo.
-
-    Raises:
-        UsageError: it asks for something else.
-    """
-    value = os.environ.get(VARIABLE, "")
-    if value not in ("", QUICK):
-        raise UsageError(f"{VARIABLE}={value}", next=f"leave it out, or make demo {VARIABLE}={QUICK}.")
-    return value == QUICK
 
 
 def _dead(settings: Settings) -> str | None:

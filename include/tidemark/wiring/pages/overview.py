@@ -7,7 +7,6 @@ from threading import Lock
 from tidemark.coordinator.records.branches import Branch, branch
 from tidemark.coordinator.records.stops import Stops
 from tidemark.errors import CorruptObjectError, NotFoundError
-from tidemark.model.names import checked_name
 from tidemark.model.records import Genesis
 from tidemark.wiring import Runtime
 from tidemark.wiring.pages.history import CheckpointStatus, History, HistoryEntry
@@ -55,8 +54,7 @@ class Overview:
 
     def pipelines(self) -> list[str]:
         """Those that have planned a checkpoint in this warehouse, in order of names."""
-        warehouse = self.runtime.settings.warehouse
-        return sorted(p.parent.name for p in warehouse.glob("*/ids") if p.is_dir())
+        return self.runtime.pipelines()
 
     def known(self, name: str) -> str:
         """`name`, where it is one of them; no declaration is imported to find out.
@@ -65,7 +63,7 @@ class Overview:
             NotFoundError: it is none.
             NameRefusedError: no pipeline is called so.
         """
-        if not (self.runtime.settings.warehouse / checked_name("pipeline", name) / "ids").is_dir():
+        if not self.runtime.has_planned(name):
             raise NotFoundError(f"no pipeline {name!r} in this warehouse", next=f"tidemark run {name}")
         return name
 

@@ -106,7 +106,7 @@ class Records(Origins):
         schema_of(made, uid)
         ack = made.ack(uid)
         handle = StateHandle() if ack is None else ack.dead_letters
-        found = dead_letters(str(self.runtime.settings.warehouse), handle, checkpoint, limit, offset)
+        found = dead_letters(self.runtime.root, handle, checkpoint, limit, offset)
         rows = [
             {
                 "partition": f"{row['topic']}-{row['partition']}",
@@ -174,7 +174,7 @@ class Records(Origins):
         told: dict[tuple[TopicPartition, int], dict[str, str]] = {}
         for ack in () if made is None or not places else made.sealed.acks:
             if ack.dead_lettered and uid in (None, ack.uid):
-                warehouse = str(self.runtime.settings.warehouse)
+                warehouse = self.runtime.root
                 for place, why in reasons_at(warehouse, ack.dead_letters, plan.id, places).items():
                     told.setdefault(place, {})[ack.uid] = why
         return told

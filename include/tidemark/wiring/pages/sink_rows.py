@@ -35,7 +35,7 @@ class SinkRows(Records):
         from tidemark.adapters.sink_reader import found_rows
 
         table = sink_of(self._naming(name, checkpoint), sink)
-        warehouse = str(self.runtime.settings.warehouse)
+        warehouse = self.runtime.root
         found = found_rows(warehouse, table, checkpoint, where, limit + 1)
         if not found:
             raise NotFoundError(
