@@ -319,3 +319,18 @@ def test_stamps_list_the_same_keys_and_tell_one_object_from_another(kind: str, t
     after = made.stamps("timelines/")
     assert {key for key in after if after[key] != before[key]} == {"timelines/t1/1.json"}
     assert dict(made.stamps("nowhere/")) == {}
+
+
+@pytest.mark.slow
+def test_stamps_of_a_bucket_are_what_it_says_of_its_objects(in_bucket: S3Store) -> None:
+    for key in ("timelines/t1/1.json", "timelines/t1/2.json", "timelines/t10/1.json", "ids/1.json"):
+        in_bucket.put_if_absent(key, b"one")
+    before = in_bucket.stamps("timelines/")
+    assert list(before) == list(in_bucket.list("timelines/"))
+    assert all(before.values())
+    in_bucket.put_if_absent("timelines/t1/1.json", b"two")
+    assert in_bucket.stamps("timelines/") == before
+    in_bucket.warehouse.remove_all([f"{in_bucket.pipeline}/timelines/t1/1.json"])
+    in_bucket.put_if_absent("timelines/t1/1.json", b"two")
+    after = in_bucket.stamps("timelines/")
+    assert {key for key in after if after[key] != before[key]} == {"timelines/t1/1.json"}

@@ -182,7 +182,11 @@ class S3Folder:
                 raise
 
     def listed(self, below: str, after: str | None = None) -> Iterator[tuple[str, int]]:
-        """Path and bytes of every object whose path begins so, in order of keys.
+        """Path and bytes of objects: as `objects`."""
+        return ((path, int(found["Size"])) for path, found in self.objects(below, after))
+
+    def objects(self, below: str, after: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Path of every object whose path begins so, in order of keys, with what a listing says of it.
 
         Args:
             below: how it begins; `a/` for all in a folder.
@@ -199,7 +203,7 @@ class S3Folder:
         with mapped("list", self._shown(below), self._endpoint):
             for page in self.patient.get_paginator("list_objects_v2").paginate(**asked):
                 for found in page.get("Contents", ()):
-                    yield found["Key"].removeprefix(root), int(found["Size"])
+                    yield found["Key"].removeprefix(root), found
 
     def folders(self) -> list[str]:
         """Names of the folders right below, in order.

@@ -4,7 +4,7 @@ A reply that was lost is settled by reading the object back: it carries a write 
 of two objects of one name; `refuse_unconditional` finds out whether this one does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -45,6 +45,12 @@ class S3Store:
         below = f"{self.pipeline}/"
         found = self.warehouse.listed(f"{self._path(prefix)}/")
         return sorted(path.removeprefix(below) for path, _ in found)
+
+    def stamps(self, prefix: str) -> Mapping[str, str]:
+        """See `ports.caching.StampedStore`: ETags, which a listing has."""
+        below = f"{self.pipeline}/"
+        found = self.warehouse.objects(f"{self._path(prefix)}/")
+        return {path.removeprefix(below): str(told["ETag"]) for path, told in found}
 
     def _path(self, key: str) -> str:
         plain = key.removesuffix("/")

@@ -13,6 +13,7 @@ from tidemark.adapters.s3_folder import BATCH, S3Folder
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.delta_logs import LOG, log_version
 from tidemark.model.shared_state import StoredFile, TableHistory, unknown
+from tidemark.ports.caching import Cache
 
 _SAFE = "every restore point that is kept is intact."
 
@@ -23,12 +24,14 @@ class S3TableFiles:
 
     Attributes:
         warehouse: the folder that is the root of all tables, open.
+        cache: where what was read of logs is kept; None = in memory only.
     """
 
     warehouse: S3Folder
+    cache: Cache | None = None
 
     def __post_init__(self) -> None:
-        self._replays = LogReplays(_S3Logs(self.warehouse))
+        self._replays = LogReplays(_S3Logs(self.warehouse), self.cache)
 
     def files(self, folder: str) -> Sequence[StoredFile]:
         """See `ports.TableFiles`."""

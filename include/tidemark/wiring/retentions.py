@@ -39,7 +39,7 @@ class Retentions(Verifications):
         if self.bucket is not None:
             from tidemark.adapters.s3_table_files import S3TableFiles
 
-            return S3TableFiles(self.bucket)
+            return S3TableFiles(self.bucket, self.cache)
         from tidemark.adapters.table_files import LocalTableFiles
 
         return LocalTableFiles(str(self.here), self.cache)
