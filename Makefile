@@ -45,7 +45,7 @@ env: ## Make the secrets of docker-compose.yaml in .env, where they are missing
 
 ##@ Checks
 .PHONY: test
-test: setup ## Run every test
+test: setup-s3 ## Run every test
 	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-fast

@@ -40,14 +40,17 @@ spark.scheduler.minRegisteredResourcesRatio 1.0
 """
 
 
-def oracle(batches: list[list[tuple[str, int]]]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Per operator and bus: rides and the farthest one, rides and all miles."""
+def oracle(batches: list[list[tuple[str, int]]]) -> dict[str, dict[str, tuple[int, int, int]]]:
+    """Per operator and bus: rides, the farthest one or all miles, and the last checkpoint that had one of them."""
     miles: dict[str, list[int]] = defaultdict(list)
-    for bus, far in (ride for batch in batches for ride in batch):
-        miles[bus].append(far)
+    changed: dict[str, int] = {}
+    for checkpoint, batch in enumerate(batches, start=1):
+        for bus, far in batch:
+            miles[bus].append(far)
+            changed[bus] = checkpoint
     return {
-        "buses": {bus: (len(each), max(each)) for bus, each in miles.items()},
-        "miles": {bus: (len(each), sum(each)) for bus, each in miles.items()},
+        "buses": {bus: (len(each), max(each), changed[bus]) for bus, each in miles.items()},
+        "miles": {bus: (len(each), sum(each), changed[bus]) for bus, each in miles.items()},
     }
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from tests.kafka.topics import Sent, Topics
 from tidemark.adapters.kafka_producer import LoadOutcome, TopicLoader, partition_of
@@ -53,8 +55,6 @@ def send_prefix(topics: Topics, loader: TopicLoader, records: list[Row]) -> None
 
 def contents(topics: Topics, topic: str) -> dict[int, list[tuple[bytes | None, bytes, int, int]]]:
     """(key, value, timestamp type, timestamp) by partition, in order."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
     consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": "t", "enable.partition.eof": True})
     found: dict[int, list[tuple[bytes | None, bytes, int, int]]] = {p: [] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
@@ -160,25 +160,36 @@ def test_without_a_broker_the_error_says_what_to_do() -> None:
 
 
 CHILD = """
-import sys, time
+import itertools, sys, time
 from tests.kafka.test_load import rows, PARTITIONS
 from tidemark.adapters.kafka_producer import TopicLoader
-def slowly(done, total):
-    print(done, flush=True)
+told = itertools.count(1)
+def held(done, total):
     time.sleep(0.05)
-TopicLoader(sys.argv[1], sys.argv[2], partitions=PARTITIONS).load(rows(60_000), slowly)
+    if next(told) == 8:
+        sys.stdin.read()
+TopicLoader(sys.argv[1], sys.argv[2], partitions=PARTITIONS).load(rows(60_000), held)
 """
+"""Hands over 40,000 records in steps of 5,000, and no more while its parent lives: however slow the broker is."""
+
+
+def ends(topics: Topics, topic: str) -> int:
+    """How many records a topic of `PARTITIONS` has, by its end offsets."""
+    latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
+    return sum(future.result(30).offset for future in topics.admin.list_offsets(latest).values())
 
 
 def test_a_loader_killed_in_the_middle_is_completed(topics: Topics, loader: TopicLoader) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'include'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-c", CHILD, topics.bootstrap, loader.topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as child:
-        assert child.stdout is not None
-        while int(child.stdout.readline() or "60000") < 10_000:
-            pass
+    loader.prepare()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, cwd=ROOT) as child:
+        deadline = time.monotonic() + 60
+        while ends(topics, loader.topic) < 10_000:
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
     done = loader.load(rows(60_000))
     assert done.outcome is LoadOutcome.COMPLETED
-    assert 0 < done.sent < 60_000
+    assert 20_000 <= done.sent <= 50_000
     assert contents(topics, loader.topic) == expected(rows(60_000))
