@@ -84,7 +84,7 @@ class Line:
         thread = threading.Thread(target=watched)
         thread.start()
         try:
-            _until(lambda: bool(failed) or len(list(self.folder.glob("began-*"))) == 2, "two tasks")
+            _until(lambda: bool(failed) or len(self.began()) == 2, "two tasks")
             if not failed:
                 kill()
         finally:
@@ -94,13 +94,17 @@ class Line:
         if failed:
             raise failed[0]
 
+    def began(self) -> list[Path]:
+        """The marks of tasks that were held; one who was killed while it wrote its mark has left an empty one."""
+        return [mark for mark in self.folder.glob("began-*") if mark.stat().st_size]
+
     def code(self) -> set[str]:
         """Where the tasks that were held have Tidemark from."""
-        return {mark.read_text() for mark in self.folder.glob("began-*")}
+        return {mark.read_text() for mark in self.began()}
 
     def tasks(self) -> list[psutil.Process]:
         """The Python workers that are held."""
-        return [psutil.Process(int(mark.name.removeprefix("began-"))) for mark in self.folder.glob("began-*")]
+        return [psutil.Process(int(mark.name.removeprefix("began-"))) for mark in self.began()]
 
     def shown(self, command: Command) -> dict[str, Any]:
         """Rows per operator of the newest checkpoint, and the hash of each."""
