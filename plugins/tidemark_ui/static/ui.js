@@ -170,7 +170,7 @@ export function Answered({ answer, what, children }) {
 
 export function Facts({ facts }) {
   const rows = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return h(C.Box, { as: "dl", fontSize: "sm", display: "grid", rowGap: 1, columnGap: 3,
+  return h(C.Box, { as: "dl", w: "100%", fontSize: "sm", display: "grid", rowGap: 1, columnGap: 3,
     gridTemplateColumns: "fit-content(40%) minmax(0, 1fr)" },
     rows.map(([name, value]) => h(React.Fragment, { key: name },
       h(C.Box, { as: "dt", color: "fg.muted", overflowWrap: "anywhere", maxW: "24rem" }, h("bdi", null, name)),
