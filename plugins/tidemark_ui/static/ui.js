@@ -137,7 +137,7 @@ export function Status({ status, discarded }) {
 
 export function Panel({ title, children, aside, ...more }) {
   const head = title && h(C.Flex, { justify: "space-between", align: "center", mb: 2, gap: 2, wrap: "wrap" },
-    h(C.Heading, { as: "h2", size: "sm" }, title), aside);
+    h(C.Heading, { as: "h2", size: "sm", maxW: "100%", overflowWrap: "anywhere" }, title), aside);
   return h(C.Box, { as: "section", borderWidth: "1px", borderColor: "border", borderRadius: "md", p: 3, minW: 0,
     ...more },
     head, children);
