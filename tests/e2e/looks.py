@@ -5,11 +5,13 @@ SHADE = """((c) => { const x = document.createElement('canvas').getContext('2d')
 OUTSIDE = """(() => {
   const scrolls = (e) => { for (e = e.parentElement; e && !e.dataset.page; e = e.parentElement)
     if (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX)) return true; return false; };
+  const edge = (e) => { const part = e.parentElement.closest('[data-page] section');
+    return part ? Math.min(innerWidth, part.getBoundingClientRect().right) : innerWidth; };
   return [...document.querySelectorAll('[data-page] *')].filter(e => !e.closest('svg svg, option') && !scrolls(e))
-    .filter(e => { const r = e.getBoundingClientRect(); return r.width && (r.right > innerWidth + 1 || r.left < 0); })
+    .filter(e => { const r = e.getBoundingClientRect(); return r.width && (r.right > edge(e) + 1 || r.left < 0); })
     .map(e => e.tagName + ' ' + (e.innerText || '').slice(0, 40)).slice(0, 5);
 })()"""
-"""Parts of a page that reach beyond the window and cannot be scrolled into it."""
+"""What reaches beyond the window, or the panel that it is in, and cannot be scrolled into it."""
 NAMELESS = """[...document.querySelectorAll(':is(input, select, button, table, svg[tabindex], [role=region])')]
   .filter(e => e.closest('[data-page]'))
   .filter(e => !(e.getAttribute('aria-label') || e.innerText || (e.labels && e.labels.length)))

@@ -97,9 +97,10 @@ def parsed(model: type[M], conf: Mapping[str, object]) -> M:
         return model.model_validate(given)
     except ValidationError as error:
         complaints = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        fields = sorted(model.model_fields, key=lambda name: model.model_fields[name].annotation is bool)
         raise UsageError(
             f"conf of the DAG run does not fit: {complaints}",
-            next=f"trigger it again with {', '.join(model.model_fields)} only.",
+            next=f"trigger it again with {', '.join(fields)} only.",  # switches, which many forms inherit, last
         ) from error
 
 

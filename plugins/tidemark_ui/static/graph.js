@@ -94,8 +94,7 @@ function Node({ node, at, chosen, dim, onChoose }) {
   h("foreignObject", { x: 8, y: 3, width: NODE.wide - 16, height: NODE.high - 6 },
     h("div", { style: { color: color("fg"), lineHeight: "18px" } },
       h("div", { dir: "auto", style: { ...CUT, fontSize: 13, fontWeight: 600 } }, h("bdi", null, node.label)),
-      h("div", { dir: "auto", style: { ...CUT, fontSize: 12, color: color("fg.muted") } },
-        h("bdi", null, node.second)))));
+      h("div", { dir: "auto", style: { ...CUT, fontSize: 12 } }, h("bdi", null, node.second)))));
 }
 
 const CUT = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" };

@@ -45,17 +45,18 @@ function Checkpoints() {
   const missing = Boolean(pipelines.told) && !pipelines.told.some((p) => p.name === place.pipeline);
   // A pipeline that is named in the address and not there yet: its first checkpoint is being planned.
   useEffect(() => setEvery(missing && place.pipeline ? 3000 : 15000), [missing, place.pipeline]);
+  const title = h(C.Heading, { as: "h1", size: "lg" }, "Checkpoints");
   return h(C.Box, { p: 3, w: "100%", maxW: "100%", overflowX: "hidden", "data-page": "checkpoints" },
     h(Answered, { answer: pipelines, what: "the pipelines" }, (told) => {
       if (told.length === 0) {
-        return h(Empty, { title: "No pipeline has made a checkpoint yet" },
-          "Trigger a DAG that is tagged tidemark, or type: tidemark run PIPELINE.");
+        return h(C.Box, null, title, h(Empty, { title: "No pipeline has made a checkpoint yet" },
+          "Trigger a DAG that is tagged tidemark, or type: tidemark run PIPELINE."));
       }
       const facts = told.find((p) => p.name === place.pipeline) || (place.pipeline ? null : told[0]);
       return h(C.Box, null,
         h(C.Flex, { gap: 3, align: "flex-start", mb: 2, wrap: "wrap" },
           h(C.Flex, { gap: 3, align: "center", wrap: "wrap", minH: 9 },
-            h(C.Heading, { as: "h1", size: "lg" }, "Checkpoints"),
+            title,
             h(Choice, { label: "Pipeline", value: facts ? facts.name : "",
               onChange: (pipeline) => go({ pipeline, checkpoint: null }),
               options: [...(facts ? [] : [["", "choose a pipeline"]]), ...told.map((p) => [p.name, p.name])] }),

@@ -18,7 +18,9 @@ export function Retention({ pipeline, facts }) {
 }
 
 const KEEPERS = [
-  { title: "Kept by", cell: (k) => h(Name, { most: "34rem" }, k.why) },
+  // Not cut: the reason stands behind the name, which may be long.
+  { title: "Kept by", cell: (k) => h(Name, { most: "34rem", minW: "14rem", whiteSpace: "normal",
+    overflowWrap: "anywhere" }, k.why) },
   { title: "Files", end: true, cell: (k) => count(k.files) },
   { title: "Bytes", end: true, cell: (k) => bytes(k.bytes) },
   { title: "By nothing else", end: true, cell: (k) => bytes(k.alone_bytes) },

@@ -1,6 +1,6 @@
 // A table that can be scrolled sideways, with headings that are read out.
 
-import { C, h } from "./ui.js";
+import { C, color, h } from "./ui.js";
 
 // columns: [{title, cell: (row) => node, end: whether numbers stand on the right}]
 export function Rows({ columns, rows, name, keyOf, onRow, chosen }) {
@@ -8,7 +8,8 @@ export function Rows({ columns, rows, name, keyOf, onRow, chosen }) {
     { key: c.title, scope: "col", textAlign: c.end ? "end" : "start", whiteSpace: "nowrap" }, c.title));
   const body = rows.map((row) => {
     const key = keyOf(row);
-    const look = chosen === key ? { bg: "bg.emphasized" } : {};
+    // Not bg.emphasized: it has the colour of a button's border.
+    const look = chosen === key ? { bg: "bg.muted", boxShadow: `inset 3px 0 0 ${color("fg.info")}` } : {};
     return h(C.Table.Row, { key, "data-key": key, ...look, ...acts(onRow, row, chosen === key) },
       columns.map((c, n) => h(C.Table.Cell, { key: c.title, textAlign: c.end ? "end" : "start",
         whiteSpace: "nowrap", ...(n === 0 ? { as: "th", scope: "row", fontWeight: "normal" } : {}) }, c.cell(row))));

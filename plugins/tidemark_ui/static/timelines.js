@@ -23,18 +23,22 @@ function Branches({ tree, below, onCheckpoint }) {
       h(Branch, { t, onCheckpoint }), h(Branches, { tree, below: t.timeline, onCheckpoint }))));
 }
 
+// Of the branch, which is the narrower the deeper it lies.
+const NARROW = { maxW: "min(22rem, 100%)" };
+
 function Branch({ t, onCheckpoint }) {
-  const began = t.began_at && h(Muted, { as: "span" }, `${t.why} at ${t.began_at}`, t.savepoint && ", savepoint ",
-    t.savepoint && h("bdi", null, t.savepoint), t.began && `, ${when(t.began)}`);
+  const began = t.began_at && h(Muted, { as: "span", overflowWrap: "anywhere" },
+    `${t.why} at ${t.began_at}`, t.savepoint && ", savepoint ", t.savepoint && h("bdi", null, t.savepoint),
+    t.began && `, ${when(t.began)}`);
   const fate = t.is_live ? "green" : t.fate === "fork" ? "blue" : "gray";
   const number = t.newest && Number(t.newest.slice(4));
   return h(C.Flex, { gap: 2, align: "center", wrap: "wrap", fontSize: "sm" },
-    h("b", null, h(Name, { most: "22rem" }, t.timeline)),
+    h(Name, { fontWeight: "bold", ...NARROW }, t.timeline),
     h(C.Badge, { colorPalette: fate }, t.fate),
     h(Muted, { as: "span" }, t.checkpoints === 1 ? "1 checkpoint" : `${t.checkpoints} checkpoints`),
     number && h(C.Button, { size: "2xs", variant: "outline", onClick: () => onCheckpoint(number) }, t.newest),
     began,
-    t.note && h(Name, { most: "22rem", color: "fg.muted" }, t.note),
+    t.note && h(Name, { color: "fg.muted", ...NARROW }, t.note),
     t.savepoints.map((s) => h(C.Badge, { key: s.name, colorPalette: "pink" }, h(Name, { most: "12rem" }, s.name),
       ` chk-${s.checkpoint}`)));
 }

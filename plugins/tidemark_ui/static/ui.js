@@ -137,7 +137,7 @@ export function Status({ status, discarded }) {
 
 export function Panel({ title, children, aside, ...more }) {
   const head = title && h(C.Flex, { justify: "space-between", align: "center", mb: 2, gap: 2, wrap: "wrap" },
-    h(C.Heading, { as: "h2", size: "sm" }, title), aside);
+    h(C.Heading, { as: "h2", size: "sm", maxW: "100%", overflowWrap: "anywhere" }, title), aside);
   return h(C.Box, { as: "section", borderWidth: "1px", borderColor: "border", borderRadius: "md", p: 3, minW: 0,
     ...more },
     head, children);
@@ -170,7 +170,7 @@ export function Answered({ answer, what, children }) {
 
 export function Facts({ facts }) {
   const rows = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return h(C.Box, { as: "dl", fontSize: "sm", display: "grid", rowGap: 1, columnGap: 3,
+  return h(C.Box, { as: "dl", w: "100%", fontSize: "sm", display: "grid", rowGap: 1, columnGap: 3,
     gridTemplateColumns: "fit-content(40%) minmax(0, 1fr)" },
     rows.map(([name, value]) => h(React.Fragment, { key: name },
       h(C.Box, { as: "dt", color: "fg.muted", overflowWrap: "anywhere", maxW: "24rem" }, h("bdi", null, name)),
