@@ -81,7 +81,9 @@ function Node({ node, at, chosen, dim, onChoose }) {
     event.preventDefault();
     choose();
   };
-  const faint = dim ? { fillOpacity: 0.35, strokeOpacity: 0.6 } : {};
+  // Opaque, also where it is faint: curves pass behind it.
+  const faint = dim ? { fill: `color-mix(in srgb, ${color(`${tone}.subtle`)} 35%, ${color("bg")})`,
+    strokeOpacity: 0.6 } : {};
   const frame = { stroke: color(`${tone}.solid`), strokeWidth: chosen ? 3 : 1.3, fill: color(`${tone}.subtle`),
     ...faint };
   const words = `${WORDS[node.kind] || node.kind} ${node.label}${node.second ? `, ${node.second}` : ""}`;
