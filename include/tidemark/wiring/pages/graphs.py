@@ -133,7 +133,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
                 "emitted": ack.emitted,
                 **{f"{step} ms": ms for step, ms in ack.timings_ms.items()},
             }
-        second = schema.kind if ack is None else f"{ack.applied} records, {ack.keys} keys"
+        second = schema.kind if ack is None else f"{_many(ack.applied, 'record')}, {_many(ack.keys, 'key')}"
         graph.node(name, "operator", OPERATORS, uid, second=second, facts=facts, task="fold")
         for source in _read_by(graph, plan, uid):
             graph.edge(source, name)
@@ -175,12 +175,12 @@ def _tables(graph: _Graph, plan: CheckpointPlan, uid: str, ack: Ack | None, foun
         planned = plan.sinks[uid].handle
         asset = f"topic {sink.topic}" if sink.topic else f"{plan.pipeline}/sinks/{sink.name}"
         facts = {"emitted": ack.emitted, **_table_facts(planned, sink.handle)}
-        second = f"{ack.emitted} rows, {_change(planned, sink.handle)}"
+        second = f"{_many(ack.emitted, 'row')}, {_change(planned, sink.handle)}"
         graph.node(f"sink {sink.name}", "sink", TABLES, sink.name, second=second, facts=facts, asset=asset)
         graph.edge(operator, f"sink {sink.name}")
     if ack.dead_lettered:
         asset = f"{plan.pipeline}/dead_letters/{uid}"
-        second = f"{ack.dead_lettered} dead letters"
+        second = _many(ack.dead_lettered, "dead letter")
         facts = _table_facts(plan.dead_letters[uid], ack.dead_letters)
         graph.node(
             f"dead {uid}", "dead_letters", TABLES, f"{uid} dead letters", second=second, facts=facts, asset=asset
@@ -245,3 +245,7 @@ def _gate(graph: _Graph, verdict: Verdict, ends: Sequence[str]) -> str:
     for end in ends:
         graph.edge(end, "gate")
     return graph.node("gate", "gate", GATE, "gate", second=second, facts=facts, task="validate")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
