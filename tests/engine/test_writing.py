@@ -1,6 +1,7 @@
 """Files of a run are held against a count that does not come from them, whatever Spark reports of the write."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -34,9 +35,9 @@ def test_files_that_lack_rows_are_found_though_nothing_was_reported(
 ) -> None:
     whole = writing.written_run
 
-    def short(folder: str, rows: int, bounded: list[str]) -> WrittenRun:
+    def short(folder: str, *more: Any) -> WrittenRun:
         next(Path(folder).glob("*.parquet")).unlink()
-        return whole(folder, rows, bounded)
+        return whole(folder, *more)
 
     monkeypatch.setattr(writing, "written_run", short)
     with pytest.raises(StoreError, match="hold 500 rows, the write reported 1000"):
