@@ -16,6 +16,7 @@ from tidemark.model import canonical, codec, keys
 from tidemark.model.checkpoint import Commit, Expectation, Verdict
 from tidemark.model.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.failure import FailureReason
+from tidemark.model.fates import FateRecord
 from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.records import (
     Closing,
@@ -114,6 +115,8 @@ def written() -> dict[str, tuple[str, bytes]]:
     free = {"bank/state/u/t1-1/runs/1.1/part-0.parquet": 7}
     swept = SweepRecord(rule="keep_last(2)", released=("chk-1",), free=free, grace_ms=0, at_ms=1, write_id="w")
     put(keys.sweep_key(1), swept)
+    fate = FateRecord(timeline="f", number=1, closes="t1", sequence=4, at_ms=1, write_id="w")
+    put(keys.fate_key("f", 1), fate)
     put(keys.swept_key(1), SweptRecord(files=1, bytes=2, log_files=0, at_ms=2, write_id="w"))
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in house.store.objects.items() if key.endswith(".json")}
 
