@@ -7,6 +7,7 @@ whole state is compared with plain Python over everything that was ever sent.
 import os
 import signal
 from collections.abc import Iterator
+from unittest import mock
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ from tests.engine.standalone import QUICK_JAVA
 from tests.faults.line import SEED, EmittingLine, FoldLine, Line, Lines
 from tests.faults.zygote import Zygote
 from tests.kafka.topics import Topics
+from tests.s3.server import CREDENTIALS
 from tidemark.settings import Settings, recorded_service
 from tidemark.stack import control
 
@@ -100,7 +102,9 @@ def restart(stack: Settings, java_options: str | None = None) -> None:
     process.kill()
     process.wait(60)
     options = stack.spark_java_options if java_options is None else java_options
-    control.up(stack.model_copy(update={"spark_java_options": options}), only=("spark",), warm=False)
+    # It needs what the first one has in its environment: tests of S3 go on with it.
+    with mock.patch.dict(os.environ, CREDENTIALS):
+        control.up(stack.model_copy(update={"spark_java_options": options}), only=("spark",), warm=False)
     assert stack.spark_address == address, "a recorded port is kept while it is free"
 
 
