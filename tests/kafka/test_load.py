@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from tests.kafka.topics import Sent, Topics
 from tidemark.adapters.kafka_producer import LoadOutcome, TopicLoader, partition_of
@@ -173,19 +172,13 @@ TopicLoader(sys.argv[1], sys.argv[2], partitions=PARTITIONS).load(rows(60_000), 
 """Hands over 40,000 records in steps of 5,000, and no more while its parent lives: however slow the broker is."""
 
 
-def ends(topics: Topics, topic: str) -> int:
-    """How many records a topic of `PARTITIONS` has, by its end offsets."""
-    latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
-    return sum(future.result(30).offset for future in topics.admin.list_offsets(latest).values())
-
-
 def test_a_loader_killed_in_the_middle_is_completed(topics: Topics, loader: TopicLoader) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'include'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-c", CHILD, topics.bootstrap, loader.topic]
     loader.prepare()
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, cwd=ROOT) as child:
         deadline = time.monotonic() + 60
-        while ends(topics, loader.topic) < 10_000:
+        while topics.taken(loader.topic, PARTITIONS) < 10_000:
             assert child.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         child.send_signal(signal.SIGKILL)

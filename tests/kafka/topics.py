@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 QUIET = {"log_level": 0}
+ELECTING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,16 @@ class Topics:
         else:
             assert end == "open"
         return producer
+
+    def taken(self, topic: str, partitions: int = 1) -> int:
+        """How many records the first partitions of a topic have taken, by their ends; 0 while leaders are elected."""
+        latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
+        try:
+            return sum(future.result(30).offset for future in self.admin.list_offsets(latest).values())
+        except KafkaException as error:
+            if error.args[0].code() not in ELECTING:
+                raise
+            return 0
 
     def trim(self, topic: str, before: int, partition: int = 0) -> None:
         """Deletes the records below an offset."""

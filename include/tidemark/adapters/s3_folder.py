@@ -4,27 +4,23 @@ Credentials come from the chain that every AWS client asks (variables, profiles,
 Checksum headers are sent only where S3 wants them, because older stores refuse them; who sends compares by reading.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidemark.adapters.bucket_path import BucketPath
-from tidemark.adapters.s3_errors import BodyCutOffError, body_told, code_of, is_lost, is_unsettled, mapped
+from tidemark.adapters.s3_errors import code_of, is_lost, is_unsettled, mapped
 from tidemark.adapters.s3_place import S3Access, S3Place
+from tidemark.adapters.s3_reading import Read, sha256_of, streamed, streamed_if_there
 from tidemark.errors import StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 
-Read = TypeVar("Read")
-
 _PUTS = 3
-_READS = 5
-_CHUNK = 2**20
 BATCH = 1000
 """As many keys as one request may name."""
 _QUICK: dict[str, Any] = {
@@ -150,7 +146,8 @@ class S3Folder:
             with file.open("wb") as target:
                 target.writelines(chunks)
 
-        self._streamed(path, write)
+        with mapped("read", self._shown(path), self._endpoint):
+            streamed(self.patient, self._at(path), write)
 
     def hash_of(self, path: str) -> str | None:
         """sha256 of what the store gives back, as lower-case hex; None where there is no such object.
@@ -158,14 +155,7 @@ class S3Folder:
         Raises:
             StoreError: it could not be read.
         """
-
-        def hashed(chunks: Iterator[bytes]) -> str:
-            made = hashlib.sha256()
-            for chunk in chunks:
-                made.update(chunk)
-            return made.hexdigest()
-
-        return self._found(path, hashed)
+        return self._found(path, sha256_of)
 
     def size(self, path: str) -> int | None:
         """Bytes of an object, or None.
@@ -255,29 +245,8 @@ class S3Folder:
             self.quick.delete_object(**self._at(path))
 
     def _found(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
-        """As `_streamed`; None where there is no such object."""
-
-        def found(chunks: Iterator[bytes]) -> Read | None:
-            try:
-                return read(chunks)
-            except ClientError as error:
-                if code_of(error) == "NoSuchKey":
-                    return None
-                raise
-
-        return self._streamed(path, found)
-
-    def _streamed(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read:
-        """What `read` makes of an object; called again, from the first byte, where the stream breaks off."""
         with mapped("read", self._shown(path), self._endpoint):
-            for _ in range(_READS - 1):
-                with suppress(BodyCutOffError):
-                    return read(self._chunks(path))
-            return read(self._chunks(path))
-
-    def _chunks(self, path: str) -> Iterator[bytes]:
-        with closing(self.patient.get_object(**self._at(path))["Body"]) as body, body_told():
-            yield from body.iter_chunks(_CHUNK)
+            return streamed_if_there(self.patient, self._at(path), read)
 
     def _shown(self, path: str) -> str:
         return f"{self.place.url}/{path}"
