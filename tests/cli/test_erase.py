@@ -8,11 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.cli.disk_runtime import commands_over
-from tests.cli.sales import Sales
-from tests.cli.test_savepoints import DECLARATION, Shop
+from tests.cli.shops import Shop
 
 ERASE = ("erase", "till", "accounts", "--key", "bob")
 
@@ -20,13 +17,9 @@ ERASE = ("erase", "till", "accounts", "--key", "bob")
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     """Five checkpoints, the second one compacted."""
-    tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
-    tidemark.declare(DECLARATION, topic="sales")
-    made = Shop(tidemark, DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("till"), "sales"), Sales(20241122))
-    for number in range(5):
-        made.checkpoint()
-        if number == 1:
-            made.line.compact("accounts", full=True)
+    made = Shop.opened(tmp_path)
+    made.checkpoints(2, compact_every=2)
+    made.checkpoints(3)
     with commands_over(made.line):
         yield made
 

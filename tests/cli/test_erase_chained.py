@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.cli.disk_runtime import commands_over
-from tests.cli.sales import Sales
-from tests.cli.test_savepoints import Shop
+from tests.cli.shops import Shop
 
 DECLARATION = Path(__file__).parent / "pipelines" / "visits.py"
 ERASE = ("erase", "visits", "accounts", "--key", "bob")
@@ -20,13 +17,10 @@ ERASE = ("erase", "visits", "accounts", "--key", "bob")
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     """Three checkpoints of a chain, whose second one a savepoint names."""
-    tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
-    tidemark.declare(DECLARATION, topic="sales")
-    made = Shop(tidemark, DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("visits"), "sales"), Sales(20241122))
-    for _ in range(3):
-        made.checkpoint()
+    made = Shop.opened(tmp_path, "visits")
+    made.checkpoints(3)
     with commands_over(made.line):
-        tidemark("savepoint", "create", "visits", "june", "--checkpoint", "chk-2").ok()
+        made.tidemark("savepoint", "create", "visits", "june", "--checkpoint", "chk-2").ok()
         yield made
 
 

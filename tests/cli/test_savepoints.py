@@ -4,56 +4,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.cli.disk_runtime import commands_over
-from tests.cli.sales import Sales
-from tidemark.model.checkpoint import Checkpoint
+from tests.cli.shops import Shop
 from tidemark.reading import read_state
 
-SEED = 20241122
-DECLARATION = Path(__file__).parent / "pipelines" / "till.py"
 HEAVY = ("pyspark", "pandas", "pyarrow", "deltalake", "duckdb", "confluent_kafka", "airflow", "great_expectations")
 SECONDS = 2.0
-
-
-@dataclass
-class Shop:
-    """A till's warehouse, and the oracle."""
-
-    tidemark: Command
-    line: DiskLine
-    sales: Sales
-    made: dict[int, Checkpoint] = field(default_factory=dict)
-
-    def sell(self, count: int = 20) -> None:
-        self.line.send(self.sales.more(count))
-
-    def checkpoint(self) -> None:
-        self.sell()
-        found = self.line.checkpoint()
-        self.made[found.id] = found
-
-    def accounts(self, checkpoint: int) -> dict[str, int]:
-        """Sales per account, by plain Python."""
-        ends = {tp.partition: r.end for tp, r in self.made[checkpoint].plan.ranges.items()}
-        return {account: state["sales"] for account, state in self.sales.accounts(ends).items()}
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     """Three checkpoints."""
-    tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
-    tidemark.declare(DECLARATION, topic="sales")
-    made = Shop(tidemark, DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("till"), "sales"), Sales(SEED))
-    for _ in range(3):
-        made.checkpoint()
+    made = Shop.opened(tmp_path)
+    made.checkpoints(3)
     with commands_over(made.line):
         yield made
 

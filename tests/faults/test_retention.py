@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
-from tests.cli.test_savepoints import DECLARATION, Shop
+from tests.cli.shops import DECLARATION, Shop
 
 pytestmark = [pytest.mark.slow]
 CHECKPOINTS, PINNED, KEPT = 32, 26, (31, 32)
@@ -69,15 +67,10 @@ class Warehouse:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """Enough commits for a log that can be trimmed, a compaction, and a savepoint."""
-    tidemark = Command(tmp_path_factory.mktemp("whole"), "127.0.0.1:1", "sc://127.0.0.1:1")
-    tidemark.declare(DECLARATION, topic="sales")
-    made = Shop(tidemark, DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("till"), "sales"), Sales(20241122))
-    for number in range(1, CHECKPOINTS + 1):
-        made.checkpoint()
-        if number % 8 == 0:
-            made.line.compact("accounts", full=True)
-    tidemark("savepoint", "create", "till", "march", "--checkpoint", str(PINNED)).ok()
-    return Warehouse(tidemark, {number: made.accounts(number) for number in (PINNED, *KEPT)})
+    made = Shop.opened(tmp_path_factory.mktemp("whole"))
+    made.checkpoints(CHECKPOINTS, compact_every=8)
+    made.tidemark("savepoint", "create", "till", "march", "--checkpoint", str(PINNED)).ok()
+    return Warehouse(made.tidemark, {number: made.accounts(number) for number in (PINNED, *KEPT)})
 
 
 @pytest.fixture(scope="module")

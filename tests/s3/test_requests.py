@@ -17,7 +17,7 @@ import pytest
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
 from tests.cli.sales import Sales
-from tests.cli.test_savepoints import DECLARATION, SEED
+from tests.cli.shops import DECLARATION, SEED
 from tests.s3.proxy import Fault, Proxy, Request, Times
 from tests.s3.server import Server
 from tidemark.adapters.s3_folder import S3Folder

@@ -14,7 +14,7 @@ from tests.cli.command import Answer, Command
 from tests.cli.disk_line import DiskLine
 from tests.cli.disk_runtime import commands_over
 from tests.cli.sales import Sales
-from tests.cli.test_savepoints import DECLARATION, SEED
+from tests.cli.shops import DECLARATION, SEED
 from tests.s3.proxy import strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
 from tidemark.adapters.s3_folder import S3Folder
