@@ -1,7 +1,6 @@
 """The backfill DAG, by `dag.test()`: form, mapped steps, comparison, question and answer, promote."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
@@ -121,16 +120,20 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     seen: list[str] = []
 
     def people() -> None:
-        detail = _question()
+        detail = _question(over)
         seen.append(f"{detail.subject}\n{detail.body}")
         disk.drive("b", 9, day=5)
         disk.open_runtime().run_once("trips", ASK)
         _answer(detail.ti_id, answer)
 
+    over = threading.Event()
     thread = threading.Thread(target=people)
     thread.start()
-    run = trigger(savepoint="sp", mode="approve")
-    thread.join()
+    try:
+        run = trigger(savepoint="sp", mode="approve")
+    finally:
+        over.set()
+        thread.join()
     assert str(run.state) == "success"
     assert "Make the backfilled timeline live?" in seen[0]
     assert "| buses | 0 | 0 | 0 | 1 |" in seen[0]
@@ -140,22 +143,20 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     assert disk.buses() == {"a": (3, 6), "b": (1, 9)}
 
 
-def _question() -> Any:
-    """The open question, once the task asks it."""
+def _question(over: threading.Event) -> Any:
+    """The open question, once the task asks it: while the run lasts."""
     from airflow.models.hitl import HITLDetail
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    while not over.wait(0.1):
         with create_session() as session:
             wanted = select(HITLDetail).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
             found = session.scalars(wanted.where(TaskInstance.state == "awaiting_input")).all()
             if found:
                 session.expunge_all()
                 return found[0]
-        time.sleep(0.1)
     raise AssertionError("nobody was asked")
 
 
