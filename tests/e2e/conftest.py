@@ -1,4 +1,7 @@
-"""The stack, up once for this folder: its own home, ports and project folder; every process is gone afterwards."""
+"""The stack, up once for this folder: its own home, ports and project folder; every process is gone afterwards.
+
+Tests of the command line and of other Airflows go over its Kafka and Spark before its own Airflow is started.
+"""
 
 import os
 import subprocess
@@ -6,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
@@ -13,12 +17,20 @@ import pytest
 from tests.engine.standalone import QUICK_JAVA
 from tests.observing.collector import Collector
 from tests.observing.statsd import Statsd
+from tests.s3.server import CREDENTIALS
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import Settings, load_settings
 from tidemark.stack.credentials import ADMIN, load_credentials
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 UP_WITHIN = 420.0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need the stack's Airflow come last: even an idle one takes a fifth of a core from all others."""
+    items.sort(key=lambda item: HERE in item.path.parents and "stack" in getattr(item, "fixturenames", ()))
 
 
 @dataclass(frozen=True)
@@ -59,10 +71,10 @@ def watchers(project: Path) -> Iterator[Watchers]:
 
 
 @pytest.fixture(scope="package")
-def stack(project: Path, watchers: Watchers) -> Iterator[Stack]:
-    """All services, started and stopped by the command line, as a user would."""
+def variables(project: Path, watchers: Watchers) -> dict[str, str]:
+    """The environment of all services."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "AIRFLOW_"))}
-    env |= {
+    return env | CREDENTIALS | {
         "TIDEMARK_ROOT": str(project),
         "TIDEMARK_HOME": str(project / "home"),
         "TIDEMARK_PIPELINES": str(ROOT / "tests" / "airflow" / "pipelines"),
@@ -77,30 +89,57 @@ def stack(project: Path, watchers: Watchers) -> Iterator[Stack]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{watchers.collector.port}",
         # DAGs and pipelines of the tests import each other from the checkout.
         "PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)]),
-    }
-    before = dict(os.environ)
-    os.environ.update({name: value for name, value in env.items() if name.startswith("TIDEMARK_")})
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="package")
+def services(project: Path, variables: dict[str, str]) -> Iterator[Settings]:
+    """Kafka and Spark, started and stopped by the command line, as a user would; Airflow may follow."""
     try:
-        _tidemark(env, "up")
-        settings = load_settings()
-        login = load_credentials(settings.home)
-        assert login is not None
-        yield Stack(settings, AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password))
+        _tidemark(variables, "up", "--only", "kafka,spark")
+        with mock.patch.dict(os.environ, variables, clear=True):
+            settings = load_settings()
+        yield settings
     finally:
         ours = _processes(project)
-        _tidemark(env, "down")
+        _tidemark(variables, "down")
         left = [process for process in ours if _is_alive(process)]
         for process in left:
             process.kill()
-        os.environ.clear()
-        os.environ.update(before)
         assert not left, f"down left {[process.info for process in left]}"
 
 
-def _tidemark(env: dict[str, str], verb: str) -> None:
-    command = [sys.executable, "-m", "tidemark.cli.main", verb]
+@pytest.fixture(scope="package")
+def broker(services: Settings) -> str:
+    """Bootstrap address of the stack's broker: no other one is started for this folder."""
+    return services.kafka_address
+
+
+@pytest.fixture(scope="package")
+def spark_server(services: Settings) -> str:
+    """Address of the stack's Spark: no other one is started for this folder."""
+    return services.spark_address
+
+
+@pytest.fixture(scope="package")
+def stack(services: Settings, variables: dict[str, str]) -> Iterator[Stack]:
+    """All services: `tidemark up` starts what does not run yet."""
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in variables.items() if name.startswith("TIDEMARK_")})
+    try:
+        _tidemark(variables, "up")
+        login = load_credentials(services.home)
+        assert login is not None
+        yield Stack(services, AirflowApi(services.airflow_address, ADMIN, login.airflow_admin_password))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _tidemark(env: dict[str, str], *arguments: str) -> None:
+    command = [sys.executable, "-m", "tidemark.cli.main", *arguments]
     answer = subprocess.run(command, env=env, capture_output=True, text=True, timeout=UP_WITHIN, check=False)
-    assert answer.returncode == 0, f"tidemark {verb}:\n{answer.stdout}\n{answer.stderr}"
+    assert answer.returncode == 0, f"tidemark {arguments}:\n{answer.stdout}\n{answer.stderr}"
 
 
 def _processes(project: Path) -> list[psutil.Process]:

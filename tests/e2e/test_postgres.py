@@ -18,6 +18,7 @@ from tests.e2e.airflow_pages import Server
 from tests.e2e.conftest import ROOT, Stack
 from tests.e2e.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip
+from tests.kafka.topics import Topics
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import load_settings
@@ -80,6 +81,8 @@ def line(project: Path, broker: str, spark_server: str, monkeypatch: pytest.Monk
     with postgres() as database:
         database.execute("CREATE DATABASE airflow")
         yield Line(project, database, broker, spark_server)
+    # The tests of the scheduler fill a topic of this name anew.
+    Topics(broker).delete("trips")
 
 
 def told(stack: Stack, path: str) -> Any:

@@ -1,22 +1,46 @@
 """Runs the command `tidemark` in processes of its own that need not import it first.
 
 One process imports what every command needs and forks for each of them: the child dies, stops and exits as any other
-process does, 1.5 s earlier. It must not import what starts threads that a fork would lose (deltalake).
+process does, 1.5 s earlier, and 7 s where it judges by a gate. It must not import what starts threads that a fork would
+lose (deltalake).
+
+Tests ask it through a `Zygote`. A shell asks it through a program that stands for the command (`Zygote.program`) and
+lends the fork its folder, its environment and its standard streams.
 """
 
+import gc
 import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 PATIENCE = 180.0
 """Seconds that one command may take on a machine under load."""
+
+
+PROGRAM = """\
+#!{python} -IS
+import json, os, signal, socket, sys
+with socket.socket(socket.AF_UNIX) as door:
+    door.connect({door!r})
+    asked = {{"arguments": sys.argv[1:], "env": dict(os.environ), "folder": os.getcwd()}}
+    socket.send_fds(door, [b"!"], [0, 1, 2])
+    door.sendall(json.dumps(asked).encode())
+    door.shutdown(socket.SHUT_WR)
+    code = int(door.recv(16) or b"1")
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
 
 
 class Child:
@@ -57,13 +81,14 @@ class Child:
 class Zygote:
     """The process that forks. One thread at a time may ask it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, gates: bool = False) -> None:
+        """Starts it; with what gates import, where commands judge by some."""
         self._folder, self._count = folder, 0
         self._codes: dict[int, int] = {}
+        self._door = folder / "door"
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")} | {"OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.zygote"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = [sys.executable, "-m", "tests.faults.zygote", str(self._door), *(["gates"] if gates else [])]
+        self._process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> "Zygote":
         return self
@@ -71,6 +96,16 @@ class Zygote:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._process.kill()
         self._process.communicate()
+
+    def program(self, path: Path) -> None:
+        """Writes a program that is `tidemark` to whoever runs it: in its folder, with its environment and streams."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PROGRAM.format(python=sys.executable, door=str(self._door)))
+        path.chmod(0o755)
+        deadline = time.monotonic() + PATIENCE
+        while not self._door.exists():
+            assert self._process.poll() is None and time.monotonic() < deadline, "it opens no door"
+            time.sleep(0.05)
 
     def start(self, arguments: Sequence[str], env: Mapping[str, str]) -> Child:
         """Starts `tidemark` with these arguments and exactly this environment."""
@@ -108,7 +143,8 @@ def _tell(**told: int) -> None:
     os.write(1, json.dumps(told).ljust(63).encode() + b"\n")
 
 
-def _bury() -> None:
+def _bury(guests: dict[int, socket.socket]) -> None:
+    """Tells of every child that has ended: a shell's program at its own connection, the tests at stdout."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -116,51 +152,100 @@ def _bury() -> None:
             return
         if not pid:
             return
-        _tell(ended=pid, code=os.waitstatus_to_exitcode(status))
+        code, guest = os.waitstatus_to_exitcode(status), guests.pop(pid, None)
+        if guest is None:
+            _tell(ended=pid, code=code)
+            continue
+        with guest, suppress(OSError):  # whoever asked may be gone
+            guest.sendall(str(code).encode())
 
 
-def _become(arguments: Sequence[str], env: Mapping[str, str], out: Path) -> None:
-    """Turns a fork into a process like any other; returns when the command has ended in order."""
+def _become(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[int]) -> None:
+    """Turns a fork into a process like any other, and runs the command in it; returns when that has ended in order."""
+    import tidemark.cli.main
+
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(env)
-    for number, name in ((1, "out"), (2, "err")):
-        file = os.open(out / name, os.O_WRONLY | os.O_CREAT)
-        os.dup2(file, number)
-        os.close(file)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     sys.argv = ["tidemark", *arguments]
+    sys.modules["__main__"].__package__ = None  # else usage would call it `python -m tests.faults.tidemark`
+    tidemark.cli.main.entry()
 
 
-def main() -> None:
-    """Forks for every line of stdin, and tells of every child that ends."""
+def _files(out: Path) -> list[int]:
+    made = [os.open(out / name, os.O_WRONLY | os.O_CREAT) for name in ("out", "err")]
+    return [os.open(os.devnull, os.O_RDONLY), *made]
+
+
+def _warm(gates: bool) -> None:
     import tidemark.cli.main
     import tidemark.engine.compute
     import tidemark.engine.job
     import tidemark.engine.process  # noqa: F401
 
+    if gates:
+        os.environ["GX_ANALYTICS_ENABLED"] = "false"
+        import great_expectations.expectations  # noqa: F401
     assert "deltalake" not in sys.modules
+
+
+def _admit(door: socket.socket, guests: dict[int, socket.socket]) -> bool:
+    """Forks for a shell's program; True in the child, when its command has ended in order."""
+    guest, _ = door.accept()
+    _, streams, _, _ = socket.recv_fds(guest, 1, 3)
+    with guest.makefile("rb") as said:
+        asked = json.load(said)
+    pid = os.fork()
+    if not pid:
+        for other in (door, guest, *guests.values()):
+            other.close()
+        os.chdir(asked["folder"])
+        _become(asked["arguments"], asked["env"], streams)
+        return True
+    guests[pid] = guest
+    for stream in streams:
+        os.close(stream)
+    return False
+
+
+def _obey() -> bool | None:
+    """Forks for a line of stdin; True in the child, when its command has ended in order; None at the end of stdin."""
+    line = sys.stdin.buffer.raw.readline() if hasattr(sys.stdin.buffer, "raw") else b""
+    if not line:
+        return None
+    asked = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        _become(asked["arguments"], asked["env"], _files(Path(asked["out"])))
+        return True
+    _tell(started=pid)
+    return False
+
+
+def main() -> None:
+    """Forks for every line of stdin and every connection at the door, and tells of every child that ends."""
+    _warm("gates" in sys.argv[2:])
+    gc.freeze()  # lest a collection in a fork copies what all of them share
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    door, guests = socket.socket(socket.AF_UNIX), dict[int, socket.socket]()
+    door.bind(sys.argv[1])
+    door.listen()
     while True:
-        ready, _, _ = select.select([0, woken], [], [])
+        ready, _, _ = select.select([0, woken, door], [], [])
         if woken in ready:
             os.read(woken, 64)
-            _bury()
-        if 0 in ready:
-            line = sys.stdin.buffer.raw.readline() if hasattr(sys.stdin.buffer, "raw") else b""
-            if not line:
-                return
-            asked = json.loads(line)
-            pid = os.fork()
-            if not pid:
-                _become(asked["arguments"], asked["env"], Path(asked["out"]))
-                tidemark.cli.main.entry()
-                return
-            _tell(started=pid)
+            _bury(guests)
+        if door in ready and _admit(door, guests):
+            return
+        if 0 in ready and _obey() is not False:
+            return
 
 
 if __name__ == "__main__":
