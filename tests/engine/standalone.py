@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.conftest import ONE_COMPILER
 from tests.deploy.compose import example
 from tidemark.stack.addresses import LOOPBACK, accepts
 from tidemark.stack.services import require_java
@@ -19,8 +20,8 @@ PATIENCE = 60.0
 """Seconds until a master listens, and until its workers have registered."""
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join([str(ROOT / "include"), str(ROOT)])
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Spark that ends soon: the second compiler would cost more than its code saves."""
+QUICK_JAVA = f"{ONE_COMPILER} -XX:+UseSerialGC"
+"""For a Spark that ends soon: a collector with threads of its own would cost more than it saves, too."""
 
 
 @contextmanager
