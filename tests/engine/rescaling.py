@@ -1,6 +1,6 @@
-"""A pipeline with every kind of state, and a client that makes some of its checkpoints under one Spark master.
+"""A pipeline with every kind of state, and a client that makes its checkpoints under one Spark master after another.
 
-Each client is a process of its own, because a process has one driver. A timeline lives in files only: another client,
+It is a process of its own, because a process has one driver at a time. A timeline lives in files only: another driver,
 under another master and another parallelism, goes on with it.
 """
 
@@ -159,15 +159,16 @@ def made_by(spark: Any, root: Path, job: Job) -> Iterator[Told]:
 
 
 def main(jobs: Path, answer: Path) -> None:
-    """Makes the checkpoints that a file of jobs asks for."""
-    asked = json.loads(jobs.read_text())
-    settings = SparkSettings(master=asked["master"], jars=Path(asked["jars"]), conf=asked["conf"])
-    spark = open_session(settings, "rescaling", 1)
-    try:
-        root = Path(asked["root"])
-        told = [
-            t for j in asked["jobs"] for t in made_by(spark, root, Job(j["timeline"], j["first"], tuple(j["tasks"])))
-        ]
-        answer.write_bytes(pickle.dumps(told))
-    finally:
-        spark.stop()
+    """Makes the checkpoints that a file of jobs asks for, under each of its masters."""
+    asked, told = json.loads(jobs.read_text()), list[Told]()
+    for part in asked["parts"]:
+        settings = SparkSettings(master=part["master"], jars=Path(asked["jars"]), conf=part["conf"])
+        spark = open_session(settings, "rescaling", 1)
+        try:
+            assert spark.sparkContext.master == part["master"]
+            for job in part["jobs"]:
+                made = Job(job["timeline"], job["first"], tuple(job["tasks"]))
+                told += made_by(spark, Path(asked["root"]), made)
+        finally:
+            spark.stop()
+    answer.write_bytes(pickle.dumps(told))

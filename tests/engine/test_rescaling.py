@@ -7,7 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,30 +38,31 @@ CLIENT = "import pathlib, sys; from tests.engine.rescaling import main; main(*ma
 def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
     """What the clients say of all checkpoints, timeline by timeline."""
     root = tmp_path_factory.mktemp("rescaling")
-    found = _client(root, "local[1]", ONE_CORE)
     with standalone(root / "cluster", workers=2) as address:
-        found += _client(root, address, CLUSTER)
+        found = _client(root, {"local[1]": ONE_CORE, address: CLUSTER})
     found += [t for job in TWO_CORES for t in made_by(spark, root, job)]
     files_are_sorted([root / job.timeline for job in TWO_CORES])
     return found
 
 
-def _client(root: Path, master: str, jobs: Sequence[Job]) -> list[Told]:
-    folder = root / master.replace("/", "_")
+def _client(root: Path, jobs: Mapping[str, Sequence[Job]]) -> list[Told]:
+    """What a process makes under one master after the other; its JVM, the same one, starts but once."""
+    folder = root / "client"
     env = environment(folder)
     conf = {"spark.driver.host": "127.0.0.1", "spark.driver.memory": "768m", "spark.local.dir": str(folder / "scratch")}
     conf |= {f"spark.{jvm}.extraJavaOptions": QUICK_JAVA for jvm in ("driver", "executor")}
     conf |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.executorEnv.PYTHONPATH": env["PYTHONPATH"]}
-    if master.startswith("spark:"):
-        conf |= {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
-        conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
-    asked = {"master": master, "jars": str(ROOT / ".jars/spark"), "conf": conf, "root": str(root)}
-    (folder / "jobs.json").write_text(json.dumps(asked | {"jobs": [asdict(j) for j in jobs]}))
+    # What only a cluster heeds.
+    conf |= {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
+    conf |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    parts = [{"master": m, "conf": conf, "jobs": [asdict(j) for j in each]} for m, each in jobs.items()]
+    asked = {"jars": str(ROOT / ".jars/spark"), "root": str(root), "parts": parts}
+    (folder / "jobs.json").write_text(json.dumps(asked))
     command = [sys.executable, "-c", CLIENT, str(folder / "jobs.json"), str(folder / "answer")]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, f"{master}:\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, done.stderr[-4000:]
     answer: list[Told] = pickle.loads((folder / "answer").read_bytes())  # noqa: S301  (written by our own child)
-    files_are_sorted([root / j.timeline for j in jobs])
+    files_are_sorted([root / j.timeline for each in jobs.values() for j in each])
     return answer
 
 

@@ -44,7 +44,7 @@ SERVER_POINTS = [
     "seal:after",
     "publish:after",
 ]
-"""All but the server that the last one leaves to other tests live for seconds; so one compiler has to do for them."""
+"""All but the server that the last one leaves to other tests live for seconds; so a small collector does for them."""
 
 
 @pytest.fixture(scope="module")
