@@ -1,14 +1,13 @@
 """Runs the command `tidemark` in processes of its own that need not import it first.
 
 One process imports what every command needs and forks for each of them: the child dies, stops and exits as any other
-process does, 1.5 s earlier, and 7 s where it judges by a gate. It must not import what starts threads that a fork would
+process does, 3 s earlier, and 10 s where it judges by a gate. It must not import what starts threads that a fork would
 lose (deltalake).
 
 Tests ask it through a `Zygote`. A shell asks it through a program that stands for the command (`Zygote.program`) and
 lends the fork its folder, its environment and its standard streams.
 """
 
-import gc
 import json
 import os
 import select
@@ -182,6 +181,10 @@ def _files(out: Path) -> list[int]:
 
 
 def _warm(gates: bool) -> None:
+    import confluent_kafka.admin  # noqa: F401
+    import pyspark.sql.connect.session  # noqa: F401
+
+    import tidemark.adapters.s3_folder
     import tidemark.cli.main
     import tidemark.engine.compute
     import tidemark.engine.job
@@ -229,7 +232,6 @@ def _obey() -> bool | None:
 def main() -> None:
     """Forks for every line of stdin and every connection at the door, and tells of every child that ends."""
     _warm("gates" in sys.argv[2:])
-    gc.freeze()  # lest a collection in a fork copies what all of them share
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes)
