@@ -17,6 +17,10 @@ setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
 setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
 	@$(PYTHON) include/tidemark/stack/bootstrap.py --s3
 
+.PHONY: setup-flink
+setup-flink: setup ## Fetch Apache Flink, into a cache of yours, so that `make bench` measures it too
+	@$(BIN)/python -m tests.perf.peers.setup_flink
+
 .PHONY: demo
 demo: $(if $(filter s3,$(WAREHOUSE)),setup-s3,setup) ## Checkpoint the real flights of 2013, check every row (DEMO=quick: half; WAREHOUSE=s3: in a bucket)
 	@$(BIN)/python -m tidemark.cli.demo
@@ -77,10 +81,11 @@ lock: setup ## Write requirements.lock anew after a change of the dependencies, 
 		--no-emit-index-url --no-header --no-annotate --quiet --output-file requirements.lock
 
 .PHONY: bench
-bench: setup ## Measure checkpoints by state size
+bench: setup ## Measure checkpoints by state size, and what one would take instead (BENCH=quick: small)
 	@$(BIN)/python -m tests.perf.bench
 	@$(BIN)/python -m tests.perf.state_costs
 	@$(BIN)/python -m tests.perf.restore_points
+	@$(BIN)/python -m tests.perf.peers
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links

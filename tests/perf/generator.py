@@ -1,4 +1,7 @@
-"""Deterministic updates: the same seed makes the same records, and the expected state without any project code."""
+"""Deterministic updates: the same seed makes the same records, and the expected state without any project code.
+
+Key choices beside `uniform`, new keys and deletes are in `tests.perf.workload`.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,10 +16,17 @@ FLUSH_EVERY = 200_000
 
 @dataclass(frozen=True)
 class Updates:
-    """A batch of updates: key numbers and amounts, one record per element."""
+    """A batch of updates: key numbers and amounts, one record per element.
+
+    Attributes:
+        keys: key numbers.
+        amounts: what each record adds; it is the second of its event time too, where `deletes` is given.
+        deletes: which records are tombstones, or None where the topic has none: then records bear no message key.
+    """
 
     keys: np.ndarray
     amounts: np.ndarray
+    deletes: np.ndarray | None = None
 
 
 def first(keys: int) -> Updates:
@@ -38,15 +48,37 @@ def key_text(number: int) -> str:
 
 def produce(bootstrap: str, topic: str, updates: Updates, partitions: int = 4) -> None:
     """Writes the updates; the partition is the key number modulo the partitions."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-    failed: list[str] = []
-    for n, (number, amount) in enumerate(zip(updates.keys.tolist(), updates.amounts.tolist(), strict=True)):
-        body = f'{{"key":"{key_text(number)}","amount":{amount},"at":"2013-01-01T00:00:00Z"}}'
-        producer.produce(topic, body.encode(), partition=number % partitions, timestamp=START_MS)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 1_000_000,
+            "enable.idempotence": True,
+        }
+    )
+    for n, (number, key, value) in enumerate(_records(updates)):
+        producer.produce(topic, value, key, partition=number % partitions, timestamp=START_MS)
         if n % FLUSH_EVERY == FLUSH_EVERY - 1:
             producer.flush()
-    if producer.flush(120) or failed:
+    if producer.flush(120):
         raise RuntimeError(f"{topic}: not everything was produced")
+
+
+def _records(updates: Updates) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """Key number, message key and value of every record."""
+    pairs = zip(updates.keys.tolist(), updates.amounts.tolist(), strict=True)
+    if updates.deletes is None:
+        for number, amount in pairs:
+            yield number, None, _value(key_text(number), amount, 0)
+        return
+    for (number, amount), deleted in zip(pairs, updates.deletes.tolist(), strict=True):
+        key = key_text(number)
+        yield number, key.encode(), None if deleted else _value(key, amount, amount)
+
+
+def _value(key: str, amount: int, second: int) -> bytes:
+    at = f"2013-01-01T00:{second // 60:02}:{second % 60:02}Z"
+    return f'{{"key":"{key}","amount":{amount},"at":"{at}"}}'.encode()
 
 
 def expected(batches: Iterator[Updates], keys: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,124 @@
+"""`python -m tests.perf.peers`, a part of `make bench`: Tidemark and what a user would take instead, in one run.
+
+Writes docs/benchmarks/peers.json, peers.md and peers.svg; `BENCH=quick` is small and writes files that are not kept. A
+wrong row in anybody's state ends the run, and nothing is written. Apache Flink takes part where `make setup-flink` has
+fetched it.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.perf.bench import SEED
+from tests.perf.peers.flink import class_path
+from tests.perf.peers.measuring import Case, Row, Stack, Stage, measured
+from tests.perf.peers.page import write_page
+from tests.perf.peers.setup_flink import VERSION, is_here
+from tests.perf.peers.sparks import compiled, opened
+from tests.perf.workload import Workload
+from tidemark.settings import load_settings
+from tidemark.stack import control
+
+QUICK = os.environ.get("BENCH") == "quick"
+UPDATES = 1_000 if QUICK else 20_000
+EVERY = (
+    *("tidemark", "tidemark-server", "append", "append-log", "merge", "merge-log"),
+    *("delta-merge", "delta-vectors", "overwrite", "flink"),
+)
+MAIN = ("tidemark", "tidemark-server", "append", "append-log", "merge", "delta-merge", "flink")
+LIGHT = ("tidemark", "append", "append-log", "delta-merge", "flink")
+FRESH = ("tidemark", "tidemark-server", "append", "delta-merge")
+LARGE = ("tidemark", "tidemark-server", "append", "append-log", "flink")
+
+
+def cases(flink: bool) -> list[Case]:
+    """What is measured, in order; the letters are those of issue 8.
+
+    Args:
+        flink: whether Apache Flink is here.
+    """
+    found = [_quick()] if QUICK else [*_by_size(), _fresh(500_000, 4)]
+    return found if flink else [_without_flink(case) for case in found]
+
+
+def _quick() -> Case:
+    keys = 20_000
+    stages = (
+        Stage("a", _workload(keys), 2, EVERY),
+        Stage("c", _workload(keys, choice="zipf"), 1, ("tidemark", "append", "flink")),
+        Stage("h", _workload(keys, 0), 1, EVERY),
+    )
+    return Case(0, stages)
+
+
+def _by_size() -> list[Case]:
+    half, two, eight = 500_000, 2_000_000, 8_000_000
+    churn = [Stage("b", _workload(two, n), 3, LIGHT) for n in (2_000, 200_000)]
+    choices = [Stage("c", _workload(two, UPDATES, choice), 3, LIGHT) for choice in ("zipf", "sliding")]
+    idle = Stage("h", _workload(two, 0), 2, EVERY)
+    return [
+        Case(0, (Stage("a", _workload(half), 5, MAIN),)),
+        Case(1, (Stage("a", _workload(two), 5, EVERY), *churn, *choices, idle)),
+        Case(2, (Stage("a", _workload(eight), 5, LARGE),)),
+    ]
+
+
+def _fresh(keys: int, rounds: int) -> Case:
+    return Case(3, (Stage("d", _workload(keys), rounds, FRESH),), "fresh")
+
+
+def _workload(keys: int, updates: int = UPDATES, choice: Any = "uniform") -> Workload:
+    return Workload(keys, updates, SEED, choice)
+
+
+def _without_flink(case: Case) -> Case:
+    stages = [Stage(s.scenario, s.workload, s.rounds, tuple(k for k in s.kinds if k != "flink")) for s in case.stages]
+    return Case(case.topic, tuple(stages), case.mode)
+
+
+def main() -> int:
+    """Runs all cases in a stack of its own and writes the page."""
+    flink = is_here()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="tidemark-peers-") as home:
+        settings = load_settings(home=home)
+        control.up(settings, only=("kafka", "spark"))
+        try:
+            classes = compiled(Path(home, "classes"))
+            if flink:
+                compiled(classes, "FlinkTotals.java", class_path(""))
+            spark = opened(str(classes), f"{home}/scratch")
+            stack = Stack(settings.kafka_address, settings.spark_address, Path(home, "cases"), classes)
+            for case in cases(flink):
+                for row in measured(case, stack):
+                    sys.stderr.write(json.dumps(row) + "\n")
+                    rows.append(row)
+            spark.stop()
+        finally:
+            control.down(settings)
+            shutil.rmtree(Path(home, "cases"), ignore_errors=True)
+    write_page(_facts(flink), rows)
+    return 0
+
+
+def _facts(flink: bool) -> dict[str, Any]:
+    packages = ("pyspark", "delta-spark", "deltalake", "confluent-kafka")
+    versions = {name: importlib.metadata.version(name) for name in packages} | {"python": platform.python_version()}
+    return {
+        "command": f"{'BENCH=quick ' if QUICK else ''}make bench",
+        "seed": SEED,
+        "cores": os.cpu_count(),
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "versions": versions | ({"flink": VERSION} if flink else {}),
+        "updates": UPDATES,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Plain Spark batches over a Delta table of the state: MERGE, or the whole table written anew.
+
+A batch reads the range from the offsets of the last one to the topic's end, folds it by key, and changes the table.
+Offsets go into a file beside the table, written after the commit: less than a production job would do, in its favour.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.perf.peers.places import COLUMNS, PARTITIONS, Place
+from tests.perf.peers.sparks import session_with
+
+Change = Literal["merge", "merge with deletion vectors", "overwrite"]
+_FOLD = """
+SELECT key, count(amount) AS updates, sum(amount) AS amount, max(at) AS last_at, any_value(cut) IS NOT NULL AS cleared
+FROM (
+    SELECT *, max(CASE WHEN value IS NULL THEN offset END) OVER (PARTITION BY key) AS cut
+    FROM (SELECT CAST(key AS STRING) AS key, offset, value,
+                 inline(array(from_json(CAST(value AS STRING), 'amount BIGINT, at TIMESTAMP')))
+          FROM records)
+)
+WHERE cut IS NULL OR offset >= cut
+GROUP BY key
+"""
+"""A tombstone counts as a record without an amount: it is what remains of a key that ends deleted."""
+_ADDED = {
+    "updates": "CASE WHEN s.cleared THEN s.updates ELSE coalesce(t.updates, 0) + coalesce(s.updates, 0) END",
+    "amount": "CASE WHEN s.cleared THEN s.amount ELSE coalesce(t.amount, 0) + coalesce(s.amount, 0) END",
+    "last_at": "CASE WHEN s.cleared THEN s.last_at ELSE greatest(t.last_at, s.last_at) END",
+}
+"""What becomes of a row; one side or the other may be missing."""
+
+
+@dataclass
+class BatchPeer:
+    """One table, changed once per run.
+
+    Attributes:
+        place: its topic and folder.
+        change: how the batch gets into the table.
+    """
+
+    place: Place
+    change: Change
+    session: SparkSession = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.session = session_with({"spark.databricks.delta.snapshotPartitions": "2"})
+        self.table = f"{self.place.folder}/table"
+        self.offsets = Path(self.place.folder, "offsets.json")
+        vectors = "true" if self.change == "merge with deletion vectors" else "false"
+        self.session.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.`{self.table}`"
+            " (key STRING, updates BIGINT, amount BIGINT, last_at TIMESTAMP) USING delta"
+            f" TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
+        )
+
+    def take(self) -> None:
+        """One batch, unless there is nothing new."""
+        ends = ends_of(self.place)
+        if self.offsets.exists() and json.loads(self.offsets.read_text()) == ends:
+            return
+        self._records(ends).createOrReplaceTempView("records")
+        if self.change == "overwrite":
+            self._overwrite()
+        else:
+            self._merge()
+        self.offsets.write_text(json.dumps(ends))
+
+    def upkeep(self) -> None:
+        """None."""
+
+    def close(self) -> None:
+        """Nothing runs between two runs."""
+
+    def rows(self) -> pa.Table:
+        """The table; Spark reads it, because it knows deletion vectors."""
+        return self.session.read.format("delta").load(self.table).select(*COLUMNS).toArrow()
+
+    def _merge(self) -> None:
+        update = ", ".join(f"t.{name} = {value}" for name, value in _ADDED.items())
+        self.session.sql(
+            f"MERGE INTO delta.`{self.table}` t USING ({_FOLD}) s ON t.key = s.key"
+            " WHEN MATCHED AND s.cleared AND s.updates = 0 THEN DELETE"
+            f" WHEN MATCHED THEN UPDATE SET {update}"
+            " WHEN NOT MATCHED AND s.updates > 0 THEN INSERT (key, updates, amount, last_at)"
+            " VALUES (s.key, s.updates, s.amount, s.last_at)"
+        )
+
+    def _overwrite(self) -> None:
+        values = ", ".join(f"{value} AS {name}" for name, value in _ADDED.items())
+        rows = self.session.sql(
+            f"SELECT coalesce(t.key, s.key) AS key, {values}"
+            f" FROM delta.`{self.table}` t FULL OUTER JOIN ({_FOLD}) s ON t.key = s.key"
+        )
+        rows.where("updates > 0").write.format("delta").mode("overwrite").save(self.table)
+
+    def _records(self, ends: dict[str, int]) -> DataFrame:
+        before = {str(p): 0 for p in range(PARTITIONS)}
+        starts = json.loads(self.offsets.read_text()) if self.offsets.exists() else before
+        reader = self.session.read.format("kafka").option("kafka.bootstrap.servers", self.place.bootstrap)
+        options = {
+            "assign": json.dumps({self.place.topic: list(range(PARTITIONS))}),
+            "startingOffsets": json.dumps({self.place.topic: starts}),
+            "endingOffsets": json.dumps({self.place.topic: ends}),
+            "kafka.fetch.max.wait.ms": "20",
+        }
+        return reader.options(**options).load()
+
+
+def ends_of(place: Place) -> dict[str, int]:
+    """The end of every partition of a topic now, by its number."""
+    admin = AdminClient({"bootstrap.servers": place.bootstrap})
+    latest = {TopicPartition(place.topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
+    return {str(tp.partition): found.result(30).offset for tp, found in admin.list_offsets(latest).items()}

@@ -1,0 +1,193 @@
+"""Runs of cases: a topic, a workload and some peers that take turns, each checked against the oracle at the end."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.perf import generator
+from tests.perf.bench import create_topic
+from tests.perf.generator import Updates
+from tests.perf.peers.flink import FlinkPeer
+from tests.perf.peers.lineup import KINDS
+from tests.perf.peers.places import ROOT, Listing, Peer, Place, check, topic_of
+from tests.perf.workload import Workload, expected_state
+
+Row = dict[str, Any]
+LOAD = -1
+"""The number of the first load's run; the first batch is 0."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What all cases share.
+
+    Attributes:
+        bootstrap: the broker.
+        spark: a warm Connect server.
+        home: a folder for everything.
+        classes: the compiled Java peers.
+    """
+
+    bootstrap: str
+    spark: str
+    home: Path
+    classes: Path
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some batches of one workload, over the topic that the stages before have left.
+
+    Attributes:
+        scenario: its letter in issue 8's list.
+        workload: its keys are those of the first load.
+        rounds: batches; the first one warms up and does not count, unless it is the only one.
+        kinds: who is timed; the others catch up at the end.
+    """
+
+    scenario: str
+    workload: Workload
+    rounds: int
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One topic with its peers.
+
+    Attributes:
+        topic: its number.
+        stages: at least one; all over the same number of keys.
+        mode: in this process, or each run in a process of its own.
+    """
+
+    topic: int
+    stages: tuple[Stage, ...]
+    mode: Literal["warm", "fresh"] = "warm"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Everybody who takes part in some stage."""
+        return tuple(dict.fromkeys(kind for stage in self.stages for kind in stage.kinds))
+
+
+def measured(case: Case, stack: Stack) -> Iterator[Row]:
+    """Loads, then rounds in which the peers take turns, each beginning with another one; then the check.
+
+    Raises:
+        WrongStateError: a peer's state is not the oracle's.
+    """
+    topic = topic_of(case.topic)
+    create_topic(stack.bootstrap, topic)
+    folder = stack.home / topic
+    with ExitStack() as open_peers:
+        peers = {kind: open_peers.enter_context(_peer(kind, case, stack, folder)) for kind in case.kinds}
+        sent: list[Updates] = []
+        for stage, n, batch in _batches(case):
+            generator.produce(stack.bootstrap, topic, batch)
+            sent.append(batch)
+            kinds = stage.kinds if n > LOAD else case.kinds
+            turn = max(n, 0) % len(kinds)
+            for kind in (*kinds[turn:], *kinds[:turn]):
+                yield _row(case, stage, kind) | {"round": n} | _taken(peers[kind], folder / kind)
+        wanted = expected_state(sent)
+        for kind, peer in peers.items():
+            if kind not in case.stages[-1].kinds:
+                peer.take()
+                peer.upkeep()
+            found = {"keys": check(f"{topic}, {kind}", peer.rows(), wanted)}
+            if isinstance(peer, FlinkPeer):
+                found |= peer.resident()
+            yield _row(case, case.stages[0], kind) | {"checked": found}
+    shutil.rmtree(folder)
+
+
+def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
+    """The load, with the number `LOAD`, and the batches of all stages; each counts its rounds from 0."""
+    workload = case.stages[0].workload
+    yield case.stages[0], LOAD, workload.load()
+    above = workload.keys
+    number = 0
+    for stage in case.stages:
+        for n in range(stage.rounds):
+            yield stage, n, stage.workload.batch(number, above)
+            above += stage.workload.fresh
+            number += 1
+
+
+def _taken(peer: Peer, folder: Path) -> Row:
+    before = Listing.of(str(folder))
+    started = time.perf_counter()
+    peer.take()
+    seconds = time.perf_counter() - started
+    after = Listing.of(str(folder))
+    started = time.perf_counter()
+    peer.upkeep()
+    row = {
+        "seconds": round(seconds, 4),
+        "upkeep_seconds": round(time.perf_counter() - started, 4),
+        "bytes": after.added(before),
+        "folder_bytes": Listing.of(str(folder)).bytes,
+    }
+    return row | ({"phases": peer.phases} if isinstance(peer, FlinkPeer) else {})
+
+
+def _row(case: Case, stage: Stage, kind: str) -> Row:
+    workload = stage.workload
+    asked = {"size": workload.keys, "updates": workload.updates, "choice": workload.choice}
+    return {"scenario": stage.scenario, "mode": case.mode, "kind": kind} | asked
+
+
+@contextmanager
+def _peer(kind: str, case: Case, stack: Stack, folder: Path) -> Iterator[Peer]:
+    own = folder / kind
+    own.mkdir(parents=True)
+    place = Place(stack.bootstrap, topic_of(case.topic), str(own), str(stack.classes))
+    made = KINDS[kind].make(place, stack.spark) if case.mode == "warm" else FreshPeer(kind, place, stack)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@dataclass
+class FreshPeer:
+    """A peer whose every run is a process of its own; its state is read in this one."""
+
+    kind: str
+    place: Place
+    stack: Stack
+
+    def take(self) -> None:
+        """From the start of the process until it says that the run is durable."""
+        scratch = self.stack.home / "scratch"
+        asked = {"kind": self.kind, "place": self.place.as_json(), "spark": self.stack.spark, "scratch": str(scratch)}
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
+        command = [sys.executable, "-m", "tests.perf.peers.once", json.dumps(asked)]
+        with (self.stack.home / "fresh.log").open("ab") as log:
+            self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=env, text=True)
+            assert self._child.stdout is not None
+            said = self._child.stdout.readline()
+        if said != "taken\n":
+            tail = (self.stack.home / "fresh.log").read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"{self.kind}: the process ended with {self._child.wait()}:\n{tail}")
+
+    def upkeep(self) -> None:
+        """Waits for the end of the process, which is not part of the run."""
+        with self._child as child:
+            child.wait(120)
+
+    def rows(self) -> Any:
+        """By a peer of this process."""
+        return KINDS[self.kind].make(self.place, self.stack.spark).rows()
+
+    def close(self) -> None:
+        """Its processes have ended."""

@@ -1,0 +1,176 @@
+"""The page of the comparison, from its rows alone: question, method, tables, what they mean, where others are ahead."""
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.perf.peers.titles import TITLES
+from tests.perf.plot import scatter
+from tests.perf.report import FOLDER, interval
+
+Row = Mapping[str, Any]
+OURS = "tidemark"
+QUESTIONS = {
+    "a": ("Cost of a checkpoint over state size", "Does the cost follow what changed, or what is there?"),
+    "b": ("Churn", "From which share of changed keys on does another way win?"),
+    "c": ("Key choice", "Do hot keys, or keys that lie together, change the order?"),
+    "d": ("A scheduled run in a fresh process", "How long from the start of a process to durable rows?"),
+    "h": ("An idle run", "What does a run cost that finds nothing?"),
+}
+METHOD = """\
+Every system reads the same records of one Kafka topic (4 partitions, JSON, 16-byte keys that spread like hashes) and
+keeps count, sum and maximum per key. 5 % of the records have a key that was never seen, 1 % delete their key. A run
+begins when all records of a batch are in the topic, and ends when the new state is durable. In a round the systems take
+turns, each round begins with another one, and the first round does not count. At the end the state of every system was
+compared with numpy's, row by row: one wrong row and there is no page.
+
+- *Tidemark* compacts after its runs; that is timed apart, as upkeep. *Own driver* shares one warm JVM of two cores with
+  all Spark peers; *Connect server* is the embedded stack's own way.
+- *Structured Streaming* runs a new query with `Trigger.AvailableNow` per batch, state in RocksDB, rows not counted. It
+  was measured with whole snapshots and with a change log (`minDeltasForSnapshot=1`, `unloadOnCommit`). Its sink appends
+  changed rows to a Delta table, or merges them.
+- *Delta MERGE* folds the range in a batch and merges it into a table, which is the state. *Full overwrite* writes the
+  whole table anew.
+- *Flink* is resident: one JVM, two task slots, RocksDB, incremental checkpoints, triggered over REST. Its connector for
+  Kafka is not in the package from PyPI, so a source of 100 lines over Kafka's own client takes its place. Seconds are
+  from the first record to the completed checkpoint. It has no sink.
+- Bytes are those of the files that a run has added to the durable folder of the system or changed there, results
+  included; the median over rounds."""
+LOSSES = """\
+- A resident job needs no start: where a checkpoint every few seconds is wanted, take Flink. Its price is a process that
+  always runs; its memory and its CPU stand below.
+- Tidemark's and the append sinks' tables must be resolved before they are read as a whole; a merged or overwritten
+  table is read as it is ([state costs](state-costs.md)).
+- With high churn the advantage goes: where most keys change, writing the table anew costs no more than writing the
+  changes.
+- All ran on one machine with a local disk. On S3 a small file costs more, and all of them write small files."""
+
+
+def write_page(facts: Mapping[str, Any], rows: Sequence[Row], folder: Path = FOLDER) -> None:
+    """Writes `peers.json`, `.md` and `.svg` (`peers-quick…` for a quick run)."""
+    name = "peers-quick" if "quick" in str(facts["command"]) else "peers"
+    text = json.dumps({"facts": dict(facts), "rows": list(rows)}, indent=1)
+    (folder / f"{name}.json").write_text(text + "\n")
+    (folder / f"{name}.md").write_text("\n".join(_page(name, facts, rows)) + "\n")
+    largest = max(r["size"] for r in _of(rows, "a"))
+    series = _by_kind(r for r in _of(rows, "a") if r["size"] == largest and r["round"] >= 0)
+    seconds = {TITLES[kind]: [r["seconds"] for r in found] for kind, found in series.items()}
+    (folder / f"{name}.svg").write_text(scatter(f"Seconds per run, {largest:,} keys", "round", seconds))
+
+
+def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    versions = ", ".join(f"{package} {version}" for package, version in facts["versions"].items())
+    lines = [
+        "# Against what one would take instead",
+        "",
+        f"Made by `{facts['command']}` (seed {facts['seed']}, {facts['cores']} cores; {versions}).",
+        "",
+        "Question: what does it cost to bring keyed state up to date with a batch of changes and to keep it durable,",
+        "with Tidemark and with its alternatives, on the same machine in the same run?",
+        "",
+        "## Method",
+        "",
+        *METHOD.splitlines(),
+        "",
+        f"![seconds per run]({name}.svg)",
+    ]
+    for letter, (title, question) in QUESTIONS.items():
+        if _of(rows, letter):
+            lines += ["", f"## {title}", "", question, "", *_table(_of(rows, letter)), "", *_meaning(_of(rows, letter))]
+    return [*lines, "", "## What was checked", "", *_checks(rows), "", "## Where others are ahead", "", *_losses(rows)]
+
+
+def _of(rows: Iterable[Row], scenario: str) -> list[Row]:
+    return [r for r in rows if r["scenario"] == scenario and "checked" not in r]
+
+
+def _by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["kind"], []).append(row)
+    return found
+
+
+def _groups(rows: Sequence[Row]) -> dict[tuple[int, int, str], dict[str, list[Row]]]:
+    """The rounds that count, by (keys, updates, choice) and kind."""
+    groups: dict[tuple[int, int, str], list[Row]] = {}
+    for row in rows:
+        if row["round"] >= 0:
+            groups.setdefault((row["size"], row["updates"], row["choice"]), []).append(row)
+    return {asked: {k: counted(found) for k, found in _by_kind(group).items()} for asked, group in groups.items()}
+
+
+def counted(rows: Sequence[Row]) -> list[Row]:
+    """Without the round that warms up, unless there is only one."""
+    return [r for r in rows if r["round"] > 0] or list(rows)
+
+
+def _median(rows: Sequence[Row], what: str) -> float:
+    return statistics.median(r[what] for r in rows)
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    lines = [
+        "| keys | updates | choice | system | rounds | median s | to Tidemark | 95 % interval | mean upkeep s | kB |",
+        "|---:|---:|---|---|---:|---:|---:|---|---:|---:|",
+    ]
+    for (size, updates, choice), kinds in _groups(rows).items():
+        ours = [r["seconds"] for r in kinds[OURS]]
+        for kind, found in kinds.items():
+            seconds = [r["seconds"] for r in found]
+            low, high = interval(seconds, ours)
+            lines.append(
+                f"| {size:,} | {updates:,} | {choice} | {TITLES[kind]} | {len(found)} |"
+                f" {statistics.median(seconds):.2f} |"
+                f" {statistics.median(seconds) / statistics.median(ours):.2f} | {low:.2f} to {high:.2f} |"
+                f" {statistics.mean(r['upkeep_seconds'] for r in found):.2f} | {_median(found, 'bytes') / 1e3:,.0f} |"
+            )
+    return lines
+
+
+def _meaning(rows: Sequence[Row]) -> list[str]:
+    """Who was quickest and what growth costs, as the figures say it."""
+    groups = _groups(rows)
+    lines = []
+    for (size, updates, choice), kinds in groups.items():
+        order = sorted(kinds, key=lambda kind: _median(kinds[kind], "seconds"))
+        quickest, place = TITLES[order[0]], order.index(OURS) + 1
+        lines.append(
+            f"- {size:,} keys, {updates:,} updates, {choice}: {quickest} is the quickest; {TITLES[OURS]} is number"
+            f" {place} of {len(order)}."
+        )
+    small, large = min(groups), max(groups)
+    if small[0] < large[0]:
+        for kind in (k for k in groups[small] if k in groups[large]):
+            ratio = _median(groups[large][kind], "seconds") / _median(groups[small][kind], "seconds")
+            lines.append(f"- {TITLES[kind]}: {large[0]:,} keys take {ratio:.2f} times as long as {small[0]:,}.")
+    return lines
+
+
+def _checks(rows: Iterable[Row]) -> list[str]:
+    done = [r for r in rows if "checked" in r]
+    total = sum(r["checked"]["keys"] for r in done)
+    return [f"States: {len(done)}, with {total:,} rows in all; every row was numpy's."]
+
+
+def _losses(rows: Iterable[Row]) -> list[str]:
+    every = list(rows)
+    lines = []
+    for letter in QUESTIONS:
+        for (size, updates, choice), kinds in _groups(_of(every, letter)).items():
+            ours = _median(kinds[OURS], "seconds")
+            for kind, found in kinds.items():
+                if kind != OURS and (theirs := _median(found, "seconds")) < ours:
+                    lines.append(
+                        f"- {QUESTIONS[letter][0]}, {size:,} keys, {updates:,} updates, {choice}: {TITLES[kind]}"
+                        f" took {theirs:.2f} s, {TITLES[OURS]} {ours:.2f} s."
+                    )
+    for row in (r for r in every if "cpu_seconds" in r.get("checked", {})):
+        held = row["checked"]
+        lines.append(
+            f"- Flink's process for {row['size']:,} keys held {held['mb']:,} MB and had used"
+            f" {held['cpu_seconds']:.0f} s of CPU by the end of its rounds."
+        )
+    return [*lines, "", *LOSSES.splitlines()]

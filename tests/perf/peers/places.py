@@ -1,0 +1,117 @@
+"""What every peer is given and what it answers: a topic to read, a folder to keep its state in, rows at the end."""
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tests.perf.workload import State
+
+ROOT = Path(__file__).resolve().parents[3]
+JARS = ROOT / ".jars"
+TOPICS = 16
+"""Topics of one run at most; each has a pipeline of its name in `pipelines`."""
+COLUMNS = ("key", "updates", "amount", "last_at")
+PARTITIONS = 4
+
+
+def topic_of(n: int) -> str:
+    """The name of the n-th topic, and of its pipeline."""
+    return f"peers-{n}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a peer reads and writes.
+
+    Attributes:
+        bootstrap: the broker.
+        topic: of the updates; message keys are keys of the state, a record without a value deletes.
+        folder: of all that the peer keeps between two runs; nobody else writes there.
+        classes: folder of the compiled Java peers.
+    """
+
+    bootstrap: str
+    topic: str
+    folder: str
+    classes: str
+
+    def as_json(self) -> dict[str, Any]:
+        """For a process of its own."""
+        return asdict(self)
+
+
+class Peer(Protocol):
+    """One system, for one topic."""
+
+    def take(self) -> None:
+        """One scheduled run: everything that the topic holds now goes into the state, durably."""
+
+    def upkeep(self) -> None:
+        """What the system wants done between two runs; timed apart. Most want nothing."""
+
+    def rows(self) -> pa.Table:
+        """The live state: one row per key with the columns of `COLUMNS`."""
+
+    def close(self) -> None:
+        """Ends whatever it keeps running."""
+
+
+class WrongStateError(AssertionError):
+    """The state of a system differs from the oracle's: the whole run is void."""
+
+
+def check(name: str, found: pa.Table, wanted: State) -> int:
+    """Compares every row with the oracle's.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        WrongStateError: a row is missing, wrong, twice there or should not be there.
+    """
+    table = found.select(COLUMNS).sort_by("key")
+    last = table["last_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    columns = {"key": table["key"], "updates": table["updates"], "amount": table["amount"], "last_at": last}
+    expected = dict(zip(COLUMNS, (wanted.keys, wanted.updates, wanted.amounts, wanted.last_at), strict=True))
+    for column, values in columns.items():
+        got = np.array(values.to_pylist()) if column == "key" else values.to_numpy()
+        if not np.array_equal(got, expected[column]):
+            raise WrongStateError(
+                f"{name}: {column} differs from the oracle's ({table.num_rows} rows, {len(wanted.keys)} wanted):"
+                " this run is void"
+            )
+    return table.num_rows
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files below a folder at one moment, by path: size and time of the last change."""
+
+    files: dict[str, tuple[int, int]]
+
+    @classmethod
+    def of(cls, folder: str) -> "Listing":
+        """What is there now; a file that goes meanwhile is not there."""
+        found = {}
+        for base, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(base, name)
+                try:
+                    stat = os.stat(path)
+                except FileNotFoundError:
+                    continue
+                found[path] = (stat.st_size, stat.st_mtime_ns)
+        return cls(found)
+
+    def added(self, before: "Listing") -> int:
+        """Bytes of the files that are new or changed since another listing."""
+        return sum(size for path, (size, at) in self.files.items() if before.files.get(path) != (size, at))
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(size for size, _ in self.files.values())

@@ -1,0 +1,35 @@
+"""The smallest comparison, for correctness only: `python -m tests.perf.peers.smoke BOOTSTRAP FOLDER`.
+
+Every peer that runs in a Spark driver takes a load and one batch with deletes; a wrong row ends it with an error.
+Prints one line of JSON per checked state.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from tests.perf.peers.lineup import KINDS
+from tests.perf.peers.measuring import Case, Stack, Stage, measured
+from tests.perf.peers.places import TOPICS
+from tests.perf.peers.sparks import compiled, opened
+from tests.perf.workload import Workload
+
+SEED = 20130101
+WORKLOAD = Workload(2_000, 500, SEED, "zipf", deleted=0.05)
+
+
+def main(bootstrap: str, home: str) -> int:
+    """Runs the one case."""
+    classes = compiled(Path(home, "classes"))
+    spark = opened(str(classes), f"{home}/scratch", "1g")
+    kinds = tuple(name for name, kind in KINDS.items() if kind.has_driver)
+    stack = Stack(bootstrap, "", Path(home, "cases"), classes)
+    for row in measured(Case(TOPICS - 1, (Stage("a", WORKLOAD, 1, kinds),)), stack):
+        if "checked" in row:
+            sys.stdout.write(json.dumps(row) + "\n")
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

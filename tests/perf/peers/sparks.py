@@ -1,0 +1,69 @@
+"""The Spark that peers run in: one driver of two cores in this process, with Delta, Kafka and the compiled Java peers.
+
+Tidemark takes the same driver, so that all share what is warm and what is not.
+"""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.perf.peers.places import JARS
+from tidemark.engine.session import SparkSettings, open_session
+from tidemark.stack.services import require_java
+from tidemark.stack.spark_server import find_spark_home
+
+MASTER = "local[2]"
+SOURCES = Path(__file__).parent / "java"
+
+
+def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = "") -> Path:
+    """Compiles the Java side of a peer.
+
+    Args:
+        classes: a folder for the classes.
+        source: a file of `java/`.
+        jars: class path of its libraries; Spark's when empty.
+
+    Returns:
+        That folder.
+
+    Raises:
+        RuntimeError: there is no javac beside Java, or it refuses.
+    """
+    javac = require_java().home / "bin" / "javac"
+    if not javac.is_file():
+        raise RuntimeError("no javac beside java: the peers need a JDK 17, not only a JRE")
+    classes.mkdir(parents=True, exist_ok=True)
+    command = [str(javac), "-nowarn", "-cp", jars or f"{find_spark_home() / 'jars'}/*", "-d", str(classes)]
+    done = subprocess.run([*command, str(SOURCES / source)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"javac refused {source}:\n{done.stderr}")
+    return classes
+
+
+def opened(classes: str, scratch: str, memory: str = "2g") -> SparkSession:
+    """The session of this process; peers take `newSession()` of it, each with options of its own."""
+    conf = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraClassPath": classes,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+    }
+    return open_session(SparkSettings(master=MASTER, jars=JARS / "spark", conf=conf), "peers", 1)
+
+
+def session_with(options: Mapping[str, str]) -> SparkSession:
+    """A new session of the running driver, with the house's options and these."""
+    running = SparkSession.getActiveSession()
+    assert running is not None, "no driver runs in this process"
+    shared = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType")
+    session = running.newSession()
+    for name in shared:
+        session.conf.set(name, running.conf.get(name))
+    for name, value in {"spark.sql.shuffle.partitions": "2", **options}.items():
+        session.conf.set(name, value)
+    return session

@@ -1,0 +1,63 @@
+"""The page says what the rows say; and Flink is unpacked only from the package that was committed."""
+
+import json
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from tests.perf.peers.page import write_page
+from tests.perf.peers.setup_flink import unpack
+
+FACTS = {"command": "make bench", "seed": 1, "cores": 2, "versions": {"pyspark": "4"}, "updates": 10}
+
+
+def _row(kind: str, n: int, seconds: float, **more: Any) -> dict[str, Any]:
+    asked = {"scenario": "a", "mode": "warm", "kind": kind, "size": 1_000, "updates": 10, "choice": "uniform"}
+    measured = {"round": n, "seconds": seconds, "upkeep_seconds": 0.25, "bytes": 3_000, "folder_bytes": 9_000}
+    return asked | measured | more
+
+
+def _written(rows: list[dict[str, Any]], folder: Path) -> str:
+    write_page(FACTS, rows, folder)
+    assert json.loads((folder / "peers.json").read_text()) == {"facts": FACTS, "rows": rows}
+    assert (folder / "peers.svg").read_text().count("<circle") > 2
+    return (folder / "peers.md").read_text()
+
+
+def test_medians_leave_out_the_load_and_the_round_that_warms_up(tmp_path: Path) -> None:
+    times = {"tidemark": [99.0, 50.0, 1.0, 2.0, 3.0], "append": [99.0, 70.0, 8.0, 9.0, 7.0]}
+    rows = [_row(kind, n, s) for kind, row in times.items() for n, s in enumerate(row, -1)]
+    page = _written(rows, tmp_path)
+    assert "| 1,000 | 10 | uniform | Tidemark, own driver | 3 | 2.00 | 1.00 |" in page
+    assert "| 1,000 | 10 | uniform | Structured Streaming, append | 3 | 8.00 | 4.00 |" in page
+    assert "Tidemark, own driver is the quickest" in page
+
+
+def test_whoever_is_ahead_of_tidemark_stands_among_the_losses(tmp_path: Path) -> None:
+    rows = [
+        _row(kind, n, s) for kind, s in {"tidemark": 2.0, "flink": 0.25, "overwrite": 6.0}.items() for n in range(3)
+    ]
+    checked = {"keys": 1_010, "mb": 700, "cpu_seconds": 33.0}
+    page = _written([*rows, _row("flink", -1, 0.0, checked=checked)], tmp_path)
+    _, _, losses = page.partition("## Where others are ahead")
+    assert "Flink, resident took 0.25 s, Tidemark, own driver 2.00 s" in losses
+    assert "700 MB and had used 33 s of CPU" in losses
+    assert "full overwrite took" not in losses
+    assert "States: 1, with 1,010 rows in all" in page
+
+
+def test_growth_is_told_per_system(tmp_path: Path) -> None:
+    sizes = {1_000: 2.0, 4_000: 2.2}
+    page = _written([_row("tidemark", n, s, size=size) for size, s in sizes.items() for n in range(3)], tmp_path)
+    assert "Tidemark, own driver: 4,000 keys take 1.10 times as long as 1,000." in page
+
+
+def test_another_package_is_not_unpacked(tmp_path: Path) -> None:
+    package, folder = tmp_path / "flink.whl", tmp_path / "cache" / "flink"
+    with ZipFile(package, "w") as archive:
+        archive.writestr("pyflink/lib/flink-dist.jar", b"not Flink")
+    with pytest.raises(ValueError, match="nothing was unpacked"):
+        unpack(package, folder)
+    assert not folder.exists()

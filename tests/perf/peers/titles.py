@@ -1,0 +1,14 @@
+"""The systems by their short names, as the page says them; imports nothing, so that a page needs no Spark."""
+
+TITLES = {
+    "tidemark": "Tidemark, own driver",
+    "tidemark-server": "Tidemark, Connect server",
+    "append": "Structured Streaming, append",
+    "append-log": "Structured Streaming, append, change log",
+    "merge": "Structured Streaming, MERGE",
+    "merge-log": "Structured Streaming, MERGE, change log",
+    "delta-merge": "Delta MERGE, copy-on-write",
+    "delta-vectors": "Delta MERGE, deletion vectors",
+    "overwrite": "full overwrite",
+    "flink": "Flink, resident",
+}
