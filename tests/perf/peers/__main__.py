@@ -12,6 +12,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ MAIN = ("tidemark", "tidemark-server", "append", "append-log", "merge", "delta-m
 LIGHT = ("tidemark", "append", "append-log", "delta-merge", "flink")
 FRESH = ("tidemark", "tidemark-server", "append", "delta-merge")
 LARGE = ("tidemark", "tidemark-server", "append", "append-log", "flink")
+RESTORED = ("tidemark", "append", "delta-merge", "flink")
 
 
 def cases(flink: bool) -> list[Case]:
@@ -54,7 +56,7 @@ def _quick() -> Case:
         Stage("c", _workload(keys, choice="zipf"), 1, ("tidemark", "append", "flink")),
         Stage("h", _workload(keys, 0), 1, EVERY),
     )
-    return Case(0, stages)
+    return Case(0, stages, restored=RESTORED)
 
 
 def _by_size() -> list[Case]:
@@ -63,9 +65,9 @@ def _by_size() -> list[Case]:
     choices = [Stage("c", _workload(two, UPDATES, choice), 3, LIGHT) for choice in ("zipf", "sliding")]
     idle = Stage("h", _workload(two, 0), 2, EVERY)
     return [
-        Case(0, (Stage("a", _workload(half), 5, MAIN),)),
-        Case(1, (Stage("a", _workload(two), 5, EVERY), *churn, *choices, idle)),
-        Case(2, (Stage("a", _workload(eight), 5, LARGE),)),
+        Case(0, (Stage("a", _workload(half), 5, MAIN),), restored=RESTORED),
+        Case(1, (Stage("a", _workload(two), 5, EVERY), *churn, *choices, idle), restored=RESTORED),
+        Case(2, (Stage("a", _workload(eight), 5, LARGE),), restored=tuple(k for k in RESTORED if k in LARGE)),
     ]
 
 
@@ -78,8 +80,11 @@ def _workload(keys: int, updates: int = UPDATES, choice: Any = "uniform") -> Wor
 
 
 def _without_flink(case: Case) -> Case:
-    stages = [Stage(s.scenario, s.workload, s.rounds, tuple(k for k in s.kinds if k != "flink")) for s in case.stages]
-    return Case(case.topic, tuple(stages), case.mode)
+    def rest(kinds: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(kind for kind in kinds if kind != "flink")
+
+    stages = tuple(replace(stage, kinds=rest(stage.kinds)) for stage in case.stages)
+    return replace(case, stages=stages, restored=rest(case.restored))
 
 
 def main() -> int:

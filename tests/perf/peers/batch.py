@@ -7,11 +7,12 @@ Offsets go into a file beside the table, written after the commit: less than a p
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.perf.peers.places import COLUMNS, PARTITIONS, Place
@@ -83,6 +84,29 @@ class BatchPeer:
     def rows(self) -> pa.Table:
         """The table; Spark reads it, because it knows deletion vectors."""
         return self.session.read.format("delta").load(self.table).select(*COLUMNS).toArrow()
+
+    def savepoint(self, name: str) -> None:
+        """The version of the table, and the offsets."""
+        kept = {"version": DeltaTable(self.table).version(), "offsets": self.offsets.read_text()}
+        Path(self.place.folder, f"savepoint-{name}.json").write_text(json.dumps(kept))
+
+    def restore(self, name: str) -> None:
+        """Delta's RESTORE, and the offsets."""
+        kept = self._kept(name)
+        self.session.sql(f"RESTORE TABLE delta.`{self.table}` TO VERSION AS OF {kept['version']}")
+        self.offsets.write_text(kept["offsets"])
+
+    def forked(self, name: str, place: Place) -> "BatchPeer":
+        """A shallow clone, and the offsets."""
+        kept = self._kept(name)
+        source = f"delta.`{self.table}` VERSION AS OF {kept['version']}"
+        self.session.sql(f"CREATE TABLE delta.`{place.folder}/table` SHALLOW CLONE {source}")
+        Path(place.folder, "offsets.json").write_text(kept["offsets"])
+        return BatchPeer(place, self.change)
+
+    def _kept(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(Path(self.place.folder, f"savepoint-{name}.json").read_text())
+        return found
 
     def _merge(self) -> None:
         update = ", ".join(f"t.{name} = {value}" for name, value in _ADDED.items())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tests.perf.peers.batch import BatchPeer
 from tests.perf.peers.flink import FlinkPeer
 from tests.perf.peers.places import Peer, Place
+from tests.perf.peers.served import ServedPeer
 from tests.perf.peers.sparks import MASTER
 from tests.perf.peers.streaming import StreamingPeer
 from tests.perf.peers.tidemark_peer import TidemarkPeer
@@ -26,7 +27,7 @@ class Kind:
 
 KINDS = {
     "tidemark": Kind(lambda place, _: TidemarkPeer(place, MASTER)),
-    "tidemark-server": Kind(TidemarkPeer, has_driver=False),
+    "tidemark-server": Kind(ServedPeer, has_driver=False),
     "append": Kind(lambda place, _: StreamingPeer(place, "append", changelog=False)),
     "append-log": Kind(lambda place, _: StreamingPeer(place, "append", changelog=True)),
     "merge": Kind(lambda place, _: StreamingPeer(place, "merge", changelog=False)),

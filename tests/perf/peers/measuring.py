@@ -1,24 +1,24 @@
 """Runs of cases: a topic, a workload and some peers that take turns, each checked against the oracle at the end."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tests.perf import generator
 from tests.perf.bench import create_topic
 from tests.perf.generator import Updates
 from tests.perf.peers.flink import FlinkPeer
 from tests.perf.peers.lineup import KINDS
-from tests.perf.peers.places import ROOT, Listing, Peer, Place, check, topic_of
-from tests.perf.workload import Workload, expected_state
+from tests.perf.peers.places import ROOT, Listing, Peer, Place, RestorablePeer, check, child_environment, topic_of
+from tests.perf.peers.restoring import Restoring
+from tests.perf.workload import State, Workload, expected_state
 
 Row = dict[str, Any]
 LOAD = -1
@@ -67,11 +67,13 @@ class Case:
         topic: its number.
         stages: at least one; all over the same number of keys.
         mode: in this process, or each run in a process of its own.
+        restored: who is kept, restored and forked after the stages; peers of this process only.
     """
 
     topic: int
     stages: tuple[Stage, ...]
     mode: Literal["warm", "fresh"] = "warm"
+    restored: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ def measured(case: Case, stack: Stack) -> Iterator[Row]:
     create_topic(stack.bootstrap, topic)
     folder = stack.home / topic
     with ExitStack() as open_peers:
-        peers = {kind: open_peers.enter_context(_peer(kind, case, stack, folder)) for kind in case.kinds}
+        peers = {kind: open_peers.enter_context(_peer(kind, case, stack)) for kind in case.kinds}
         sent: list[Updates] = []
         for stage, n, batch in _batches(case):
             generator.produce(stack.bootstrap, topic, batch)
@@ -107,7 +109,22 @@ def measured(case: Case, stack: Stack) -> Iterator[Row]:
             if isinstance(peer, FlinkPeer):
                 found |= peer.resident()
             yield _row(case, case.stages[0], kind) | {"checked": found}
+        yield from _restored(case, stack, peers, sent)
     shutil.rmtree(folder)
+
+
+def _restored(case: Case, stack: Stack, peers: Mapping[str, Peer], sent: list[Updates]) -> Iterator[Row]:
+    stage = replace(case.stages[0], scenario="e")
+    chosen = {kind: cast(RestorablePeer, peers[kind]) for kind in case.restored}
+
+    def produce() -> State:
+        above = max(int(batch.keys.max(initial=0)) for batch in sent) + 1
+        sent.append(stage.workload.batch(len(sent), above))
+        generator.produce(stack.bootstrap, topic_of(case.topic), sent[-1])
+        return expected_state(sent)
+
+    for row in Restoring(chosen, {kind: _place(kind, case, stack) for kind in chosen}).measured(produce):
+        yield _row(case, stage, row["kind"]) | row
 
 
 def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
@@ -147,15 +164,19 @@ def _row(case: Case, stage: Stage, kind: str) -> Row:
 
 
 @contextmanager
-def _peer(kind: str, case: Case, stack: Stack, folder: Path) -> Iterator[Peer]:
-    own = folder / kind
-    own.mkdir(parents=True)
-    place = Place(stack.bootstrap, topic_of(case.topic), str(own), str(stack.classes))
+def _peer(kind: str, case: Case, stack: Stack) -> Iterator[Peer]:
+    place = _place(kind, case, stack)
+    Path(place.folder).mkdir(parents=True)
     made = KINDS[kind].make(place, stack.spark) if case.mode == "warm" else FreshPeer(kind, place, stack)
     try:
         yield made
     finally:
         made.close()
+
+
+def _place(kind: str, case: Case, stack: Stack) -> Place:
+    topic = topic_of(case.topic)
+    return Place(stack.bootstrap, topic, str(stack.home / topic / kind), str(stack.classes))
 
 
 @dataclass
@@ -170,10 +191,10 @@ class FreshPeer:
         """From the start of the process until it says that the run is durable."""
         scratch = self.stack.home / "scratch"
         asked = {"kind": self.kind, "place": self.place.as_json(), "spark": self.stack.spark, "scratch": str(scratch)}
-        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
         command = [sys.executable, "-m", "tests.perf.peers.once", json.dumps(asked)]
         with (self.stack.home / "fresh.log").open("ab") as log:
-            self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=env, text=True)
+            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": log, "text": True}
+            self._child = subprocess.Popen(command, env=child_environment(), cwd=ROOT, **pipes)
             assert self._child.stdout is not None
             said = self._child.stdout.readline()
         if said != "taken\n":
@@ -187,7 +208,8 @@ class FreshPeer:
 
     def rows(self) -> Any:
         """By a peer of this process."""
-        return KINDS[self.kind].make(self.place, self.stack.spark).rows()
+        with closing(KINDS[self.kind].make(self.place, self.stack.spark)) as peer:
+            return peer.rows()
 
     def close(self) -> None:
         """Its processes have ended."""

@@ -9,6 +9,10 @@ import sys
 from tests.perf.peers.lineup import KINDS
 from tests.perf.peers.places import Place
 from tests.perf.peers.sparks import opened
+from tests.perf.peers.tidemark_peer import TidemarkPeer
+
+SERVED = "tidemark-server"
+"""Its process of its own is this one already."""
 
 
 def main() -> int:
@@ -17,7 +21,8 @@ def main() -> int:
     kind, place = KINDS[asked["kind"]], Place(**asked["place"])
     if kind.has_driver:
         opened(place.classes, asked["scratch"])
-    kind.make(place, asked["spark"]).take()
+    peer = TidemarkPeer(place, asked["spark"]) if asked["kind"] == SERVED else kind.make(place, asked["spark"])
+    peer.take()
     sys.stdout.write("taken\n")
     sys.stdout.flush()
     return 0

@@ -38,6 +38,15 @@ compared with numpy's, row by row: one wrong row and there is no page.
   from the first record to the completed checkpoint. It has no sink.
 - Bytes are those of the files that a run has added to the durable folder of the system or changed there, results
   included; the median over rounds."""
+STORAGE = """\
+Nobody deleted anything: every version of a table, every checkpoint of Flink and the last hundred batches of a query can
+be gone back to. The bytes are those of the whole durable folder; the last column is an extrapolation."""
+RESTORED = """\
+One point is kept, a batch follows, the state goes back to the point, and a fork of it begins beside. Once each. A run
+after the restore and one of the fork came to numpy's state. For Structured Streaming it is a procedure of steps: copy
+the query's checkpoint folder, note the table's version; later copy it back and clone that version, because Delta's sink
+skips batches that a restored table remembers (delta#1813). For Delta it is RESTORE or a shallow clone and the offsets,
+for as long as nobody vacuums. Flink's savepoint is in RocksDB's own format; restore and fork start a JVM."""
 LOSSES = """\
 - A resident job needs no start: where a checkpoint every few seconds is wanted, take Flink. Its price is a process that
   always runs; its memory and its CPU stand below.
@@ -79,11 +88,47 @@ def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]
     for letter, (title, question) in QUESTIONS.items():
         if _of(rows, letter):
             lines += ["", f"## {title}", "", question, "", *_table(_of(rows, letter)), "", *_meaning(_of(rows, letter))]
+    lines += [*_storage(rows), *_restored(rows)]
     return [*lines, "", "## What was checked", "", *_checks(rows), "", "## Where others are ahead", "", *_losses(rows)]
 
 
 def _of(rows: Iterable[Row], scenario: str) -> list[Row]:
-    return [r for r in rows if r["scenario"] == scenario and "checked" not in r]
+    return [r for r in rows if r["scenario"] == scenario and "round" in r]
+
+
+def _restored(rows: Iterable[Row]) -> list[str]:
+    found: dict[tuple[int, str], dict[str, float]] = {}
+    for row in rows:
+        if "verb" in row:
+            found.setdefault((row["size"], row["kind"]), {})[row["verb"]] = row["seconds"]
+    if not found:
+        return []
+    lines = ["", "## Savepoint, restore, fork", "", *RESTORED.splitlines(), ""]
+    lines += ["| keys | system | savepoint s | restore s | fork s |", "|---:|---|---:|---:|---:|"]
+    verbs = ("savepoint", "restore", "fork")
+    for (size, kind), seconds in found.items():
+        lines.append(f"| {size:,} | {TITLES[kind]} | " + " | ".join(f"{seconds[v]:.2f}" for v in verbs) + " |")
+    return lines
+
+
+def _storage(rows: Iterable[Row]) -> list[str]:
+    """What each run has left, by (keys, kind), from the folder's size after the load and after the last run."""
+    found: dict[tuple[int, str], list[Row]] = {}
+    for row in (r for r in rows if "folder_bytes" in r and r["mode"] == "warm"):
+        found.setdefault((row["size"], row["kind"]), []).append(row)
+    lines = ["", "## Storage", "", *STORAGE.splitlines(), ""]
+    lines += [
+        "| keys | system | after the load MB | runs | each adds MB | 30 points MB |",
+        "|---:|---|---:|---:|---:|---:|",
+    ]
+    for (size, kind), taken in found.items():
+        first, last, runs = taken[0]["folder_bytes"] / 1e6, taken[-1]["folder_bytes"] / 1e6, len(taken) - 1
+        if runs:
+            each = (last - first) / runs
+            lines.append(
+                f"| {size:,} | {TITLES[kind]} | {first:,.1f} | {runs} | {each:,.2f} | {first + 30 * each:,.1f} |"
+            )
+    return lines
 
 
 def _by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -60,6 +60,19 @@ class Peer(Protocol):
         """Ends whatever it keeps running."""
 
 
+class RestorablePeer(Peer, Protocol):
+    """A system whose state can be kept, gone back to, and forked: by a command, or by a procedure of several steps."""
+
+    def savepoint(self, name: str) -> None:
+        """Keeps what the state is now."""
+
+    def restore(self, name: str) -> None:
+        """Goes back to it: the next run begins where it ended."""
+
+    def forked(self, name: str, place: Place) -> Peer:
+        """Another peer that goes on from it, beside this one, in a folder of its own where it needs one."""
+
+
 class WrongStateError(AssertionError):
     """The state of a system differs from the oracle's: the whole run is void."""
 
@@ -85,6 +98,11 @@ def check(name: str, found: pa.Table, wanted: State) -> int:
                 " this run is void"
             )
     return table.num_rows
+
+
+def child_environment() -> dict[str, str]:
+    """Of a Python that imports this checkout."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
 
 
 @dataclass(frozen=True)

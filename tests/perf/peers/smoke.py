@@ -15,6 +15,7 @@ from tests.perf.peers.sparks import compiled, opened
 from tests.perf.workload import Workload
 
 SEED = 20130101
+RESTORED = ("tidemark", "append", "delta-merge")
 WORKLOAD = Workload(2_000, 500, SEED, "zipf", deleted=0.05)
 
 
@@ -24,7 +25,7 @@ def main(bootstrap: str, home: str) -> int:
     spark = opened(str(classes), f"{home}/scratch", "1g")
     kinds = tuple(name for name, kind in KINDS.items() if kind.has_driver)
     stack = Stack(bootstrap, "", Path(home, "cases"), classes)
-    for row in measured(Case(TOPICS - 1, (Stage("a", WORKLOAD, 1, kinds),)), stack):
+    for row in measured(Case(TOPICS - 1, (Stage("a", WORKLOAD, 1, kinds),), restored=RESTORED), stack):
         if "checked" in row:
             sys.stdout.write(json.dumps(row) + "\n")
     spark.stop()

@@ -5,12 +5,12 @@ a copy of every row. Both ways to persist RocksDB are measured: whole snapshots,
 version that is uploaded when the query ends.
 """
 
+import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -77,12 +77,34 @@ class StreamingPeer:
 
     def rows(self) -> pa.Table:
         """The last row of each key, which is the only one where they are merged."""
-        reader = pa.RecordBatchReader.from_stream(DeltaTable(self.table).scan())
-        every = reader.read_all()
-        # Views of strings, as deltalake gives them, cannot be sorted.
-        text = every.set_column(every.column_names.index("key"), "key", every["key"].cast(pa.string()))
-        found = text.sort_by([("key", "ascending"), ("changed", "descending")])
-        keys = np.array(found["key"].to_pylist(), dtype=object)
-        newest = np.ones(len(keys), bool)
-        newest[1:] = keys[1:] != keys[:-1]
-        return found.filter(pa.array(newest)).filter(~pc.field("deleted")).select(COLUMNS)
+        newest = f"""
+            SELECT key, max_by(struct(updates, amount, last_at, deleted), changed) AS last
+            FROM delta.`{self.table}` GROUP BY key
+        """
+        return self.session.sql(f"SELECT key, last.* FROM ({newest}) WHERE NOT last.deleted").select(*COLUMNS).toArrow()
+
+    def savepoint(self, name: str) -> None:
+        """A copy of the query's checkpoint folder, and the version of the table."""
+        folder = Path(self.place.folder, "savepoints", name)
+        shutil.copytree(f"{self.place.folder}/checkpoint", folder / "checkpoint")
+        (folder / "table").write_text(f"delta.`{self.table}` VERSION AS OF {DeltaTable(self.table).version()}")
+
+    def restore(self, name: str) -> None:
+        """The copy comes back, and the table becomes a clone of its old version.
+
+        Not the table itself by RESTORE: it would remember the batches that were written since, and Delta's sink would
+        skip them when they come again (delta#1813).
+        """
+        shutil.rmtree(f"{self.place.folder}/checkpoint")
+        self.table = f"{self.place.folder}/table-{name}"
+        self._begin(name, self.place.folder, self.table)
+
+    def forked(self, name: str, place: Place) -> "StreamingPeer":
+        """Another query over a copy of the copy, and a clone."""
+        self._begin(name, place.folder, f"{place.folder}/table")
+        return StreamingPeer(place, self.sink, self.changelog)
+
+    def _begin(self, name: str, folder: str, table: str) -> None:
+        kept = Path(self.place.folder, "savepoints", name)
+        shutil.copytree(kept / "checkpoint", f"{folder}/checkpoint")
+        self.session.sql(f"CREATE TABLE delta.`{table}` SHALLOW CLONE {(kept / 'table').read_text()}")

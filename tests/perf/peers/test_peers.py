@@ -1,7 +1,6 @@
 """Every peer comes to the oracle's state: a comparison between systems that compute different things is none."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.perf.peers.lineup import KINDS
-from tests.perf.peers.places import ROOT
+from tests.perf.peers.places import child_environment
 from tests.perf.peers.smoke import SEED, WORKLOAD
 from tests.perf.workload import expected_state
 
@@ -19,10 +18,9 @@ from tests.perf.workload import expected_state
 @pytest.mark.slow
 def test_every_peer_of_a_spark_driver_ends_with_the_oracles_rows(broker: str, tmp_path: Path) -> None:
     print(f"seed {SEED}")
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
     command = [sys.executable, "-m", "tests.perf.peers.smoke", broker, str(tmp_path)]
     # A Spark driver and a Connect client do not live in one process; the other tests have the client in this one.
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=500, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=child_environment(), timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     batches = [WORKLOAD.load(), WORKLOAD.batch(0, WORKLOAD.keys)]
