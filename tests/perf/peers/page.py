@@ -114,13 +114,11 @@ def _restored(rows: Iterable[Row]) -> list[str]:
 def _storage(rows: Iterable[Row]) -> list[str]:
     """What each run has left, by (keys, kind), from the folder's size after the load and after the last run."""
     found: dict[tuple[int, str], list[Row]] = {}
-    for row in (r for r in rows if "folder_bytes" in r and r["mode"] == "warm"):
+    for row in _of(rows, "a"):
         found.setdefault((row["size"], row["kind"]), []).append(row)
     lines = ["", "## Storage", "", *STORAGE.splitlines(), ""]
-    lines += [
-        "| keys | system | after the load MB | runs | each adds MB | 30 points MB |",
-        "|---:|---|---:|---:|---:|---:|",
-    ]
+    lines += ["| keys | system | after the load MB | runs | each adds MB | 30 points MB |"]
+    lines += ["|---:|---|---:|---:|---:|---:|"]
     for (size, kind), taken in found.items():
         first, last, runs = taken[0]["folder_bytes"] / 1e6, taken[-1]["folder_bytes"] / 1e6, len(taken) - 1
         if runs:
