@@ -56,7 +56,7 @@ def _quick() -> Case:
         Stage("c", _workload(keys, choice="zipf"), 1, ("tidemark", "append", "flink")),
         Stage("h", _workload(keys, 0), 1, EVERY),
     )
-    return Case(0, stages, restored=RESTORED)
+    return Case(0, stages, restored=RESTORED, counted=3)
 
 
 def _by_size() -> list[Case]:
@@ -66,7 +66,7 @@ def _by_size() -> list[Case]:
     idle = Stage("h", _workload(two, 0), 2, EVERY)
     return [
         Case(0, (Stage("a", _workload(half), 5, MAIN),), restored=RESTORED),
-        Case(1, (Stage("a", _workload(two), 5, EVERY), *churn, *choices, idle), restored=RESTORED),
+        Case(1, (Stage("a", _workload(two), 5, EVERY), *churn, *choices, idle), restored=RESTORED, counted=7),
         Case(2, (Stage("a", _workload(eight), 5, LARGE),), restored=tuple(k for k in RESTORED if k in LARGE)),
     ]
 

@@ -129,14 +129,19 @@ class BatchPeer:
     def _records(self, ends: dict[str, int]) -> DataFrame:
         before = {str(p): 0 for p in range(PARTITIONS)}
         starts = json.loads(self.offsets.read_text()) if self.offsets.exists() else before
-        reader = self.session.read.format("kafka").option("kafka.bootstrap.servers", self.place.bootstrap)
-        options = {
-            "assign": json.dumps({self.place.topic: list(range(PARTITIONS))}),
-            "startingOffsets": json.dumps({self.place.topic: starts}),
-            "endingOffsets": json.dumps({self.place.topic: ends}),
-            "kafka.fetch.max.wait.ms": "20",
-        }
-        return reader.options(**options).load()
+        return records_between(self.session, self.place, starts, ends)
+
+
+def records_between(session: SparkSession, place: Place, starts: dict[str, int], ends: dict[str, int]) -> DataFrame:
+    """The records of a range, offsets by partition."""
+    options = {
+        "kafka.bootstrap.servers": place.bootstrap,
+        "assign": json.dumps({place.topic: list(range(PARTITIONS))}),
+        "startingOffsets": json.dumps({place.topic: starts}),
+        "endingOffsets": json.dumps({place.topic: ends}),
+        "kafka.fetch.max.wait.ms": "20",
+    }
+    return session.read.format("kafka").options(**options).load()
 
 
 def ends_of(place: Place) -> dict[str, int]:

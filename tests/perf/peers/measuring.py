@@ -17,7 +17,9 @@ from tests.perf.generator import Updates
 from tests.perf.peers.flink import FlinkPeer
 from tests.perf.peers.lineup import KINDS
 from tests.perf.peers.places import ROOT, Listing, Peer, Place, RestorablePeer, check, child_environment, topic_of
+from tests.perf.peers.reading import Reading
 from tests.perf.peers.restoring import Restoring
+from tests.perf.peers.tidemark_peer import TidemarkPeer
 from tests.perf.workload import State, Workload, expected_state
 
 Row = dict[str, Any]
@@ -68,12 +70,14 @@ class Case:
         stages: at least one; all over the same number of keys.
         mode: in this process, or each run in a process of its own.
         restored: who is kept, restored and forked after the stages; peers of this process only.
+        counted: rounds in which Tidemark's read is compared with a bare count.
     """
 
     topic: int
     stages: tuple[Stage, ...]
     mode: Literal["warm", "fresh"] = "warm"
     restored: tuple[str, ...] = ()
+    counted: int = 0
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -109,22 +113,52 @@ def measured(case: Case, stack: Stack) -> Iterator[Row]:
             if isinstance(peer, FlinkPeer):
                 found |= peer.resident()
             yield _row(case, case.stages[0], kind) | {"checked": found}
-        yield from _restored(case, stack, peers, sent)
+        more = _More(case, stack, peers, sent)
+        yield from more.reading()
+        yield from more.restored()
     shutil.rmtree(folder)
 
 
-def _restored(case: Case, stack: Stack, peers: Mapping[str, Peer], sent: list[Updates]) -> Iterator[Row]:
-    stage = replace(case.stages[0], scenario="e")
-    chosen = {kind: cast(RestorablePeer, peers[kind]) for kind in case.restored}
+@dataclass(frozen=True)
+class _More:
+    """What follows the check of the stages: single peers, with batches of their own."""
 
-    def produce() -> State:
-        above = max(int(batch.keys.max(initial=0)) for batch in sent) + 1
-        sent.append(stage.workload.batch(len(sent), above))
-        generator.produce(stack.bootstrap, topic_of(case.topic), sent[-1])
-        return expected_state(sent)
+    case: Case
+    stack: Stack
+    peers: Mapping[str, Peer]
+    sent: list[Updates]
 
-    for row in Restoring(chosen, {kind: _place(kind, case, stack) for kind in chosen}).measured(produce):
-        yield _row(case, stage, row["kind"]) | row
+    def reading(self) -> Iterator[Row]:
+        stage = replace(self.case.stages[0], scenario="k")
+        peer = self.peers.get("tidemark")
+        if not self.case.counted or not isinstance(peer, TidemarkPeer):
+            return
+
+        def produce() -> int:
+            return len(self._produce().keys)
+
+        for row in Reading(peer, _place("tidemark", self.case, self.stack)).measured(produce, self.case.counted):
+            yield _row(self.case, stage, row["kind"]) | row
+
+    def restored(self) -> Iterator[Row]:
+        stage = replace(self.case.stages[0], scenario="e")
+        chosen = {kind: cast(RestorablePeer, self.peers[kind]) for kind in self.case.restored}
+        for peer in chosen.values():
+            peer.take()
+
+        def produce() -> State:
+            self._produce()
+            return expected_state(self.sent)
+
+        places = {kind: _place(kind, self.case, self.stack) for kind in chosen}
+        for row in Restoring(chosen, places).measured(produce):
+            yield _row(self.case, stage, row["kind"]) | row
+
+    def _produce(self) -> Updates:
+        above = max(int(batch.keys.max(initial=0)) for batch in self.sent) + 1
+        self.sent.append(self.case.stages[0].workload.batch(len(self.sent), above))
+        generator.produce(self.stack.bootstrap, topic_of(self.case.topic), self.sent[-1])
+        return self.sent[-1]
 
 
 def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
@@ -154,7 +188,7 @@ def _taken(peer: Peer, folder: Path) -> Row:
         "bytes": after.added(before),
         "folder_bytes": Listing.of(str(folder)).bytes,
     }
-    return row | ({"phases": peer.phases} if isinstance(peer, FlinkPeer) else {})
+    return row | ({"phases": peer.phases} if isinstance(peer, FlinkPeer | TidemarkPeer) else {})
 
 
 def _row(case: Case, stage: Stage, kind: str) -> Row:

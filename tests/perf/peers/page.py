@@ -88,7 +88,7 @@ def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]
     for letter, (title, question) in QUESTIONS.items():
         if _of(rows, letter):
             lines += ["", f"## {title}", "", question, "", *_table(_of(rows, letter)), "", *_meaning(_of(rows, letter))]
-    lines += [*_storage(rows), *_restored(rows)]
+    lines += [*_storage(rows), *_restored(rows), *_reading(rows)]
     return [*lines, "", "## What was checked", "", *_checks(rows), "", "## Where others are ahead", "", *_losses(rows)]
 
 
@@ -109,6 +109,20 @@ def _restored(rows: Iterable[Row]) -> list[str]:
     for (size, kind), seconds in found.items():
         lines.append(f"| {size:,} | {TITLES[kind]} | " + " | ".join(f"{seconds[v]:.2f}" for v in verbs) + " |")
     return lines
+
+
+def _reading(rows: Iterable[Row]) -> list[str]:
+    found = [r for r in rows if "counted" in r][1:]
+    if not found:
+        return []
+    read, count = _median(found, "read"), _median(found, "count")
+    return [
+        "",
+        "## Reading the range",
+        "",
+        f"Tidemark reads, decodes and keeps {found[0]['records']:,} records in {read:.2f} s, where Spark counts the",
+        f"same range in {count:.2f} s: {count / read:.2f} of the bare speed (medians of {len(found)} rounds).",
+    ]
 
 
 def _storage(rows: Iterable[Row]) -> list[str]:

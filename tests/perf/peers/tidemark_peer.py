@@ -1,6 +1,6 @@
 """Tidemark itself: one checkpoint per run, in the driver's JVM or through a warm Connect server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ class TidemarkPeer:
     spark: str
     timeline: str | None = None
     newest: int | None = None
+    phases: dict[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         settings = load_settings(
@@ -40,6 +41,7 @@ class TidemarkPeer:
         made = self.runtime.run_once(self.place.topic, PlanRequest(origin="bench"), timeline=self.timeline).checkpoint
         assert made is not None, f"{self.place.topic} had nothing to checkpoint"
         self.newest = made.plan.id
+        self.phases = {phase: ms / 1000 for phase, ms in made.sealed.timings_ms.items()}
 
     def upkeep(self) -> None:
         """Compacts what is due."""
