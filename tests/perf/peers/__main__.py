@@ -45,7 +45,7 @@ def cases(flink: bool) -> list[Case]:
     Args:
         flink: whether Apache Flink is here.
     """
-    found = [_quick()] if QUICK else [*_by_size(), _fresh(500_000, 4)]
+    found = [_quick()] if QUICK else [_warm_up(), *_by_size(), _fresh(500_000, 4)]
     return found if flink else [_without_flink(case) for case in found]
 
 
@@ -57,6 +57,11 @@ def _quick() -> Case:
         Stage("h", _workload(keys, 0), 1, EVERY),
     )
     return Case(0, stages, restored=RESTORED, counted=3)
+
+
+def _warm_up() -> Case:
+    """Small rounds that no page shows: a JVM is quicker after some of them, and the first size must not pay for it."""
+    return Case(4, (Stage("warm-up", _workload(20_000, 1_000), 5, tuple(k for k in EVERY if k != "flink")),))
 
 
 def _by_size() -> list[Case]:

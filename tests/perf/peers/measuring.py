@@ -5,9 +5,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -91,74 +92,96 @@ def measured(case: Case, stack: Stack) -> Iterator[Row]:
     Raises:
         WrongStateError: a peer's state is not the oracle's.
     """
-    topic = topic_of(case.topic)
-    create_topic(stack.bootstrap, topic)
-    folder = stack.home / topic
+    create_topic(stack.bootstrap, topic_of(case.topic))
     with ExitStack() as open_peers:
         peers = {kind: open_peers.enter_context(_peer(kind, case, stack)) for kind in case.kinds}
-        sent: list[Updates] = []
-        for stage, n, batch in _batches(case):
-            generator.produce(stack.bootstrap, topic, batch)
-            sent.append(batch)
-            kinds = stage.kinds if n > LOAD else case.kinds
-            turn = max(n, 0) % len(kinds)
-            for kind in (*kinds[turn:], *kinds[:turn]):
-                yield _row(case, stage, kind) | {"round": n} | _taken(peers[kind], folder / kind)
-        wanted = expected_state(sent)
-        for kind, peer in peers.items():
-            if kind not in case.stages[-1].kinds:
-                peer.take()
-                peer.upkeep()
-            found = {"keys": check(f"{topic}, {kind}", peer.rows(), wanted)}
-            if isinstance(peer, FlinkPeer):
-                found |= peer.resident()
-            yield _row(case, case.stages[0], kind) | {"checked": found}
-        more = _More(case, stack, peers, sent)
-        yield from more.reading()
-        yield from more.restored()
-    shutil.rmtree(folder)
+        topic = _Topic(case, stack, peers)
+        yield from topic.rounds()
+        yield from topic.checked()
+        yield from topic.reading()
+        yield from topic.restored()
+    shutil.rmtree(stack.home / topic_of(case.topic))
 
 
-@dataclass(frozen=True)
-class _More:
-    """What follows the check of the stages: single peers, with batches of their own."""
+@dataclass
+class _Topic:
+    """A case under way.
+
+    Attributes:
+        case: what is asked.
+        stack: where.
+        peers: by kind.
+        sent: all batches that the topic holds.
+        taken: how many of them each peer has taken.
+    """
 
     case: Case
     stack: Stack
     peers: Mapping[str, Peer]
-    sent: list[Updates]
+    sent: list[Updates] = field(default_factory=list)
+    taken: Counter[str] = field(default_factory=Counter)
+
+    def rounds(self) -> Iterator[Row]:
+        """The load and all stages."""
+        for stage, n, batch in _batches(self.case):
+            kinds = stage.kinds if n > LOAD else self.case.kinds
+            self._catch_up(kinds)
+            self._produce(batch)
+            turn = max(n, 0) % len(kinds)
+            for kind in (*kinds[turn:], *kinds[:turn]):
+                place = _place(kind, self.case, self.stack)
+                yield _row(self.case, stage, kind) | {"round": n} | _taken(self.peers[kind], place.folder)
+                self.taken[kind] = len(self.sent)
+
+    def checked(self) -> Iterator[Row]:
+        """Every row of every peer."""
+        self._catch_up(self.case.kinds)
+        wanted = expected_state(self.sent)
+        for kind, peer in self.peers.items():
+            held = peer.resident() if isinstance(peer, FlinkPeer) else {}
+            found = held | {"keys": check(f"{topic_of(self.case.topic)}, {kind}", peer.rows(), wanted)}
+            yield _row(self.case, self.case.stages[0], kind) | {"checked": found}
 
     def reading(self) -> Iterator[Row]:
-        stage = replace(self.case.stages[0], scenario="k")
-        peer = self.peers.get("tidemark")
+        """Scenario k, where it is asked for."""
+        stage, peer = replace(self.case.stages[0], scenario="k"), self.peers.get("tidemark")
         if not self.case.counted or not isinstance(peer, TidemarkPeer):
             return
-
-        def produce() -> int:
-            return len(self._produce().keys)
-
-        for row in Reading(peer, _place("tidemark", self.case, self.stack)).measured(produce, self.case.counted):
+        place = _place("tidemark", self.case, self.stack)
+        for row in Reading(peer, place).measured(lambda: len(self._more().keys), self.case.counted):
+            self.taken["tidemark"] = len(self.sent)
             yield _row(self.case, stage, row["kind"]) | row
 
     def restored(self) -> Iterator[Row]:
+        """Scenario e, for those of whom it is asked."""
         stage = replace(self.case.stages[0], scenario="e")
         chosen = {kind: cast(RestorablePeer, self.peers[kind]) for kind in self.case.restored}
-        for peer in chosen.values():
-            peer.take()
+        self._catch_up(self.case.restored)
 
         def produce() -> State:
-            self._produce()
+            self._more()
             return expected_state(self.sent)
 
         places = {kind: _place(kind, self.case, self.stack) for kind in chosen}
         for row in Restoring(chosen, places).measured(produce):
             yield _row(self.case, stage, row["kind"]) | row
 
-    def _produce(self) -> Updates:
+    def _catch_up(self, kinds: Sequence[str]) -> None:
+        """Those who were left out take what they have missed, untimed."""
+        for kind in (k for k in kinds if self.taken[k] < len(self.sent)):
+            self.peers[kind].take()
+            self.peers[kind].upkeep()
+            self.taken[kind] = len(self.sent)
+
+    def _more(self) -> Updates:
+        """One more batch of the first stage's workload."""
         above = max(int(batch.keys.max(initial=0)) for batch in self.sent) + 1
-        self.sent.append(self.case.stages[0].workload.batch(len(self.sent), above))
-        generator.produce(self.stack.bootstrap, topic_of(self.case.topic), self.sent[-1])
-        return self.sent[-1]
+        return self._produce(self.case.stages[0].workload.batch(len(self.sent), above))
+
+    def _produce(self, batch: Updates) -> Updates:
+        generator.produce(self.stack.bootstrap, topic_of(self.case.topic), batch)
+        self.sent.append(batch)
+        return batch
 
 
 def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
@@ -174,19 +197,19 @@ def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
             number += 1
 
 
-def _taken(peer: Peer, folder: Path) -> Row:
-    before = Listing.of(str(folder))
+def _taken(peer: Peer, folder: str) -> Row:
+    before = Listing.of(folder)
     started = time.perf_counter()
     peer.take()
     seconds = time.perf_counter() - started
-    after = Listing.of(str(folder))
+    after = Listing.of(folder)
     started = time.perf_counter()
     peer.upkeep()
     row = {
         "seconds": round(seconds, 4),
         "upkeep_seconds": round(time.perf_counter() - started, 4),
         "bytes": after.added(before),
-        "folder_bytes": Listing.of(str(folder)).bytes,
+        "folder_bytes": Listing.of(folder).bytes,
     }
     return row | ({"phases": peer.phases} if isinstance(peer, FlinkPeer | TidemarkPeer) else {})
 
