@@ -1,15 +1,19 @@
-"""How a peer of each kind is made; the names are those of `titles`."""
+"""How a peer of each kind is made; the names are those of `titles`.
+
+A kind is imported when one of it is made: a run in a fresh process must not pay for what the others need.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tests.perf.peers.batch import BatchPeer
-from tests.perf.peers.flink import FlinkPeer
 from tests.perf.peers.places import Peer, Place
-from tests.perf.peers.served import ServedPeer
-from tests.perf.peers.sparks import MASTER
-from tests.perf.peers.streaming import StreamingPeer
-from tests.perf.peers.tidemark_peer import TidemarkPeer
+
+if TYPE_CHECKING:
+    from tests.perf.peers.batch import Change
+    from tests.perf.peers.streaming import Sink
+
+Make = Callable[[Place, str], Peer]
 
 
 @dataclass(frozen=True)
@@ -19,21 +23,66 @@ class Kind:
     Attributes:
         make: of a place and of the address of a warm Connect server, which only Tidemark uses.
         has_driver: whether it needs a Spark driver in its process.
+        once: how it is made in a process that makes a single run, where that differs.
     """
 
-    make: Callable[[Place, str], Peer]
+    make: Make
     has_driver: bool = True
+    once: Make | None = None
+
+
+def _driven(place: Place, _: str) -> Peer:
+    from tests.perf.peers.sparks import MASTER
+    from tests.perf.peers.tidemark_peer import TidemarkPeer
+
+    return TidemarkPeer(place, MASTER)
+
+
+def _client(place: Place, spark: str) -> Peer:
+    from tests.perf.peers.tidemark_peer import TidemarkPeer
+
+    return TidemarkPeer(place, spark)
+
+
+def _served(place: Place, spark: str) -> Peer:
+    from tests.perf.peers.served import ServedPeer
+
+    return ServedPeer(place, spark)
+
+
+def _streaming(sink: "Sink", *, changelog: bool) -> Make:
+    def made(place: Place, _: str) -> Peer:
+        from tests.perf.peers.streaming import StreamingPeer
+
+        return StreamingPeer(place, sink, changelog)
+
+    return made
+
+
+def _batch(change: "Change") -> Make:
+    def made(place: Place, _: str) -> Peer:
+        from tests.perf.peers.batch import BatchPeer
+
+        return BatchPeer(place, change)
+
+    return made
+
+
+def _flink(place: Place, _: str) -> Peer:
+    from tests.perf.peers.flink import FlinkPeer
+
+    return FlinkPeer(place)
 
 
 KINDS = {
-    "tidemark": Kind(lambda place, _: TidemarkPeer(place, MASTER)),
-    "tidemark-server": Kind(ServedPeer, has_driver=False),
-    "append": Kind(lambda place, _: StreamingPeer(place, "append", changelog=False)),
-    "append-log": Kind(lambda place, _: StreamingPeer(place, "append", changelog=True)),
-    "merge": Kind(lambda place, _: StreamingPeer(place, "merge", changelog=False)),
-    "merge-log": Kind(lambda place, _: StreamingPeer(place, "merge", changelog=True)),
-    "delta-merge": Kind(lambda place, _: BatchPeer(place, "merge")),
-    "delta-vectors": Kind(lambda place, _: BatchPeer(place, "merge with deletion vectors")),
-    "overwrite": Kind(lambda place, _: BatchPeer(place, "overwrite")),
-    "flink": Kind(lambda place, _: FlinkPeer(place), has_driver=False),
+    "tidemark": Kind(_driven),
+    "tidemark-server": Kind(_served, has_driver=False, once=_client),
+    "append": Kind(_streaming("append", changelog=False)),
+    "append-log": Kind(_streaming("append", changelog=True)),
+    "merge": Kind(_streaming("merge", changelog=False)),
+    "merge-log": Kind(_streaming("merge", changelog=True)),
+    "delta-merge": Kind(_batch("merge")),
+    "delta-vectors": Kind(_batch("merge with deletion vectors")),
+    "overwrite": Kind(_batch("overwrite")),
+    "flink": Kind(_flink, has_driver=False),
 }

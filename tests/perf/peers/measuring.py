@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -265,8 +265,8 @@ class FreshPeer:
 
     def rows(self) -> Any:
         """By a peer of this process."""
-        with closing(KINDS[self.kind].make(self.place, self.stack.spark)) as peer:
-            return peer.rows()
+        kind = KINDS[self.kind]
+        return (kind.once or kind.make)(self.place, self.stack.spark).rows()
 
     def close(self) -> None:
         """Its processes have ended."""

@@ -8,11 +8,6 @@ import sys
 
 from tests.perf.peers.lineup import KINDS
 from tests.perf.peers.places import Place
-from tests.perf.peers.sparks import opened
-from tests.perf.peers.tidemark_peer import TidemarkPeer
-
-SERVED = "tidemark-server"
-"""Its process of its own is this one already."""
 
 
 def main() -> int:
@@ -20,9 +15,10 @@ def main() -> int:
     asked = json.loads(sys.argv[1])
     kind, place = KINDS[asked["kind"]], Place(**asked["place"])
     if kind.has_driver:
+        from tests.perf.peers.sparks import opened
+
         opened(place.classes, asked["scratch"])
-    peer = TidemarkPeer(place, asked["spark"]) if asked["kind"] == SERVED else kind.make(place, asked["spark"])
-    peer.take()
+    (kind.once or kind.make)(place, asked["spark"]).take()
     sys.stdout.write("taken\n")
     sys.stdout.flush()
     return 0

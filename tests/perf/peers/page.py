@@ -16,7 +16,10 @@ QUESTIONS = {
     "a": ("Cost of a checkpoint over state size", "Does the cost follow what changed, or what is there?"),
     "b": ("Churn", "From which share of changed keys on does another way win?"),
     "c": ("Key choice", "Do hot keys, or keys that lie together, change the order?"),
-    "d": ("A scheduled run in a fresh process", "How long from the start of a process to durable rows?"),
+    "d": (
+        "A scheduled run in a fresh process",
+        "How long from the start of a process to durable rows? Here upkeep is what it then takes to end.",
+    ),
     "h": ("An idle run", "What does a run cost that finds nothing?"),
 }
 METHOD = """\
@@ -47,6 +50,7 @@ after the restore and one of the fork came to numpy's state. For Structured Stre
 the query's checkpoint folder, note the table's version; later copy it back and clone that version, because Delta's sink
 skips batches that a restored table remembers (delta#1813). For Delta it is RESTORE or a shallow clone and the offsets,
 for as long as nobody vacuums. Flink's savepoint is in RocksDB's own format; restore and fork start a JVM."""
+NO_FLINK = "Flink was not there and did not take part (`make setup-flink`)."
 LOSSES = """\
 - A resident job needs no start: where a checkpoint every few seconds is wanted, take Flink. Its price is a process that
   always runs; its memory and its CPU stand below.
@@ -82,6 +86,7 @@ def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]
         "## Method",
         "",
         *METHOD.splitlines(),
+        *([] if "flink" in facts["versions"] else ["", NO_FLINK]),
         "",
         f"![seconds per run]({name}.svg)",
     ]

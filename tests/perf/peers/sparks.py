@@ -43,17 +43,18 @@ def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = ""
     return classes
 
 
-def opened(classes: str, scratch: str, memory: str = "2g") -> SparkSession:
+def opened(classes: str, scratch: str, conf: Mapping[str, str] | None = None) -> SparkSession:
     """The session of this process; peers take `newSession()` of it, each with options of its own."""
-    conf = {
-        "spark.driver.memory": memory,
+    every = {
+        "spark.driver.memory": "2g",
         "spark.driver.extraClassPath": classes,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        **(conf or {}),
     }
-    return open_session(SparkSettings(master=MASTER, jars=JARS / "spark", conf=conf), "peers", 1)
+    return open_session(SparkSettings(master=MASTER, jars=JARS / "spark", conf=every), "peers", 1)
 
 
 def session_with(options: Mapping[str, str]) -> SparkSession:

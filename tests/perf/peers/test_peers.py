@@ -27,4 +27,5 @@ def test_every_peer_of_a_spark_driver_ends_with_the_oracles_rows(broker: str, tm
     live = len(expected_state(batches).keys)
     assert live < np.unique(np.concatenate([b.keys for b in batches])).size, "nothing stayed deleted"
     wanted = {name: live for name, kind in KINDS.items() if kind.has_driver}
-    assert {row["kind"]: row["checked"]["keys"] for row in rows} == wanted
+    assert {row["kind"]: row["checked"]["keys"] for row in rows if row["scenario"] == "a"} == wanted
+    assert [row["kind"] for row in rows if row["scenario"] == "e"] == ["append", "append"], "restored, then forked"
