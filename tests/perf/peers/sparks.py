@@ -46,7 +46,7 @@ def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = ""
 def opened(classes: str, scratch: str, conf: Mapping[str, str] | None = None) -> SparkSession:
     """The session of this process; peers take `newSession()` of it, each with options of its own."""
     every = {
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": "4g",
         "spark.driver.extraClassPath": classes,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
