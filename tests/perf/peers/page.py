@@ -26,8 +26,8 @@ METHOD = """\
 Every system reads the same records of one Kafka topic (4 partitions, JSON, 16-byte keys that spread like hashes) and
 keeps count, sum and maximum per key. 5 % of the records have a key that was never seen, 1 % delete their key. A run
 begins when all records of a batch are in the topic, and ends when the new state is durable. In a round the systems take
-turns, each round begins with another one, and the first round does not count. At the end the state of every system was
-compared with numpy's, row by row: one wrong row and there is no page.
+turns, each round begins with another one, and the first round does not count unless it is the only one. At the end the
+state of every system was compared with numpy's, row by row: one wrong row and there is no page.
 
 - *Tidemark* compacts after its runs; that is timed apart, as upkeep. *Own driver* shares one warm JVM of two cores with
   all Spark peers; *Connect server* is the embedded stack's own way.
@@ -53,12 +53,11 @@ for as long as nobody vacuums. Flink's savepoint is in RocksDB's own format; res
 NO_FLINK = "Flink was not there and did not take part (`make setup-flink`)."
 LOSSES = """\
 - A resident job needs no start: where a checkpoint every few seconds is wanted, take Flink. Its price is a process that
-  always runs; its memory and its CPU stand below.
-- Tidemark's and the append sinks' tables must be resolved before they are read as a whole; a merged or overwritten
-  table is read as it is ([state costs](state-costs.md)).
-- With high churn the advantage goes: where most keys change, writing the table anew costs no more than writing the
-  changes.
-- All ran on one machine with a local disk. On S3 a small file costs more, and all of them write small files."""
+  always runs.
+- Tidemark's state and an appended table must be resolved before they are read as a whole; a merged or overwritten table
+  is read as it is ([state costs](state-costs.md)).
+- Tidemark's cost follows the changed keys; the table of churn shows what that means when many change.
+- All ran on one machine with a local disk; a bucket was not measured."""
 
 
 def write_page(facts: Mapping[str, Any], rows: Sequence[Row], folder: Path = FOLDER) -> None:
