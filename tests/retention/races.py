@@ -31,8 +31,7 @@ from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.retention.rules import Lines
-from tidemark.coordinator.retention.survey import look
+from tidemark.coordinator.retention.survey import Survey, look
 from tidemark.errors import ConflictError, NotFoundError, StoreError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.keys import job_key
@@ -329,8 +328,9 @@ class Races:
     def _goes_on(self) -> list[str]:
         """Every timeline that was promised, and the live one, takes a checkpoint."""
         c, found = self.shelf.coordinator, []
-        lines = look(c, Retention.keep_last(1)).lines
-        found += [f"{name} was ended, and keeps {lines.checkpoints[name]}" for name in self._kept_by_nobody(lines)]
+        survey = look(c, Retention.keep_last(1))
+        kept = survey.lines.checkpoints
+        found += [f"{name} was ended, and keeps {kept[name]}" for name in self._kept_by_nobody(survey)]
         if self._is_closed(c.timelines.live()):
             found.append(f"I6: the live timeline {c.timelines.live()} is closed")
         for name in {*self.begun, c.timelines.live()}:
@@ -342,9 +342,9 @@ class Races:
                 found.append(f"I10: timeline {name} does not go on: {error.what}")
         return found
 
-    def _kept_by_nobody(self, lines: Lines) -> list[str]:
+    def _kept_by_nobody(self, survey: Survey) -> list[str]:
         """Timelines that were ended, and keep checkpoints that nothing else keeps, after two sweeps."""
-        reasons, rule = look(self.shelf.coordinator, Retention.keep_last(1)).reasons, {"newest", "keep_last(1)"}
+        lines, reasons, rule = survey.lines, survey.reasons, {"newest", "keep_last(1)"}
         came_from = list(lines.line(lines.once_live[-1]))
         unpinned = {
             name

@@ -319,7 +319,7 @@ class DiskShelf(DiskLine, Shelf):
             table = DeltaTable(str(self.root / s.path), version=s.version)
             for action in pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all().to_pylist():
                 if s.after < int(action["partition._checkpoint"]) <= s.through:
-                    found += pq.read_table(self.root / s.path / action["path"], partitioning=None).to_pylist()
+                    found += pq.ParquetFile(self.root / s.path / action["path"]).read().to_pylist()
         return found
 
     def of_version(self, segment: Segment) -> list[str]:

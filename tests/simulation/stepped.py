@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidemark.adapters.memory import MemoryStore
 from tidemark.ports import PutOutcome
 
 
+@lru_cache(maxsize=1 << 16)
 def is_of_erasures(key: str) -> bool:
     """Whether only an erasure writes such an object: its record, or the revision of a manifest."""
     name = key.rpartition("/")[2]

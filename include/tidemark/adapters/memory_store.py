@@ -46,7 +46,7 @@ class MemoryStore:
 
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`."""
-        return sorted(key for key in tuple(self.objects) if key.startswith(prefix))
+        return sorted([key for key in tuple(self.objects) if key.startswith(prefix)])
 
     def stamps(self, prefix: str) -> Mapping[str, str]:
         """See `ports.caching.StampedStore`."""

@@ -7,7 +7,7 @@ been.
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -21,31 +21,17 @@ from tidemark.model.types import FieldType
 
 T = TypeVar("T")
 
-_SCALARS = (str, int, float, bool)
+Convert = Callable[[Any], Any]
+"""Of one type, made once: manifests hold the same few types many times."""
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 ADDED = {"added": True}
 """Metadata of a dataclass field that objects of earlier releases lack; it needs a default."""
 
 
 def to_json(value: Any) -> Any:
     """The JSON form of a value of one of the supported types."""
-    if value is None or type(value) in _SCALARS:
-        return value
-    if isinstance(value, OperatorSchema):
-        return value.to_json()
-    if isinstance(value, FieldType):
-        return type_to_json(value)
-    if isinstance(value, OffsetRanges):
-        return to_json(value.by_partition)
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        held = {name: getattr(value, name) for name in _names(type(value))}
-        return {name: to_json(v) for name, v in held.items() if v or name not in _added(type(value))}
-    if isinstance(value, Mapping):
-        return {str(k): to_json(v) for k, v in value.items()}
-    if isinstance(value, tuple | list):
-        return [to_json(v) for v in value]
-    return value
+    kind = type(value)
+    return value if kind in _SCALARS else _writer(kind)(value)
 
 
 def from_json(cls: type[T], body: Any, where: str) -> T:
@@ -60,7 +46,7 @@ def from_json(cls: type[T], body: Any, where: str) -> T:
         CorruptObjectError: a key is missing or unknown, or a value is of another type.
     """
     try:
-        made = _read(cls, body)
+        made = _reader(cls)(body)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise CorruptObjectError(
             f"object damaged: {where}: {error}",
@@ -69,6 +55,35 @@ def from_json(cls: type[T], body: Any, where: str) -> T:
         ) from error
     assert isinstance(made, cls)  # noqa: S101  (for the type checker; _read made it)
     return made
+
+
+@cache
+def _writer(cls: type) -> Convert:
+    if issubclass(cls, OperatorSchema):
+        return OperatorSchema.to_json
+    if issubclass(cls, FieldType):
+        return type_to_json
+    if issubclass(cls, OffsetRanges):
+        return lambda value: to_json(value.by_partition)
+    if issubclass(cls, Enum):
+        return lambda value: value.value
+    if is_dataclass(cls):
+        return _dataclass_writer(cls)
+    if issubclass(cls, Mapping):
+        return lambda value: {str(k): to_json(v) for k, v in value.items()}
+    if issubclass(cls, tuple | list):
+        return lambda value: [to_json(v) for v in value]
+    return lambda value: value
+
+
+def _dataclass_writer(cls: type) -> Convert:
+    names, added = _names(cls), _added(cls)
+
+    def write(value: Any) -> dict[str, Any]:
+        held = [(name, getattr(value, name)) for name in names]
+        return {name: to_json(v) for name, v in held if v or name not in added}
+
+    return write
 
 
 @cache
@@ -82,46 +97,56 @@ def _added(cls: type) -> frozenset[str]:
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
+def _readers(cls: type) -> dict[str, Convert]:
+    """Per field; found at the first read, so that a type may hold itself."""
+    hints = get_type_hints(cls)
+    return {name: _reader(hints[name]) for name in _names(cls)}
 
 
-def _read(kind: Any, body: Any) -> Any:
+@cache
+def _reader(kind: Any) -> Convert:
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        inner = next(a for a in args if a is not type(None))
-        return None if body is None else _read(inner, body)
+        inner = _reader(next(a for a in args if a is not type(None)))
+        return lambda body: None if body is None else inner(body)
     if origin is tuple:
-        return tuple(_read(args[0], v) for v in body)
+        element = _reader(args[0])
+        return lambda body: tuple([element(v) for v in body])
     if origin is not None and issubclass(origin, Mapping):
-        parse = TopicPartition.parse if args[0] is TopicPartition else str
-        return {parse(k): _read(args[1], v) for k, v in body.items()}
+        parse, held = TopicPartition.parse if args[0] is TopicPartition else str, _reader(args[1])
+        return lambda body: {parse(k): held(v) for k, v in body.items()}
     if kind is OperatorSchema:
-        return OperatorSchema.from_json(body)
+        return OperatorSchema.from_json
     if kind is FieldType:
-        return type_from_json(body)
+        return type_from_json
     if kind is OffsetRanges:
-        return OffsetRanges(_read(_hints(OffsetRanges)["by_partition"], body))
+        return lambda body: OffsetRanges(_readers(OffsetRanges)["by_partition"](body))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(body)
-    if is_dataclass(kind):
-        return _read_dataclass(kind, body)
-    return _read_scalar(kind, body)
+        return kind
+    return _dataclass_reader(kind) if is_dataclass(kind) else _scalar_reader(kind)
 
 
-def _read_dataclass(kind: Any, body: Any) -> Any:
-    hints = _hints(kind)
-    names = _names(kind)
-    if not set(names) - _added(kind) <= set(body) <= set(names):
-        raise ValueError(f"{kind.__name__}: keys {sorted(set(body) ^ set(names))} are missing or unknown")
-    return kind(**{name: _read(hints[name], body[name]) for name in names if name in body})
+def _dataclass_reader(kind: Any) -> Convert:
+    known = frozenset(_names(kind))
+    needed = known - _added(kind)
+
+    def read(body: Any) -> Any:
+        found = set(body)
+        if not needed <= found <= known:
+            raise ValueError(f"{kind.__name__}: keys {sorted(found ^ known)} are missing or unknown")
+        return kind(**{name: make(body[name]) for name, make in _readers(kind).items() if name in found})
+
+    return read
 
 
-def _read_scalar(kind: Any, body: Any) -> Any:
-    if kind is Any:
+def _scalar_reader(kind: Any) -> Convert:
+    def read(body: Any) -> Any:
+        if type(body) is kind or kind is Any:
+            return body
+        if kind is float and isinstance(body, int) and not isinstance(body, bool):
+            return float(body)
+        if not isinstance(body, kind) or (kind is int and isinstance(body, bool)):
+            raise ValueError(f"{body!r} is no {kind.__name__}")
         return body
-    if kind is float and isinstance(body, int) and not isinstance(body, bool):
-        return float(body)
-    if not isinstance(body, kind) or (kind is int and isinstance(body, bool)):
-        raise ValueError(f"{body!r} is no {kind.__name__}")
-    return body
+
+    return read

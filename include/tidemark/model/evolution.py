@@ -64,6 +64,8 @@ def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
         old: the stored schema that the state was written by.
         new: the declared one; `was` of its fields names what was renamed.
     """
+    if old == new:
+        return Evolution(carried={f.name: f.name for f in new.fields}, misfits=())
     carried, misfits = _carried(old, new)
     before = {f.name: f for f in old.fields}
     misfits = [*_of_operator(old, new), *misfits]

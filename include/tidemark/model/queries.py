@@ -6,8 +6,10 @@ its own hash. Names of an operator's texts are `duckdb` and `spark`, for the que
 of the current one of a segment in that folder. docs/how-to/read-state.md says how they are filled.
 """
 
+import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from tidemark.model.canonical import sha256_of
 from tidemark.model.dialects import DUCKDB, SPARK, Dialect
@@ -22,6 +24,13 @@ _CLOCKS = {"event_time": "body.sealed.facts.watermark_ms", "logical_time": "body
 
 def stored_texts(schema: OperatorSchema) -> dict[str, str]:
     """The texts of an operator by name; none in the dialect of an engine that cannot read it."""
+    return dict(_texts(json.dumps(schema.to_json())))
+
+
+@lru_cache(maxsize=256)
+def _texts(stored: str) -> dict[str, str]:
+    """By the schema as manifests carry it: plans of a pipeline have the same one again and again."""
+    schema = OperatorSchema.from_json(json.loads(stored))
     spark_only = any(f.aggregate is not None and f.aggregate.spark_only for f in schema.fields)
     made: dict[str, str] = {}
     for dialect in (SPARK,) if spark_only else (DUCKDB, SPARK):

@@ -6,6 +6,7 @@ can be read without the code that made it (H1).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from tidemark.model import aggregates
@@ -32,9 +33,9 @@ class KeyColumn:
     type: FieldType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredField:
-    """A state field bound to the record type.
+    """A state field bound to the record type. Without slots: its columns, asked for again and again, are found once.
 
     Attributes:
         name: the field.
@@ -79,7 +80,7 @@ class StoredField:
         """Whether history is cut before operands combine: a fold's field with a ttl of the whole (flink.md 1.1)."""
         return self.ttl is not None and self.ttl.hides and self.kind not in ("list", "value", "list_of_values", "map")
 
-    @property
+    @cached_property
     def accumulators(self) -> tuple[tuple[str, FieldType], ...]:
         """The columns of the table that hold the field, in order; of a map those of an entry."""
         if self.aggregate is not None:
@@ -102,7 +103,7 @@ class StoredField:
             return self._entry
         return ((self.name, self.type.with_null(True)),)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[tuple[str, FieldType], ...]:
         """The accumulators, and whether they are cut off from what lies below, where a ttl needs that."""
         return (

@@ -6,9 +6,10 @@ microseconds. `X | None` may be null.
 """
 
 import types as python_types
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from tidemark.errors import DeclarationError
@@ -75,7 +76,9 @@ class FieldType:
 
     def with_null(self, nullable: bool) -> "FieldType":
         """The same type, null legal or not."""
-        return replace(self, nullable=nullable)
+        if self.nullable == nullable:
+            return self
+        return FieldType(self.kind, nullable, self.digits, self.scale, self.element, self.fields, self.key)
 
     def at(self, path: str) -> "FieldType | None":
         """The type at a dotted path below a struct, nullable if any step of the path is."""
@@ -152,6 +155,7 @@ def _map_key(annotation: Any, where: str) -> FieldType:
     return found
 
 
+@cache
 def record_type(cls: type) -> FieldType:
     """The struct that a record dataclass names; a field with a default may be missing in the JSON if it is nullable.
 
