@@ -30,7 +30,7 @@ ADDED = {"added": True}
 
 def to_json(value: Any) -> Any:
     """The JSON form of a value of one of the supported types."""
-    kind = type(value)
+    kind: Any = type(value)
     return value if kind in _SCALARS else _writer(kind)(value)
 
 
@@ -45,8 +45,9 @@ def from_json(cls: type[T], body: Any, where: str) -> T:
     Raises:
         CorruptObjectError: a key is missing or unknown, or a value is of another type.
     """
+    kind: Any = cls
     try:
-        made = _reader(cls)(body)
+        made = _reader(kind)(body)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise CorruptObjectError(
             f"object damaged: {where}: {error}",

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[0] = str(ROOT / "include")
 
 from tidemark.errors import TidemarkError  # noqa: E402
-from tidemark.stack import jars  # noqa: E402
+from tidemark.stack import bytecode, jars  # noqa: E402
 from tidemark.stack.java import INSTALL, Java, find_java  # noqa: E402
 
 OLDEST_PYTHON = (3, 11)
@@ -70,6 +70,7 @@ def _set_up() -> int:
     STAMP.unlink(missing_ok=True)
     python = _environment(ROOT / ".venv")
     _install(python)
+    bytecode.write(ROOT / ".venv", os.environ)
     if jars.find_problems(ROOT / ".jars"):
         _say("fetching jars")
         jars.fetch(ROOT / ".jars", java.executable, _ivy(python), os.environ)
