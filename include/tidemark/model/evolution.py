@@ -96,7 +96,10 @@ def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) ->
             fields = {name: there[was] for name, was in carried.items() if was in there}
             older.append(replace(known[folder], fields=fields))
     clock = new.clock if _expires(new) else old.clock
-    return replace(plain(new), older=tuple(older), clock=clock, patched=old.patched)
+    made, of_state = plain(new), (tuple(older), clock, old.patched)
+    if (made.older, made.clock, made.patched) == of_state:
+        return made
+    return replace(made, older=of_state[0], clock=clock, patched=old.patched)
 
 
 def carried_lists(uid: str, old: OperatorState, new: OperatorState) -> tuple[OperatorState, list[Misfit]]:
@@ -139,6 +142,8 @@ def _of_list(uid: str, old: OperatorList, new: OperatorList) -> Iterable[Misfit]
 
 def plain(schema: OperatorSchema) -> OperatorSchema:
     """A declared schema as manifests carry it: without the names that it had before."""
+    if not schema.was and not any(f.was for f in schema.fields):
+        return schema
     return replace(schema, was="", fields=tuple(replace(f, was="") for f in schema.fields))
 
 
