@@ -12,6 +12,7 @@ import pytest
 
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
+from tidemark.adapters.flights_data import FlightRecord, read_flights
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -43,6 +44,12 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield home
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture(scope="package")
+def real_flights() -> list[FlightRecord]:
+    """The data set: read once for all who look at it."""
+    return read_flights()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.airflow.world import DAY, MemoryRuntime, World
-from tidemark.adapters.flights_data import read_flights
+from tidemark.adapters.flights_data import FlightRecord
 from tidemark.adapters.nyc_reference import read_airlines, read_planes
 from tidemark.cli.demo.asking import asks_for
 from tidemark.cli.demo.checking import span_of, upto
@@ -134,14 +134,14 @@ def test_a_file_without_the_line_is_refused_and_stays_deployed(project: Settings
 
 
 @pytest.fixture
-def broken(project: Settings) -> Replayed:
+def broken(project: Settings, real_flights: list[FlightRecord]) -> Replayed:
     """The release with the bug, over some flights in memory."""
     releases = Releases(project)
     releases.deploy_wrong()
     assert releases.wrong is not None
     tables: list[tuple[str, bytes]] = [("planes", r.value) for r in read_planes()]
     tables += [("airlines", r.value) for r in read_airlines()]
-    few = [("records", r.value) for r in read_flights() if r.timestamp_ms < CUT.timestamp() * 1000]
+    few = [("records", r.value) for r in real_flights if r.timestamp_ms < CUT.timestamp() * 1000]
     return replay(replace(releases.wrong, gate=None), [[*tables, *few], BARRIER])
 
 

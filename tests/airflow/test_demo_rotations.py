@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.flights import flights
-from tidemark.adapters.flights_data import read_flights
+from tidemark.adapters.flights_data import FlightRecord
 from tidemark.adapters.nyc_reference import AIRLINES, PLANES, read_airlines, read_planes
 from tidemark.cli.demo import rotations as demo_rotations
 from tidemark.cli.demo.oracle import Oracle
@@ -21,18 +21,17 @@ FIRST, SECOND = 2_000, 5_000
 
 
 @pytest.fixture(scope="module")
-def cuts() -> list[datetime]:
-    records = read_flights()
-    return [datetime.fromtimestamp(records[n].timestamp_ms / 1000, UTC) for n in (FIRST, SECOND)]
+def cuts(real_flights: list[FlightRecord]) -> list[datetime]:
+    return [datetime.fromtimestamp(real_flights[n].timestamp_ms / 1000, UTC) for n in (FIRST, SECOND)]
 
 
 @pytest.fixture(scope="module")
-def replayed(cuts: list[datetime]) -> Replayed:
+def replayed(real_flights: list[FlightRecord], cuts: list[datetime]) -> Replayed:
     """Two checkpoints of real flights, the second after a crash."""
     tables: list[tuple[str, bytes]] = [("planes", r.value) for r in read_planes()]
     tables += [("airlines", r.value) for r in read_airlines()]
     first, second = (int(cut.timestamp() * 1000) for cut in cuts)
-    records = read_flights()[: 2 * SECOND]
+    records = real_flights[: 2 * SECOND]
     one = [("records", r.value) for r in records if r.timestamp_ms < first]
     two = [("records", r.value) for r in records if first <= r.timestamp_ms < second]
     return replay(replace(flights, gate=None), [[*tables, *one], BARRIER, two, CRASH, BARRIER])

@@ -1,5 +1,6 @@
 """The port `TableFiles`, held to one suite: dicts and the local disk; and what only a real log can do (fault 39)."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,14 @@ class World:
             made.append(self.commit(number, made[-1] if made else None))
         return made
 
+    def long_line(self, runs: "Runs") -> list[Segment]:
+        """As `line(RUNS)`; on a disk a copy of it, because only what comes then is tried."""
+        if not isinstance(self.driver, DeltaDriver):
+            return self.line(RUNS)
+        shutil.copytree(runs.root, self.driver.root, dirs_exist_ok=True)
+        self.sent()
+        return list(runs.made)
+
     def log(self) -> list[StoredFile]:
         return [f for f in self.files.files(TABLE) if f"/{LOG}/" in f.path]
 
@@ -75,6 +84,21 @@ class Mirror:
             if path not in self.sent:
                 self.sent.add(path)
                 self.bucket.put(f"house/{path}", (self.root / path).read_bytes())
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A long line of runs on a disk; nobody changes it."""
+
+    root: Path
+    made: tuple[Segment, ...]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    root = tmp_path_factory.mktemp("runs")
+    world = World(DeltaDriver(root), LocalTableFiles(str(root)), lambda: LocalTableFiles(str(root)))
+    return Runs(root, tuple(world.line(RUNS)))
 
 
 @pytest.fixture
@@ -139,8 +163,8 @@ def test_deleting_what_is_gone_is_no_error(world: World) -> None:
 
 
 @pytest.mark.parametrize("oldest", [0, 19, 20, 30, 44])
-def test_a_log_is_trimmed_below_what_is_needed_and_not_above(world: World, oldest: int) -> None:
-    world.line(RUNS)
+def test_a_log_is_trimmed_below_what_is_needed_and_not_above(world: World, runs: Runs, oldest: int) -> None:
+    world.long_line(runs)
     wanted = world.live(*range(oldest, RUNS))
     gone = world.trim(oldest)
     assert gone > 0 if oldest >= 20 else gone >= 0
@@ -149,8 +173,8 @@ def test_a_log_is_trimmed_below_what_is_needed_and_not_above(world: World, oldes
     assert world.trim(oldest) == 0, "a repetition finds nothing"
 
 
-def test_a_trimmed_table_takes_further_commits_and_is_trimmed_again(world: World) -> None:
-    made = world.line(RUNS)
+def test_a_trimmed_table_takes_further_commits_and_is_trimmed_again(world: World, runs: Runs) -> None:
+    made = world.long_line(runs)
     world.trim(30)
     for number in range(RUNS + 1, RUNS + 30):
         made.append(world.commit(number, made[-1]))
@@ -161,8 +185,8 @@ def test_a_trimmed_table_takes_further_commits_and_is_trimmed_again(world: World
         list(world.fresh().history(TABLE).live([30]))
 
 
-def test_other_readers_see_the_same_in_a_trimmed_table(disk: World, tmp_path: Path) -> None:
-    disk.line(RUNS)
+def test_other_readers_see_the_same_in_a_trimmed_table(disk: World, runs: Runs, tmp_path: Path) -> None:
+    disk.long_line(runs)
     at = str(tmp_path / TABLE)
     wanted = {v: sorted(DeltaTable(at, version=v).file_uris()) for v in range(25, RUNS)}
     disk.trim(25)
@@ -170,8 +194,8 @@ def test_other_readers_see_the_same_in_a_trimmed_table(disk: World, tmp_path: Pa
     assert {v: sorted(DeltaTable(at, version=v).file_uris()) for v in range(25, RUNS)} == wanted
 
 
-def test_a_trim_that_died_halfway_is_finished(disk: World) -> None:
-    disk.line(RUNS)
+def test_a_trim_that_died_halfway_is_finished(disk: World, runs: Runs) -> None:
+    disk.long_line(runs)
     wanted = disk.live(40)
     prefix = log_prefix(TABLE, disk.log(), 40)
     assert prefix is not None
