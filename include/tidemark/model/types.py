@@ -155,7 +155,6 @@ def _map_key(annotation: Any, where: str) -> FieldType:
     return found
 
 
-@cache
 def record_type(cls: type) -> FieldType:
     """The struct that a record dataclass names; a field with a default may be missing in the JSON if it is nullable.
 
@@ -164,6 +163,11 @@ def record_type(cls: type) -> FieldType:
     """
     if not (isinstance(cls, type) and is_dataclass(cls)):
         raise DeclarationError(f"{cls!r} is not a dataclass", next="declare the record as a frozen dataclass.")
+    return _record_type(cls)
+
+
+@cache
+def _record_type(cls: type) -> FieldType:
     hints = get_type_hints(cls, include_extras=True)
     named = tuple((checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls))
     for f, (_, found) in zip(fields(cls), named, strict=True):
