@@ -1,6 +1,6 @@
 """The smallest comparison, for correctness only: `python -m tests.perf.peers.smoke BOOTSTRAP FOLDER`.
 
-Every peer that runs in a Spark driver takes a load and one batch with deletes; the one whose restore has most steps is
+Peers that run in a Spark driver take a load and one batch with deletes; the one whose restore has most steps is
 restored and forked too. A wrong row ends it with an error. Prints one line of JSON per checked state.
 """
 
@@ -17,6 +17,9 @@ from tests.perf.workload import Workload
 SEED = 20130101
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For a Spark that ends soon."""
+LEFT_OUT = ("append-log", "merge")
+"""Another mixture of two settings that the other two of Structured Streaming have between them."""
+SMOKED = tuple(name for name, kind in KINDS.items() if kind.has_driver and name not in LEFT_OUT)
 WORKLOAD = Workload(2_000, 500, SEED, "zipf", deleted=0.05)
 
 
@@ -24,9 +27,8 @@ def main(bootstrap: str, home: str) -> int:
     """Runs the one case."""
     classes = compiled(Path(home, "classes"))
     spark = opened(str(classes), f"{home}/scratch", {"spark.driver.memory": "1g", **QUICK})
-    kinds = tuple(name for name, kind in KINDS.items() if kind.has_driver)
     stack = Stack(bootstrap, "", Path(home, "cases"), classes)
-    for row in measured(Case(TOPICS - 1, (Stage("a", WORKLOAD, 1, kinds),), restored=("append",)), stack):
+    for row in measured(Case(TOPICS - 1, (Stage("a", WORKLOAD, 1, SMOKED),), restored=("append",)), stack):
         if "checked" in row:
             sys.stdout.write(json.dumps(row) + "\n")
     spark.stop()
