@@ -29,7 +29,7 @@ UP_WITHIN = 420.0
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need the stack's Airflow come last: even an idle one takes a fifth of a core from all others."""
+    """Tests that need the stack's Airflow come last: its scheduler takes a tenth of a core even when it is idle."""
     items.sort(key=lambda item: HERE in item.path.parents and "stack" in getattr(item, "fixturenames", ()))
 
 
