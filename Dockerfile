@@ -11,7 +11,7 @@ COPY pyproject.toml requirements.lock ./
 COPY include/tidemark include/tidemark
 # The image's user may not write bytecode beside the packages: where Python must not either, set-up does it.
 ARG PYTHONDONTWRITEBYTECODE=1
-RUN python include/tidemark/stack/bootstrap.py && rm -rf /root/.cache
+RUN python include/tidemark/stack/bootstrap.py --s3 && rm -rf /root/.cache
 COPY dags dags
 COPY plugins plugins
 COPY spark_jobs spark_jobs
@@ -19,8 +19,8 @@ COPY include/pipelines include/pipelines
 
 # The JVM asks for the user's name. Named volumes take their owner from the folders that they are mounted on.
 RUN useradd --uid 50000 --gid 0 --home-dir /opt/airflow --no-create-home tidemark \
-    && mkdir -p /opt/airflow/logs warehouse home \
-    && chown -R tidemark:0 /opt/airflow warehouse home
+    && mkdir -p /opt/airflow/logs home \
+    && chown -R tidemark:0 /opt/airflow home
 
 ENV AIRFLOW_HOME=/opt/airflow \
     GX_ANALYTICS_ENABLED=false \

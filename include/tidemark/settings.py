@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 import psutil
 from dotenv import dotenv_values
@@ -23,6 +22,7 @@ from tidemark.errors import UsageError
 from tidemark.kafka_settings import KafkaSettings
 from tidemark.model.buckets import S3Url, is_url
 from tidemark.model.punctuality import EVERY, parse_deadlines
+from tidemark.s3_settings import ENDPOINT, S3Settings
 
 PREFIX = "TIDEMARK_"
 ROOT_VARIABLE = "TIDEMARK_ROOT"
@@ -33,14 +33,13 @@ TEST_PREFIX = "TIDEMARK_TEST_"
 SAME_START = 1.5
 """Seconds by which two readings of one process's start may differ; no number comes round so quickly."""
 
-_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}", re.ASCII)
 _TOPIC = re.compile(rf"kafka://{_HOST_AND_PORT.pattern}/[\w.-]{{1,249}}", re.ASCII)
 Port = Annotated[int, Field(ge=0, le=65535)]
 EmbeddedService = Literal["kafka", "spark", "airflow"]
 
 
-class Settings(KafkaSettings):
+class Settings(KafkaSettings, S3Settings):
     """Everything that may be set; paths come out absolute, relative ones were meant from the project root.
 
     The warehouse is a folder of this machine, or of a bucket (`s3://BUCKET/FOLDER`).
@@ -71,9 +70,6 @@ class Settings(KafkaSettings):
     airflow_database: SecretStr | None = None
     spark_driver_memory: str = Field("2g", pattern=r"^[1-9][0-9]*[mg]$")
     spark_java_options: str = ""
-    s3_endpoint: str | None = None
-    s3_region: str | None = None
-    s3_path_style: bool | None = None
     checkpoint_deadline: str = ""
     statsd: str | None = None
     openlineage: str | None = None
@@ -103,14 +99,6 @@ class Settings(KafkaSettings):
             raise ValueError("must be sc://HOST:PORT, local[N] or spark://HOST:PORT")
         return value
 
-    @field_validator("s3_endpoint")
-    @classmethod
-    def _check_endpoint(cls, value: str | None) -> str | None:
-        # Reading the port refuses one that is too large.
-        if value and (not _ENDPOINT.fullmatch(value) or urlsplit(value).port == 0):
-            raise ValueError("must be http://HOST:PORT or https://HOST, without a user's name")
-        return value or None
-
     @field_validator("checkpoint_deadline")
     @classmethod
     def _check_deadline(cls, value: str) -> str:
@@ -130,7 +118,7 @@ class Settings(KafkaSettings):
     @field_validator("openlineage")
     @classmethod
     def _check_openlineage(cls, value: str | None) -> str | None:
-        if value and not (_ENDPOINT.fullmatch(value) or _TOPIC.fullmatch(value) or value.startswith("file:")):
+        if value and not (ENDPOINT.fullmatch(value) or _TOPIC.fullmatch(value) or value.startswith("file:")):
             raise ValueError("must be http(s)://HOST:PORT, kafka://HOST:PORT/TOPIC or file:PATH, without a user's name")
         return value or None
 

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
 from tidemark.engine.session import STATIC_CONF
+from tidemark.model.buckets import S3Url
 from tidemark.settings import PREFIX, Settings, load_settings
 from tidemark.stack import airflow_home
 from tidemark.stack.addresses import Addresses
@@ -196,6 +198,9 @@ def test_the_connect_server_has_the_configuration_of_the_stack(compose: Compose,
     places = {n for n in wanted if re.search(r"master$|host$|ddress$|port$|dir$|ClassPath|JavaOptions", n)}
     assert {n: given.get(n) for n in set(wanted) - places} == {n: wanted[n] for n in set(wanted) - places}
     assert {n: given.get(n) for n in STATIC_CONF} == dict(STATIC_CONF)
+    # Both sides have every jar that the stack's server has: those of s3a:// too.
+    jars = wanted["spark.driver.extraClassPath"].replace(str(tmp_path), "/opt/tidemark")
+    assert given["spark.driver.extraClassPath"] == given["spark.executor.extraClassPath"] == jars
     executors = {"spark.executor.extraClassPath", "spark.executor.memory", "spark.executorEnv.PYTHONPATH"}
     assert set(given) - set(wanted) == {*executors, "spark.pyspark.python"}
     command = " ".join(compose.services["spark-connect"]["command"])
@@ -212,9 +217,22 @@ def test_the_settings_of_the_containers_are_settings(compose: Compose, monkeypat
             for name, value in given.items():
                 patched.setenv(name, value)
             settings = load_settings(root="/opt/tidemark")
-        volumes = {v.split(":")[1] for v in service["volumes"]}
-        assert str(settings.warehouse) in volumes
+        assert str(settings.warehouse) == "s3://tidemark/warehouse"
         assert settings.spark_address == "sc://spark-connect:15002"
+        store = urlsplit(settings.s3_endpoint or "")
+        assert f"-s3.port={store.port}" in compose.services[str(store.hostname)]["command"]
+        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(service["environment"])
+
+
+def test_the_bucket_is_there_and_its_conditional_puts_are_tried_before_anything_is_written(compose: Compose) -> None:
+    (url,) = {s["environment"]["TIDEMARK_WAREHOUSE"] for s in compose.services.values() if s.get("build")}
+    made = " ".join(compose.services["object-store-bucket"]["command"])
+    assert f"s3.bucket.create -name {S3Url.parsed(url).bucket}'" in made
+    assert "object-store-bucket" in _needed(compose, "doctor"), "whose check of the warehouse lets writers race"
+    assert compose.services["doctor"]["command"] == ["tidemark", "doctor"]
+    writers = {_service(name) for name, *_ in COMPONENTS}
+    assert all("doctor" in _needed(compose, name) for name in writers)
+    assert "warehouse" not in compose.whole["volumes"], "nobody can write beside the bucket"
 
 
 def test_identities_of_the_object_store_are_json(compose: Compose) -> None:
@@ -231,7 +249,7 @@ def test_the_image_copies_what_exists_and_what_is_not_ignored() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {path.split("/")[0] for path in copied} == allowed
     assert not allowed & {".env", ".venv", ".jars", ".tidemark", ".git"}
-    assert "python include/tidemark/stack/bootstrap.py" in text
+    assert "python include/tidemark/stack/bootstrap.py --s3" in text, "or no Spark of the containers reaches the bucket"
     assert re.search(r"^USER tidemark$", text, re.MULTILINE)
 
 

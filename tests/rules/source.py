@@ -20,6 +20,7 @@ FLOORS: dict[str, int] = {
     "engine": 3,
     "adapters": 3,
     "kafka_settings": 4,
+    "s3_settings": 4,
     "settings": 4,
     "wiring": 4,
     "testing": 4,

@@ -7,6 +7,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.observing import observe
+from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.errors import CheckpointExpiredError, TidemarkError
 
 if TYPE_CHECKING:
@@ -91,4 +92,5 @@ def refused_slot(opened: "Runtime", pipeline: str) -> str | None:
 def _runtime() -> "Runtime":
     from tidemark import wiring
 
+    take_s3_connection()
     return wiring.open_runtime()

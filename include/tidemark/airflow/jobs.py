@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tidemark import errors
+from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.model.buckets import S3Url
 
@@ -35,6 +36,7 @@ def spark_job(entry: str, verb: str, say: Callable[[str], object]) -> "SparkJob"
     """A job on the Spark that this project's settings name; arguments as of `SparkJob`."""
     from tidemark.settings import load_settings
 
+    take_s3_connection()
     return SparkJob(load_settings(), entry, verb, say)
 
 

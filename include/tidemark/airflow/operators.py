@@ -17,6 +17,7 @@ from tidemark.airflow.jobs import SparkJob, fold, spark_job
 from tidemark.airflow.observing import observe
 from tidemark.airflow.params import RunConf, parse_conf, request_of
 from tidemark.airflow.retrying import as_airflow
+from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.airflow.spans import attempts_traced
 from tidemark.errors import GateFailedError, TidemarkError
 from tidemark.retention import Retention
@@ -35,6 +36,7 @@ def runtime() -> "Runtime":
     """The runtime of this task; imported here, lest a DAG file pay for it."""
     from tidemark import wiring
 
+    take_s3_connection()
     return wiring.open_runtime()
 
 

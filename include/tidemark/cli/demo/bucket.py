@@ -61,7 +61,7 @@ def _started(settings: Settings, told: Path) -> int:
         probe.bind((LOOPBACK, 0))
         port = int(probe.getsockname()[1])
     settings.home.mkdir(parents=True, exist_ok=True)
-    argv = (sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port))
+    argv = (sys.executable, "-m", "tidemark.cli.demo.store", LOOPBACK, str(port))
     processes.start(_NAME, argv, service_environment(settings), settings.home)
     if not processes.wait_until(lambda: accepts(port), time.monotonic() + _PATIENCE):
         raise TidemarkError(
