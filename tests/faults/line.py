@@ -103,10 +103,14 @@ class FoldLine(Line):
     pipeline = "sweep"
 
     def check_state(self) -> None:
-        accounts = {r["account"]: r for r in self.runtime.state_table("sweep", "accounts").to_pylist()}
         shops = {r["shop"]: r for r in self.runtime.state_table("sweep", "shops").to_pylist()}
-        assert _without_change(accounts, "account") == self.history.accounts()
+        assert self.accounts() == self.history.accounts()
         assert _without_change(shops, "shop") == self.history.shops()
+
+    def accounts(self) -> dict[str, dict[str, object]]:
+        """State per account."""
+        found = {r["account"]: r for r in self.runtime.state_table("sweep", "accounts").to_pylist()}
+        return _without_change(found, "account")
 
 
 class EmittingLine(Line):

@@ -9,9 +9,11 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.faults.history import History
 from tests.faults.line import SEED, FoldLine, Lines
 from tests.faults.zygote import Zygote
 from tests.kafka.topics import Topics
@@ -198,6 +200,30 @@ def test_a_driver_that_was_killed_is_repaired(line: BucketLine, proxy: Proxy, po
     line.send()
     assert line.run(crash_at=point).returncode == -signal.SIGKILL
     line.repair()
+
+
+def test_a_backfill_is_compared_and_a_key_erased_in_a_bucket(line: BucketLine, proxy: Proxy) -> None:
+    if not line.runtime.checkpoints("sweep"):
+        line.repair()
+    line.send()
+    assert line.run().returncode == 0
+    newest, parent = line.runtime.checkpoints("sweep", limit=2)
+    told: Any = line.command("backfill", "sweep", "--from-checkpoint", parent.plan.name, "--execute")
+    assert ([step["repeats"] for step in told["done"]], told["promoted"]) == ([[newest.plan.name]], False)
+    changes = {d["uid"]: (d["inserted"], d["deleted"], d["changed"]) for d in told["differences"]}
+    assert changes == dict.fromkeys(("accounts", "shops"), (0, 0, 0)), "Spark has repeated it with the same code"
+
+    before = len(line.history.sent)
+    done: Any = line.command("erase", "sweep", "accounts", "--key", "bob", "--execute", "--now")
+    assert done["deleted_files"] > 0
+    assert line.command("compact", "sweep", "--full") is not None, "Spark reads what was written again"
+    line.send()
+    assert line.run().returncode == 0, "it adopts what was compacted"
+    since = History(SEED, line.history.sent[before:]).accounts()
+    wanted = {key: row for key, row in line.history.accounts().items() if key != "bob"} | {"bob": since["bob"]}
+    assert line.accounts() == wanted, "of the erased key only what was sent since"
+    whole = line.started("verify", "sweep", "--content", "--json").wait()
+    assert whole.returncode == 0, whole.stdout + whole.stderr
 
 
 def test_nothing_in_the_bucket_holds_a_secret(line: BucketLine) -> None:
