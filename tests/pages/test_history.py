@@ -14,6 +14,7 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.savepoint import TombstoneKind
 from tidemark.ports import PutOutcome
 from tidemark.wiring.pages.history import CheckpointStatus, History, quantiles
+from tidemark.wiring.pages.overview import portion
 
 
 @dataclass
@@ -70,6 +71,12 @@ def test_a_portion_takes_the_newest_first_and_later_ones_the_rest(world: Trips, 
         assert history.unread == left
     assert seen[0] == (made[:2:-1], 3)
     assert seen[-1] == (made[::-1], 0)
+
+
+@pytest.mark.parametrize("total", [0, 99, 5_000, 10_000, 12_345, 100_000])
+def test_any_history_is_read_by_some_hundred_answers(total: int) -> None:
+    most = portion(total)
+    assert most == 100 if total <= 10_000 else 1 <= total / most <= 101
 
 
 def test_a_damaged_manifest_is_told_and_heals_when_it_is_put_back(world: Trips, store: Watched) -> None:

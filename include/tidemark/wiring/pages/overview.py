@@ -14,9 +14,14 @@ from tidemark.wiring.pages.lines import HistoryQuery, Json, counts, line, point,
 from tidemark.wiring.recoveries import branch_facts
 
 PORTION = 100
-"""Ids that one answer reads at most: 0.1 s of it. A page that is not told of all asks again."""
+"""Ids that one answer reads at least: 0.1 s of it. A page that is not told of all asks again."""
 POINTS = 1000
 """Points of a chart at most."""
+
+
+def portion(total: int) -> int:
+    """How many ids an answer reads of a history that has so many: each lists all of them, so that a hundred must do."""
+    return max(PORTION, total // 100)
 
 
 class _Line:
@@ -30,7 +35,7 @@ class _Line:
     def read(self) -> tuple[HistoryEntry, ...]:
         """The lines, after one more portion."""
         with self.lock:
-            self.history.refresh(PORTION)
+            self.history.refresh(portion(self.history.total))
             return self.history.entries
 
     def summary(self, completed: tuple[HistoryEntry, ...]) -> Mapping[str, Mapping[str, float]]:

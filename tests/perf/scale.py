@@ -1,0 +1,208 @@
+"""What grows with checkpoints, partitions and pipelines: `python -m tests.perf.scale` writes docs/benchmarks/scale.
+
+Each size is measured in a process of its own, over a history that is copied from one real checkpoint; Kafka and Spark
+are their twins, all else is the product. `BENCH=quick` takes small sizes and writes files of its own, which are not
+kept. A figure is the best of some tries, in seconds and in seconds of CPU: the machine may have other work.
+"""
+
+import io
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.perf.history_pages import calls
+from tests.perf.long_history import TRIPS, LongHistory
+from tests.perf.scale_page import page
+from tidemark.cli.checkpoint import list_checkpoints
+from tidemark.coordinator.records import objects
+from tidemark.ports import PlanRequest
+from tidemark.settings import load_settings
+from tidemark.wiring import Runtime, open_runtime
+from tidemark.wiring.pages import Pages
+from tidemark.wiring.pages.lines import HistoryQuery
+
+Row = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = os.environ.get("BENCH") == "quick"
+SIZES: Mapping[str, tuple[int, ...]] = {
+    "manifests": (200, 1_000) if QUICK else (1_000, 10_000, 100_000),
+    "partitions": (10, 100) if QUICK else (10, 100, 1_000),
+    "pipelines": (5, 20) if QUICK else (10, 50, 200),
+}
+RULE, TRIES = "keep_last(30)", 3
+SHORT = 200
+"""Checkpoints of a history whose length is not in question."""
+
+
+def main() -> int:
+    """Measures all sizes and writes the report; with a dimension and a size, measures that and prints its row."""
+    if len(sys.argv) > 2:
+        with tempfile.TemporaryDirectory(prefix="tidemark-scale-") as folder:
+            sys.stdout.write(json.dumps(_measured(sys.argv[1], int(sys.argv[2]), Path(folder))) + "\n")
+        return 0
+    facts: Row = {"quick": QUICK, "cores": os.cpu_count(), "python": platform.python_version()}
+    rows: dict[str, list[Row]] = {}
+    for name, sizes in SIZES.items():
+        rows[name] = [_apart(name, size) for size in sizes]
+    folder, written = ROOT / "docs" / "benchmarks", "scale-quick" if QUICK else "scale"
+    (folder / f"{written}.json").write_text(json.dumps({"facts": facts, "rows": rows}, indent=1) + "\n")
+    (folder / f"{written}.md").write_text(page(f"{written}.json", facts, rows))
+    return 0
+
+
+def _apart(name: str, size: int) -> Row:
+    """A row, from a process of its own, with the load of the machine before and after."""
+    before, begun = os.getloadavg()[0], time.perf_counter()
+    command = [sys.executable, "-m", "tests.perf.scale", name, str(size)]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    row: Row = json.loads(told.stdout)
+    row |= {"load": [round(before, 1), round(os.getloadavg()[0], 1)], "all_s": round(time.perf_counter() - begun)}
+    sys.stderr.write(json.dumps(row) + "\n")
+    return row
+
+
+def _measured(name: str, size: int, folder: Path) -> Row:
+    os.environ |= {"TIDEMARK_ROOT": str(folder), "TIDEMARK_WAREHOUSE": str(folder / "warehouse")}
+    os.environ |= {"TIDEMARK_HOME": str(folder / "home"), "AIRFLOW_HOME": str(folder / "airflow")}
+    found = {"manifests": _manifests, "partitions": _partitions, "pipelines": _pipelines}[name](size, folder)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return {"size": size, **found, "peak_mb": peak}
+
+
+def _manifests(count: int, folder: Path) -> Row:
+    """One pipeline's history grows."""
+    history = LongHistory(folder / "warehouse")
+    history.grow(count)
+    row = {
+        **_planning(history, folder),
+        "list": cost(lambda: listed("trips")),
+        "retention_cold": cost(lambda: retention(), tries=1, before=lambda: forget(folder)),
+        "retention_again": cost(lambda: retention()),
+        "retention_one_more": cost(lambda: retention(), before=lambda: one_more(history)),
+        **_pages("trips", count),
+    }
+    sizes = [p.stat().st_size for p in (folder / "warehouse" / "trips" / "timelines").rglob("*.json")]
+    index = sum(p.stat().st_size for p in (folder / "home").rglob("*") if p.is_file())
+    return row | {"manifest_bytes": sum(sizes) // len(sizes), "index_bytes": index}
+
+
+def _partitions(count: int, folder: Path) -> Row:
+    """A topic has many."""
+    history = LongHistory(folder / "warehouse", partitions=count)
+    history.grow(SHORT)
+    newest = history.root / "trips" / "timelines" / "t1"
+    size = max(path.stat().st_size for path in newest.iterdir())
+    return {**_planning(history, folder), **_pages("trips", SHORT), "manifest_bytes": size}
+
+
+def _pipelines(count: int, folder: Path) -> Row:
+    """A warehouse has many, each declared in a file as long as that of the flights."""
+    declared = folder / "include" / "pipelines"
+    declared.mkdir(parents=True)
+    text = (ROOT / "include" / "pipelines" / "flights.py").read_text()
+    assert text.count('name="flights"') == 1, "the flights' file has changed"
+    names = [f"p{n}" for n in range(count)]
+    for name in names:
+        LongHistory(folder / "warehouse", pipeline=replace(TRIPS, name=name, operators=TRIPS.operators[:1])).grow(30)
+        (declared / f"{name}.py").write_text(text.replace('name="flights"', f'name="{name}"'))
+    runtime = open_runtime()
+    pages = Pages(runtime)
+    first = cost(lambda: runtime.pipeline(names[-1]), tries=1)
+    return {
+        "find_first": first,
+        "find_again": cost(lambda: runtime.pipeline(names[-1])),
+        "names": cost(pages.pipelines),
+        "all_overviews": cost(lambda: [pages.overview(name, HistoryQuery()) for name in names], tries=1),
+        "overview": cost(lambda: pages.overview(names[-1], HistoryQuery())),
+        "dags": _dags(runtime, names),
+    }
+
+
+def _dags(runtime: Runtime, names: list[str]) -> Row:
+    """A DAG for each, made in one process; Airflow's own import is not in it."""
+    os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+    from tidemark.airflow import checkpoint_dag
+
+    declared = [runtime.pipeline(name) for name in names]
+    return cost(lambda: [checkpoint_dag(pipeline, schedule="@daily") for pipeline in declared], tries=1)
+
+
+def _planning(history: LongHistory, folder: Path) -> Row:
+    """The next plan, by a runtime that has read nothing, on a host that has kept nothing, then on one that has."""
+
+    def plan() -> None:
+        opened = open_runtime(load_settings()).coordinator("trips")
+        line = history.line
+        replace(opened, log=line.log, clock=line.clock).trigger(TRIPS, PlanRequest(origin="test"))
+
+    cold = cost(plan, before=lambda: (one_more(history), forget(folder)))
+    return {"plan_cold": cold, "plan": cost(plan, before=lambda: one_more(history))}
+
+
+def _pages(name: str, count: int) -> Row:
+    """The API server after its start, and then."""
+    objects.decoded.cache_clear()
+    pages = Pages(open_runtime())
+
+    def whole() -> None:
+        told = pages.overview(name, HistoryQuery())
+        while told["indexed"]["read"] < told["indexed"]["of"]:
+            told = pages.overview(name, HistoryQuery())
+
+    told = {"pages_first": cost(lambda: pages.overview(name, HistoryQuery()), tries=1), "pages_read": cost(whole, 1)}
+    wanted = ("overview", "search", "timelines", "details", "graph")
+    found = calls(pages, count)
+    return told | {f"page_{each}": cost(found[each]) for each in wanted}
+
+
+def one_more(history: LongHistory) -> None:
+    """A checkpoint, and records for the next one."""
+    history.send()
+    history.checkpoint()
+    history.send()
+
+
+def listed(name: str) -> None:
+    """`tidemark checkpoint list`, less the start of Python."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        list_checkpoints(name, limit=50, as_json=True)
+
+
+def retention() -> None:
+    """A plan of the sweep, by a task that has read nothing."""
+    objects.decoded.cache_clear()
+    open_runtime().retention_plan("trips", RULE)
+
+
+def forget(folder: Path) -> None:
+    """What this host has kept of a warehouse goes."""
+    objects.decoded.cache_clear()
+    shutil.rmtree(folder / "home", ignore_errors=True)
+
+
+def cost(call: Callable[[], object], tries: int = TRIES, before: Callable[[], object] = lambda: None) -> Row:
+    """The least seconds of some tries, and the least seconds of CPU."""
+    spent: list[tuple[float, float]] = []
+    for _ in range(tries):
+        before()
+        begun, used = time.perf_counter(), time.process_time()
+        call()
+        spent.append((time.perf_counter() - begun, time.process_time() - used))
+    found = {"s": round(min(s for s, _ in spent), 4), "cpu_s": round(min(cpu for _, cpu in spent), 4)}
+    sys.stderr.write(f"{json.dumps(found)}\n")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
