@@ -67,20 +67,19 @@ def _table(title: str, rows: Rows) -> list[str]:
         "| seconds of CPU | " + " | ".join(f"{row['size']:,}" for row in rows) + " | × 10 |",
         "|---|" + "---:|" * (len(rows) + 1),
     ]
-    for key, words in WORDS.items():
-        if key in rows[0]:
-            spent = [row[key]["cpu_s"] for row in rows]
-            lines.append(f"| {words} | " + " | ".join(f"{s:.3f}" for s in spent) + f" | {_tenfold(rows, spent)} |")
-    for key, words in BYTES.items():
-        if key in rows[0]:
-            found = [row[key] for row in rows]
-            lines.append(f"| {words} | " + " | ".join(f"{n:,}" for n in found) + f" | {_tenfold(rows, found)} |")
+    found = {words: [row.get(key, {}).get("cpu_s") for row in rows] for key, words in WORDS.items()}
+    found |= {words: [row.get(key) for row in rows] for key, words in BYTES.items()}
+    for words, values in found.items():
+        if values[0] is not None:
+            cells = ["–" if n is None else f"{n:,}" if isinstance(n, int) else f"{n:.3f}" for n in values]
+            lines.append(f"| {words} | " + " | ".join(cells) + f" | {_tenfold(rows, values)} |")
     return lines
 
 
-def _tenfold(rows: Rows, values: Sequence[float]) -> str:
-    """The growth from the last two sizes; none is told of what is too quick for the clock."""
-    if values[-1] < 0.005 or not values[-2]:
+def _tenfold(rows: Rows, values: Sequence[float | None]) -> str:
+    """The growth from the last two sizes; none is told of what is too quick for the clock, or was not measured."""
+    before, last = values[-2:]
+    if not before or not last or last < 0.005:
         return "–"
-    slope = math.log(values[-1] / values[-2]) / math.log(rows[-1]["size"] / rows[-2]["size"])
+    slope = math.log(last / before) / math.log(rows[-1]["size"] / rows[-2]["size"])
     return f"{10**slope:.1f}"
