@@ -1,6 +1,5 @@
 """The backfill DAG, by `dag.test()`: form, mapped steps, comparison, question and answer, promote."""
 
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
@@ -11,6 +10,7 @@ import pytest
 
 from tests.airflow.conftest import HERE
 from tests.airflow.disk_world import DiskWorld
+from tests.airflow.somebody import somebody
 from tests.airflow.world import DAY
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.checkpoint import Checkpoint, Expectation, Verdict
@@ -119,21 +119,13 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
 ) -> None:
     seen: list[str] = []
 
-    def people() -> None:
-        detail = _question(over)
+    def looks(detail: Any) -> None:
         seen.append(f"{detail.subject}\n{detail.body}")
         disk.drive("b", 9, day=5)
         disk.open_runtime().run_once("trips", ASK)
-        _answer(detail.ti_id, answer)
 
-    over = threading.Event()
-    thread = threading.Thread(target=people)
-    thread.start()
-    try:
+    with somebody(answer, looks):
         run = trigger(savepoint="sp", mode="approve")
-    finally:
-        over.set()
-        thread.join()
     assert str(run.state) == "success"
     assert "Make the backfilled timeline live?" in seen[0]
     assert "| buses | 0 | 0 | 0 | 1 |" in seen[0]
@@ -141,44 +133,6 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     assert states(run)["promote"] == ["success" if answer == "Approve" else "skipped"]
     assert [r if len(r) < 1 or r[0] != 6 else (4,) for r in repeats(disk)] == live
     assert disk.buses() == {"a": (3, 6), "b": (1, 9)}
-
-
-def _question(over: threading.Event) -> Any:
-    """The open question, once the task asks it: while the run lasts."""
-    from airflow.models.hitl import HITLDetail
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    while not over.wait(0.1):
-        with create_session() as session:
-            wanted = select(HITLDetail).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
-            found = session.scalars(wanted.where(TaskInstance.state == "awaiting_input")).all()
-            if found:
-                session.expunge_all()
-                return found[0]
-    raise AssertionError("nobody was asked")
-
-
-def _answer(ti_id: Any, option: str) -> None:
-    """What the REST route does, by its own function."""
-    from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
-    from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.session import create_session
-
-    class User:
-        def get_id(self) -> str:
-            return "1"
-
-        def get_name(self) -> str:
-            return "someone"
-
-    with create_session() as session:
-        ti = session.get(TaskInstance, ti_id)
-        assert ti is not None
-        payload = UpdateHITLDetailPayload(chosen_options=[option], params_input={})
-        update_hitl_detail(ti.dag_id, ti.run_id, ti.task_id, payload, User(), session)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The retention DAG: its shape, and runs of it by `dag.test()`; store, tables on disk and verbs are the real ones."""
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
@@ -9,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import HERE
 from tests.airflow.disk_world import DiskWorld
-from tests.airflow.test_backfill import HERE, _answer, _question
+from tests.airflow.somebody import somebody
 from tests.airflow.test_dag_runs import events
 from tests.airflow.world import DAY
 from tidemark import Retention
@@ -114,10 +114,8 @@ def test_without_a_declared_retention_it_keeps_everything(disk: DiskWorld, run: 
 @pytest.mark.parametrize(("answer", "gone"), [("Approve", {"chk-1", "chk-2", "chk-3"}), ("Reject", set())])
 def test_somebody_is_asked_before_anything_goes(disk: DiskWorld, run: Any, answer: str, gone: set[str]) -> None:
     disk.open_runtime().declare_retention("trips", Retention.keep_last(1))
-    thread = threading.Thread(target=lambda: _answer(_question().ti_id, answer))
-    thread.start()
-    done = run("asking")
-    thread.join()
+    with somebody(answer):
+        done = run("asking")
     assert states(done)["sweep"] == ("success" if gone else "skipped")
     assert disk.open_runtime().released("trips") == gone
 
