@@ -1,9 +1,10 @@
 """`make test` in four lanes: tests of services that one broker and one Spark serve, and beside them all others.
 
-The second lane has the tests with a whole stack of their own, then DAG runs inside of a process. The others only
-compute, and give way to these two, whose services have deadlines: they take what is left while those wait, and both
-cores in the end. All but the first write to logs, which are shown when all have ended. Exit code 0 only where all parts
-passed.
+The second lane has the tests with a whole stack of their own, then DAG runs inside of a process. The third and the
+fourth only compute, and give way to these two, whose services have deadlines: they take what is left while those wait.
+When the fourth has computed, it has services of its own: a broker for what needs no more, then one with a Spark for
+what kills drivers and for a warehouse in a bucket. All but the first write to logs, shown when all have ended. Exit
+code 0 only where all parts passed.
 """
 
 import signal
@@ -14,13 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Event, Thread
 
-SERVICES = "kafka or spark or ports"
-SHARED = f"({SERVICES}) and not e2e"
 OWN = "e2e"
-AIRFLOW = f"airflow and not ({SERVICES} or e2e)"
-COMPUTING = f"not ({SERVICES} or airflow or e2e)"
+BROKER = "kafka and not (spark or ports or e2e)"
+SHARED = "(spark or ports) and not e2e"
+AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
+COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
 WALKS = ["tests/retention", "tests/simulation", "tests/property", "tests/copies"]
 """About half of what computes."""
+KILLS = ["tests/faults", "tests/s3"]
+"""About a third of what needs a Spark that others use too."""
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
 
@@ -53,22 +56,30 @@ class Beside(Thread):
         self.join()
 
 
+def _without(folders: Sequence[str]) -> list[str]:
+    return [f"--ignore={folder}" for folder in folders]
+
+
 def main() -> int:
     """Runs all lanes; arguments, which name no tests, go to all their parts."""
     given = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
         computing = ["nice", "-n", "10", *BESIDE, "-m", COMPUTING, *given]
-        others = [*computing, *(f"--ignore={walks}" for walks in WALKS)]
         parts = [
             [[*BESIDE, "-m", OWN, *given], [*BESIDE, "-m", AIRFLOW, *given]],
             [[*computing, *WALKS]],
-            [others],
+            [
+                [*computing, *_without(WALKS)],
+                [*BESIDE, "-m", BROKER, *given],
+                [*BESIDE, "-m", SHARED, *given, *KILLS],
+            ],
         ]
         lanes = [Beside(commands, Path(folder, f"{n}.log")) for n, commands in enumerate(parts)]
         for lane in lanes:
             lane.start()
         try:
-            worst = subprocess.run([*COMMAND, "-m", SHARED, *given], check=False).returncode
+            shared = [*COMMAND, "-m", SHARED, *given, *_without(KILLS)]
+            worst = subprocess.run(shared, check=False).returncode
             for lane in lanes:
                 lane.join()
         finally:
