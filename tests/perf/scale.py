@@ -21,8 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.perf import long_history
 from tests.perf.history_pages import calls
-from tests.perf.long_history import TRIPS, LongHistory
+from tests.perf.long_history import LongHistory
 from tests.perf.scale_page import page
 from tidemark.cli.checkpoint import list_checkpoints
 from tidemark.coordinator.records import objects
@@ -114,7 +115,10 @@ def _pipelines(count: int, folder: Path) -> Row:
     assert text.count('name="flights"') == 1, "the flights' file has changed"
     names = [f"p{n}" for n in range(count)]
     for name in names:
-        LongHistory(folder / "warehouse", pipeline=replace(TRIPS, name=name, operators=TRIPS.operators[:1])).grow(30)
+        LongHistory(
+            folder / "warehouse",
+            pipeline=replace(long_history.TRIPS, name=name, operators=long_history.TRIPS.operators[:1]),
+        ).grow(30)
         (declared / f"{name}.py").write_text(text.replace('name="flights"', f'name="{name}"'))
     runtime = open_runtime()
     pages = Pages(runtime)
@@ -144,7 +148,7 @@ def _planning(history: LongHistory, folder: Path) -> Row:
     def plan() -> None:
         opened = open_runtime(load_settings()).coordinator("trips")
         line = history.line
-        replace(opened, log=line.log, clock=line.clock).trigger(TRIPS, PlanRequest(origin="test"))
+        replace(opened, log=line.log, clock=line.clock).trigger(long_history.TRIPS, PlanRequest(origin="test"))
 
     cold = cost(plan, before=lambda: (one_more(history), forget(folder)))
     return {"plan_cold": cold, "plan": cost(plan, before=lambda: one_more(history))}

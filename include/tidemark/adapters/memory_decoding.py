@@ -7,7 +7,7 @@ import base64
 import json
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,9 @@ from tidemark.model.types import FieldType
 _PAIRS = re.compile(r"(\\\\)|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+_OFFSET = re.compile("[+-](?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?")
+_FARTHEST = timedelta(hours=18)
+"""From Greenwich, to Spark."""
 _FORMATS = {
     "timestamp": re.compile(
         rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)?{_ZONE}"
@@ -190,6 +193,7 @@ def _read(text: str, of: FieldType) -> Any:
     if of.kind == "date":
         return date.fromisoformat(text)
     if of.kind == "timestamp":
+        _refuse_offset(text[16:])
         found = datetime.fromisoformat(text)
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     if of.kind == "bytes":
@@ -198,3 +202,13 @@ def _read(text: str, of: FieldType) -> Any:
     if len(fraction.rstrip("0")) > of.scale or len(whole.lstrip("-").lstrip("0")) > of.digits - of.scale:
         raise ValueError("more digits than declared")
     return Decimal(f"{whole}.{fraction[: of.scale].ljust(of.scale, '0')}")
+
+
+def _refuse_offset(text: str) -> None:
+    """Python takes an hour of 99 minutes, and a day of offset."""
+    found = _OFFSET.search(text)
+    if found is None:
+        return
+    hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
+    if minutes > 59 or timedelta(hours=hours, minutes=minutes) > _FARTHEST:  # noqa: PLR2004  (of an hour)
+        raise ValueError("no offset of a place on earth")

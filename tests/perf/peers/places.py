@@ -101,8 +101,9 @@ def check(name: str, found: pa.Table, wanted: State) -> int:
 
 
 def child_environment() -> dict[str, str]:
-    """Of a Python that imports this checkout."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
+    """Of a Python that imports this checkout; whether this one talks to a Spark Connect server is its own affair."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return kept | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
 
 
 @dataclass(frozen=True)
