@@ -66,7 +66,8 @@ class Line:
         client = self.started("run", self.pipeline, "--json", crash_at=f"{point}:1:stop")
         deadline = time.monotonic() + PATIENCE
         while psutil.Process(client.pid).status() != psutil.STATUS_STOPPED:
-            assert client.poll() is None and time.monotonic() < deadline, f"{point} was not reached"
+            assert client.poll() is None, f"{point} was not reached: {client.wait()}"
+            assert time.monotonic() < deadline, f"{point} was not reached in time"
             time.sleep(0.05)
         return client
 

@@ -135,6 +135,8 @@ class Zygote:
         told: dict[str, int] = json.loads(line)
         if "ended" in told:
             self._codes[told["ended"]] = told["code"]
+        elif "started" in told:
+            self._codes.pop(told["started"], None)  # pids come round: somebody else had it
         return told
 
 
