@@ -1,8 +1,8 @@
 """`make test` in four lanes: tests of services that one broker and one Spark serve, and beside them all others.
 
-The second lane has the tests with a whole stack of their own, then DAG runs inside of a process. The third and the
-fourth only compute, and give way to these two, whose services have deadlines: they take what is left while those wait.
-When the fourth has computed, it has services of its own: a broker for what needs no more, then one with a Spark for
+The second lane has the tests with a whole stack of their own, then DAG runs inside of a process, then what needs a
+broker and no more. The third and the fourth only compute, and give way to these two, whose services have deadlines:
+they take what is left while those wait. When the fourth has computed, it has a broker and a Spark of its own, for
 what kills drivers and for a warehouse in a bucket. All but the first write to logs, shown when all have ended. Exit
 code 0 only where all parts passed.
 """
@@ -66,11 +66,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
         computing = ["nice", "-n", "10", *BESIDE, "-m", COMPUTING, *given]
         parts = [
-            [[*BESIDE, "-m", OWN, *given], [*BESIDE, "-m", AIRFLOW, *given]],
+            [[*BESIDE, "-m", kind, *given] for kind in (OWN, AIRFLOW, BROKER)],
             [[*computing, *WALKS]],
             [
                 [*computing, *_without(WALKS)],
-                [*BESIDE, "-m", BROKER, *given],
                 [*BESIDE, "-m", SHARED, *given, *KILLS],
             ],
         ]
