@@ -9,8 +9,6 @@ WORKDIR /opt/tidemark
 # What set-up reads comes first, so that a change of a pipeline does not fetch a gigabyte again.
 COPY pyproject.toml requirements.lock ./
 COPY include/tidemark include/tidemark
-# The image's user may not write bytecode beside the packages: where Python must not either, set-up does it.
-ARG PYTHONDONTWRITEBYTECODE=1
 RUN python include/tidemark/stack/bootstrap.py --s3 && rm -rf /root/.cache
 COPY dags dags
 COPY plugins plugins

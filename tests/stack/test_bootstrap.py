@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ def test_a_second_setup_is_quick_and_needs_no_network() -> None:
     answer = subprocess.run([base, BOOTSTRAP], env=unreachable, capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
     assert time.monotonic() - began < 2
+
+
+def test_packages_have_their_bytecode_whatever_python_may_write() -> None:
+    found = find_spec("great_expectations")
+    assert found is not None and found.origin is not None
+    assert Path(cache_from_source(found.origin)).is_file()
 
 
 def test_the_lock_has_hashes_and_names_no_host() -> None:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[0] = str(ROOT / "include")
 
 from tidemark.errors import TidemarkError  # noqa: E402
-from tidemark.stack import bytecode, jars  # noqa: E402
+from tidemark.stack import jars  # noqa: E402
 from tidemark.stack.java import INSTALL, Java, find_java  # noqa: E402
 
 OLDEST_PYTHON = (3, 11)
@@ -56,7 +56,7 @@ def fingerprint(root: Path) -> str:
     """What the environment was made from: it is stale as soon as one of these has changed."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     installed = [project["project"], project["build-system"], project["tool"]["setuptools"]]
-    made_from = [root / "requirements.lock", *sorted(jars.LISTS.glob("*"))]
+    made_from = [root / "requirements.lock", Path(__file__), *sorted(jars.LISTS.glob("*"))]
     digest = hashlib.sha256(f"{sys.version_info[:2]} {root} {installed}".encode())
     for path in made_from:
         digest.update(path.read_bytes())
@@ -70,7 +70,6 @@ def _set_up() -> int:
     STAMP.unlink(missing_ok=True)
     python = _environment(ROOT / ".venv")
     _install(python)
-    bytecode.write(ROOT / ".venv", os.environ)
     if jars.find_problems(ROOT / ".jars"):
         _say("fetching jars")
         jars.fetch(ROOT / ".jars", java.executable, _ivy(python), os.environ)
@@ -140,13 +139,18 @@ def _environment(venv: Path) -> Path:
 
 
 def _install(python: Path) -> None:
-    """Install exactly the lock, hashes checked, then the project itself as an editable package."""
+    """Install exactly the lock, hashes checked, then the project itself as an editable package.
+
+    Bytecode is written at once: where PYTHONDONTWRITEBYTECODE is set, as in most images of containers, each of many
+    processes would compile what it imports anew.
+    """
     lock = ROOT / "requirements.lock"
     uv = shutil.which("uv") or _uv_from_lock(python, lock)
     _say("installing the locked packages")
     pip = [uv, "pip"]
     options = ["--quiet", "--python", str(python)]
-    _must_run([*pip, "sync", *options, "--require-hashes", "--build-constraints", str(lock), str(lock)])
+    hashed = ["--require-hashes", "--build-constraints", str(lock), str(lock)]
+    _must_run([*pip, "sync", *options, "--compile-bytecode", *hashed])
     itself = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
     _must_run([*pip, "install", *options, *itself])
 
