@@ -5,12 +5,15 @@ import pty
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
 
 from tests.cli.command import Command
+from tests.test_public_api import HEAVY
 from tidemark.cli.main import app
 
 ESCAPE = "\x1b"
@@ -51,6 +54,15 @@ def test_the_verbs_of_the_contract_exist() -> None:
     wanted |= {f"savepoint {v}" for v in ("create", "list", "show", "note", "dispose")} | {"stop", "resume"}
     wanted |= {"state show", "state export", "topic load", "sink show"}
     assert wanted <= {" ".join(path) for path in COMMANDS}
+
+
+def test_the_version_is_that_of_the_project_and_needs_nothing_heavy(tidemark: Command) -> None:
+    wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["version"]
+    told = tidemark.process("--version", PYTHONPROFILEIMPORTTIME="1").ok()
+    assert told.out == f"tidemark {wanted}\n"
+    imported = {line.rpartition("|")[2].strip() for line in told.err.splitlines()}
+    assert "tidemark.cli.run" in imported
+    assert not imported & set(HEAVY)
 
 
 @pytest.mark.parametrize(

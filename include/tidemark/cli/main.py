@@ -3,7 +3,9 @@
 import logging
 import signal
 import sys
+from importlib.metadata import version
 from types import FrameType
+from typing import Annotated
 
 import structlog
 import typer
@@ -46,6 +48,21 @@ keep_examples(app)
 
 
 _INTERRUPTED = 130
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidemark {version('tidemark')}")
+        raise typer.Exit
+
+
+@app.callback()
+def whole(
+    told: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which release this is.")
+    ] = False,
+) -> None:
+    """What may stand before a command."""
 
 
 def entry() -> None:

@@ -30,11 +30,12 @@ def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = ""
         That folder.
 
     Raises:
-        RuntimeError: there is no javac beside Java, or it refuses.
+        SystemExit: there is no javac beside Java; one line says what to install.
+        RuntimeError: it refuses.
     """
     javac = require_java().home / "bin" / "javac"
     if not javac.is_file():
-        raise RuntimeError("no javac beside java: the peers need a JDK 17, not only a JRE")
+        raise SystemExit(f"no {javac}: install a JDK 17 (apt-get install openjdk-17-jdk-headless), not only a JRE")
     classes.mkdir(parents=True, exist_ok=True)
     command = [str(javac), "-nowarn", "-cp", jars or f"{find_spark_home() / 'jars'}/*", "-d", str(classes)]
     done = subprocess.run([*command, str(SOURCES / source)], capture_output=True, text=True, check=False)
