@@ -20,8 +20,9 @@ PATIENCE = 60.0
 """Seconds until a master listens, and until its workers have registered."""
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join([str(ROOT / "include"), str(ROOT)])
-QUICK_JAVA = f"{ONE_COMPILER} -XX:+UseSerialGC"
-"""For a Spark that ends soon: a collector with threads of its own would cost more than it saves, too."""
+QUICK_JAVA = f"{ONE_COMPILER} -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""For a Spark that ends soon: a collector with threads of its own would cost more than it saves, too; and a tenth of
+its processor time would go into the verification of bytecode."""
 
 
 @contextmanager

@@ -18,6 +18,12 @@ from tidemark.adapters.s3_errors import unfit
 
 REGION = "us-east-1"
 """Where nothing names one; stores that are not Amazon's have none, but requests are signed for one."""
+PROVIDERS = (
+    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
+    "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+)
+"""Whom Spark's processes ask for credentials, in this order: Hadoop's configuration, then AWS's own chain."""
 _CONNECT_SECONDS, _REQUEST_SECONDS, _TRIES = 5, 30, 8
 
 
@@ -131,15 +137,16 @@ class S3Access:
         return options
 
     def spark_conf(self) -> dict[str, str]:
-        """What a Spark session needs to reach the bucket, for this bucket alone; credentials are looked up by Spark.
+        """What a Spark session needs to reach the bucket, for this bucket alone; it holds no credentials.
 
-        Hadoop's own chain of credentials knows no profiles, so that of AWS's library is named.
+        Spark gives executors what `AWS_` variables of its driver say, inside Hadoop's configuration. Where it has none,
+        each process looks for its own by the chain of AWS's library: Hadoop's own chain knows no profiles.
         """
         bucket = f"fs.s3a.bucket.{self.place.bucket}"
         found = {
             f"{bucket}.endpoint.region": self.region,
             f"{bucket}.path.style.access": str(self.is_path_style).lower(),
-            f"{bucket}.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+            f"{bucket}.aws.credentials.provider": ",".join(PROVIDERS),
             # A task moves its file to where it stays; a job that died leaves files that no table names.
             "mapreduce.fileoutputcommitter.algorithm.version": "2",
         }
