@@ -6,7 +6,12 @@ from typing import Any
 
 Rows = Sequence[Mapping[str, Any]]
 
-TITLES = {"manifests": "checkpoints of one pipeline", "partitions": "partitions", "pipelines": "pipelines"}
+TITLES = {
+    "manifests": "checkpoints of one pipeline",
+    "pages": "pages of one pipeline, by its checkpoints",
+    "partitions": "partitions",
+    "pipelines": "pipelines",
+}
 WORDS = {
     "plan_cold": "plan of the next checkpoint, on a host that has kept nothing",
     "plan": "plan of the next checkpoint",
@@ -15,6 +20,7 @@ WORDS = {
     "retention_again": "retention's plan again, by another process",
     "retention_one_more": "the same behind one more checkpoint",
     "pages_first": "first answer of the page after a start",
+    "pages_longest": "the dearest answer until the whole history is read",
     "pages_read": "answers until the whole history is read",
     "page_overview": "overview",
     "page_search": "search for an id",
@@ -30,6 +36,7 @@ WORDS = {
 }
 
 BYTES = {
+    "pages_answers": "number of answers until the whole history is read",
     "manifest_bytes": "bytes of a manifest",
     "index_bytes": "bytes that the host keeps",
     "peak_mb": "peak memory, MB",
