@@ -30,12 +30,14 @@ from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.wiring import open_runtime
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 REAL = ROOT / "include" / "pipelines" / "flights.py"
 HELD = Path(__file__).parent / "pipelines" / "held.py"
 CUTS = [datetime(2013, month, 1, 5, tzinfo=UTC) for month in (1, 2, 3)]
 """New York's midnights; a checkpoint reads what was scheduled between two of them."""
 PARTITIONS = {"flights": 4, "planes": 1, "airlines": 1}
+PATIENCE = 240.0
+"""Seconds. A cold executor uses a quarter of a minute of processor time before its first task of a process runs."""
 EXECUTOR = "CoarseGrainedExecutorBackend"
 CONF = f"""
 spark.cores.max 2
@@ -110,7 +112,7 @@ class Line:
                 kill()
         finally:
             (self.folder / "go").touch()
-            thread.join(180)
+            thread.join(PATIENCE)
         assert not thread.is_alive()
         if failed:
             raise failed[0]
@@ -145,7 +147,7 @@ class Line:
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"no {what}"
         time.sleep(0.05)

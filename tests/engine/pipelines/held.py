@@ -10,7 +10,7 @@ from typing import Any
 import tidemark
 
 FOLDER = Path("$folder")
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 def held(function: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
