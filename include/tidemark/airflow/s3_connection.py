@@ -1,8 +1,8 @@
 """Credentials of the warehouse's bucket out of an Airflow connection: into the environment of a task, and nowhere else.
 
 Everything that a task does finds them there as it finds AWS's own variables: the store, deltalake, pyarrow, and the
-`spark-submit` that it starts, whose driver hands them to its executors. Not for a Connect server, which looks in its own
-environment.
+`spark-submit` that it starts, whose driver hands them to its executors. Not for a Connect server, which looks in its
+own environment.
 """
 
 import os
