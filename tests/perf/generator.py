@@ -4,7 +4,7 @@ Key choices beside `uniform`, new keys and deletes are in `tests.perf.workload`.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,15 @@ def key_text(number: int) -> str:
 
 def produce(bootstrap: str, topic: str, updates: Updates, partitions: int = 4) -> None:
     """Writes the updates; the partition is the key number modulo the partitions."""
+    send(bootstrap, topic, ((n % partitions, key, value, START_MS) for n, key, value in _records(updates)))
+
+
+def send(bootstrap: str, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None, int]]) -> None:
+    """Writes records: partition, message key, value and timestamp in milliseconds since 1970.
+
+    Raises:
+        RuntimeError: the broker has not taken all of them in two minutes.
+    """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -56,8 +65,8 @@ def produce(bootstrap: str, topic: str, updates: Updates, partitions: int = 4) -
             "enable.idempotence": True,
         }
     )
-    for n, (number, key, value) in enumerate(_records(updates)):
-        producer.produce(topic, value, key, partition=number % partitions, timestamp=START_MS)
+    for n, (partition, key, value, timestamp) in enumerate(records):
+        producer.produce(topic, value, key, partition=partition, timestamp=timestamp)
         if n % FLUSH_EVERY == FLUSH_EVERY - 1:
             producer.flush()
     if producer.flush(120):

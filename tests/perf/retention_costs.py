@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 
 from tests.airflow.pipelines.trips import Bus, Trip
 from tests.cli.disk_line import DiskLine
+from tests.perf.needed import named
 from tests.perf.state_costs import JARS
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.adapters.memory_clock import ManualClock
 from tidemark.coordinator.records import objects
 from tidemark.engine.session import SparkSettings, open_session
-from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.deletion import DeletionPlan
 from tidemark.settings import load_settings
 from tidemark.wiring import Runtime, open_runtime
@@ -132,21 +132,6 @@ def unneeded(root: Path, opened: Runtime) -> dict[Path, int]:
     needed = {path for found in kept for path in named(root, found)}
     data = (p for p in (root / RIDES.name).rglob("*.parquet") if "_delta_log" not in p.parts)
     return {path: path.stat().st_size for path in data if path not in needed}
-
-
-def named(root: Path, found: Checkpoint) -> Iterator[Path]:
-    """Data files of a checkpoint."""
-    for ack in found.sealed.acks:
-        for s in (*ack.handle, *ack.dead_letters, *ack.sink):
-            live: dict[str, int] = {}
-            for version in range(s.version + 1):
-                for text in (root / s.path / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
-                    action = json.loads(text)
-                    if "add" in action:
-                        live[action["add"]["path"]] = int(action["add"]["partitionValues"]["_checkpoint"])
-                    if "remove" in action:
-                        live.pop(action["remove"]["path"], None)
-            yield from (root / s.path / path for path, at in live.items() if s.after < at <= s.through)
 
 
 def by_vacuum(root: Path, plan: DeletionPlan) -> dict[str, Any]:

@@ -5,6 +5,8 @@ Offsets go into a file beside the table, written after the commit: less than a p
 """
 
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +17,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.perf.needed import delta_files
 from tests.perf.peers.places import COLUMNS, PARTITIONS, Place
-from tests.perf.peers.sparks import session_with
+from tests.perf.peers.sparks import keep_since, session_with, vacuum
 
 Change = Literal["merge", "merge with deletion vectors", "overwrite"]
 _FOLD = """
@@ -39,6 +42,21 @@ _ADDED = {
 """What becomes of a row; one side or the other may be missing."""
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A point that a table can go back to.
+
+    Attributes:
+        version: the table's.
+        offsets: where the next batch begins, as the file has them.
+        at: seconds since 1970.
+    """
+
+    version: int
+    offsets: str
+    at: float
+
+
 @dataclass
 class BatchPeer:
     """One table, changed once per run.
@@ -51,6 +69,7 @@ class BatchPeer:
     place: Place
     change: Change
     session: SparkSession = field(init=False)
+    least: int = field(init=False, default=1)
 
     def __post_init__(self) -> None:
         self.session = session_with({"spark.databricks.delta.snapshotPartitions": "2"})
@@ -103,6 +122,27 @@ class BatchPeer:
         self.session.sql(f"CREATE TABLE delta.`{place.folder}/table` SHALLOW CLONE {source}")
         Path(place.folder, "offsets.json").write_text(kept["offsets"])
         return BatchPeer(place, self.change)
+
+    def mark(self) -> "Mark":
+        """The version of the table, the offsets, and when."""
+        return Mark(DeltaTable(self.table).version(), self.offsets.read_text(), time.time())
+
+    def needed(self, marks: Sequence["Mark"]) -> dict[Path, str]:
+        """The table's files of every version."""
+        return dict.fromkeys(delta_files(Path(self.table), [mark.version for mark in marks]), "state")
+
+    def keep(self, marks: Sequence["Mark"]) -> None:
+        """The table keeps its files for as long."""
+        keep_since(self.session, self.table, marks[0].at)
+
+    def drop(self, marks: Sequence["Mark"]) -> None:
+        """VACUUM."""
+        vacuum(self.session, self.table)
+
+    def back_to(self, mark: "Mark") -> None:
+        """Delta's RESTORE, and the offsets."""
+        self.session.sql(f"RESTORE TABLE delta.`{self.table}` TO VERSION AS OF {mark.version}")
+        self.offsets.write_text(mark.offsets)
 
     def _kept(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(Path(self.place.folder, f"savepoint-{name}.json").read_text())

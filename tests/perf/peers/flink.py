@@ -12,6 +12,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,15 @@ import psutil
 import pyarrow as pa
 import pyarrow.csv as pv
 
+from tests.perf.needed import flink_files
 from tests.perf.peers.batch import ends_of
 from tests.perf.peers.places import COLUMNS, JARS, PARTITIONS, Place
 from tests.perf.peers.setup_flink import flink_jars
 from tidemark.stack.services import require_java
 
 TASKS = 2
+RETAINED = 30
+"""Checkpoints that a job keeps; a newer one subsumes the oldest, and no command does."""
 PATIENCE = 900.0
 _NEVER = "20 d"
 OPENS = [f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("java.lang", "java.util", "java.time", "java.nio")]
@@ -42,6 +46,7 @@ class FlinkPeer:
         pause: seconds between two looks at a file or at the REST API.
         number: of the last thing that the job was asked for.
         restored: a savepoint to begin from.
+        newest: the folder of its last checkpoint.
     """
 
     place: Place
@@ -50,10 +55,13 @@ class FlinkPeer:
     number: int = 0
     restored: str | None = None
     job: str = field(init=False)
+    least: int = field(init=False, default=RETAINED)
+    newest: str = field(init=False, default="")
     savepoints: dict[str, str] = field(init=False, default_factory=dict)
     phases: dict[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.checkpoints = f"{self.place.folder}/checkpoints"
         self.start(self.restored)
 
     def start(self, restored: str | None = None) -> None:
@@ -81,7 +89,8 @@ class FlinkPeer:
         self._say("limits", json.dumps(asked))
         self._until(lambda: self._all_say("reached", str(self.number)))
         read = time.perf_counter()
-        self._ask(f"jobs/{self.job}/checkpoints", {"checkpointType": "CONFIGURED"})
+        made = self._ask(f"jobs/{self.job}/checkpoints", {"checkpointType": "CONFIGURED"})
+        self.newest = f"{self.checkpoints}/{self.job}/chk-{made['checkpointId']}"
         self.phases = {"read": read - began, "checkpoint": time.perf_counter() - read}
 
     def savepoint(self, name: str) -> None:
@@ -97,6 +106,28 @@ class FlinkPeer:
     def forked(self, name: str, place: Place) -> "FlinkPeer":
         """Another JVM from the same savepoint."""
         return FlinkPeer(place, restored=self.savepoints[name])
+
+    def mark(self) -> str:
+        """The checkpoint's folder."""
+        return self.newest
+
+    def needed(self, marks: Sequence[str]) -> dict[Path, str]:
+        """The checkpoints' own files, and the shared ones that they name."""
+        return dict.fromkeys(flink_files([Path(mark) for mark in marks]), "state")
+
+    def keep(self, marks: Sequence[str]) -> None:
+        """Nothing: the number was given to the job."""
+
+    def drop(self, marks: Sequence[str]) -> None:
+        """Waits until what newer checkpoints have subsumed is gone, which Flink deletes beside its work."""
+        kept = {Path(mark).name for mark in marks}
+        job = Path(marks[0]).parent
+        self._until(lambda: {path.name for path in job.glob("chk-*")} <= kept)
+
+    def back_to(self, mark: str) -> None:
+        """The job ends, and begins again from the checkpoint, in a new JVM."""
+        self.close()
+        self.start(mark)
 
     def upkeep(self) -> None:
         """None."""
@@ -143,8 +174,8 @@ class FlinkPeer:
             "state.backend.type": "rocksdb",
             "execution.checkpointing.incremental": "true",
             "execution.checkpointing.interval": _NEVER,
-            "execution.checkpointing.dir": f"file://{self.place.folder}/checkpoints",
-            "execution.checkpointing.num-retained": "1000",
+            "execution.checkpointing.dir": f"file://{self.checkpoints}",
+            "execution.checkpointing.num-retained": str(RETAINED),
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "restart-strategy.type": "none",
         }

@@ -1,9 +1,7 @@
 """Runs of cases: a topic, a workload and some peers that take turns, each checked against the oracle at the end."""
 
-import json
+import itertools
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,33 +14,27 @@ from tests.perf import generator
 from tests.perf.bench import create_topic
 from tests.perf.generator import Updates
 from tests.perf.peers.flink import FlinkPeer
+from tests.perf.peers.fresh import FreshPeer
 from tests.perf.peers.lineup import KINDS
-from tests.perf.peers.places import ROOT, Listing, Peer, Place, RestorablePeer, check, child_environment, topic_of
+from tests.perf.peers.places import (
+    Listing,
+    Peer,
+    RestorablePeer,
+    RetainingPeer,
+    Stack,
+    check,
+    place_of,
+    topic_of,
+)
 from tests.perf.peers.reading import Reading
 from tests.perf.peers.restoring import Restoring
+from tests.perf.peers.retaining import Retaining
 from tests.perf.peers.tidemark_peer import TidemarkPeer
 from tests.perf.workload import State, Workload, expected_state
 
 Row = dict[str, Any]
 LOAD = -1
 """The number of the first load's run; the first batch is 0."""
-
-
-@dataclass(frozen=True)
-class Stack:
-    """What all cases share.
-
-    Attributes:
-        bootstrap: the broker.
-        spark: a warm Connect server.
-        home: a folder for everything.
-        classes: the compiled Java peers.
-    """
-
-    bootstrap: str
-    spark: str
-    home: Path
-    classes: Path
 
 
 @dataclass(frozen=True)
@@ -72,6 +64,7 @@ class Case:
         mode: in this process, or each run in a process of its own.
         restored: who is kept, restored and forked after the stages; peers of this process only.
         counted: rounds in which Tidemark's read is compared with a bare count.
+        kept: numbers of points that stay of those that the last stage has made, the largest first.
     """
 
     topic: int
@@ -79,6 +72,7 @@ class Case:
     mode: Literal["warm", "fresh"] = "warm"
     restored: tuple[str, ...] = ()
     counted: int = 0
+    kept: tuple[int, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -97,6 +91,7 @@ def measured(case: Case, stack: Stack) -> Iterator[Row]:
         peers = {kind: open_peers.enter_context(_peer(kind, case, stack)) for kind in case.kinds}
         topic = _Topic(case, stack, peers)
         yield from topic.rounds()
+        yield from topic.retained()
         yield from topic.checked()
         yield from topic.reading()
         yield from topic.restored()
@@ -113,6 +108,7 @@ class _Topic:
         peers: by kind.
         sent: all batches that the topic holds.
         taken: how many of them each peer has taken.
+        marks: the points of each peer, of one case where they are asked for.
     """
 
     case: Case
@@ -120,6 +116,7 @@ class _Topic:
     peers: Mapping[str, Peer]
     sent: list[Updates] = field(default_factory=list)
     taken: Counter[str] = field(default_factory=Counter)
+    marks: dict[str, list[Any]] = field(default_factory=dict)
 
     def rounds(self) -> Iterator[Row]:
         """The load and all stages."""
@@ -129,9 +126,23 @@ class _Topic:
             self._produce(batch)
             turn = max(n, 0) % len(kinds)
             for kind in (*kinds[turn:], *kinds[:turn]):
-                place = _place(kind, self.case, self.stack)
-                yield _row(self.case, stage, kind) | {"round": n} | _taken(self.peers[kind], place.folder)
+                place = place_of(kind, self.case.topic, self.stack)
+                yield _row(self.case, stage, kind) | {"round": n} | taken(self.peers[kind], place.folder)
                 self.taken[kind] = len(self.sent)
+                if self.case.kept and stage == self.case.stages[-1]:
+                    self.marks.setdefault(kind, []).append(cast(RetainingPeer, self.peers[kind]).mark())
+
+    def retained(self) -> Iterator[Row]:
+        """Scenarios f and g, where they are asked for."""
+        if not self.case.kept:
+            return
+        stage = replace(self.case.stages[-1], scenario="g")
+        peers = {kind: cast(RetainingPeer, self.peers[kind]) for kind in stage.kinds}
+        places = {kind: place_of(kind, self.case.topic, self.stack) for kind in stage.kinds}
+        retaining = Retaining(peers, places, self.marks)
+        rows = (retaining.measured(self.case.kept), retaining.gone_back(self.case.kept[-1], expected_state(self.sent)))
+        for row in itertools.chain(*rows):
+            yield _row(self.case, stage, row["kind"]) | row
 
     def checked(self) -> Iterator[Row]:
         """Every row of every peer."""
@@ -147,7 +158,7 @@ class _Topic:
         stage, peer = replace(self.case.stages[0], scenario="k"), self.peers.get("tidemark")
         if not self.case.counted or not isinstance(peer, TidemarkPeer):
             return
-        place = _place("tidemark", self.case, self.stack)
+        place = place_of("tidemark", self.case.topic, self.stack)
         for row in Reading(peer, place).measured(lambda: len(self._more().keys), self.case.counted):
             self.taken["tidemark"] = len(self.sent)
             yield _row(self.case, stage, row["kind"]) | row
@@ -162,7 +173,7 @@ class _Topic:
             self._more()
             return expected_state(self.sent)
 
-        places = {kind: _place(kind, self.case, self.stack) for kind in chosen}
+        places = {kind: place_of(kind, self.case.topic, self.stack) for kind in chosen}
         for row in Restoring(chosen, places).measured(produce):
             yield _row(self.case, stage, row["kind"]) | row
 
@@ -197,7 +208,8 @@ def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
             number += 1
 
 
-def _taken(peer: Peer, folder: str) -> Row:
+def taken(peer: Peer, folder: str) -> Row:
+    """One run and its upkeep: seconds of both, and what they have added to the peer's folder."""
     before = Listing.of(folder)
     started = time.perf_counter()
     peer.take()
@@ -211,7 +223,8 @@ def _taken(peer: Peer, folder: str) -> Row:
         "bytes": after.added(before),
         "folder_bytes": Listing.of(folder).bytes,
     }
-    return row | ({"phases": peer.phases} if isinstance(peer, FlinkPeer | TidemarkPeer) else {})
+    compacted = {"compacted": peer.compacted} if isinstance(peer, TidemarkPeer) else {}
+    return row | compacted | ({"phases": peer.phases} if isinstance(peer, FlinkPeer | TidemarkPeer) else {})
 
 
 def _row(case: Case, stage: Stage, kind: str) -> Row:
@@ -222,51 +235,10 @@ def _row(case: Case, stage: Stage, kind: str) -> Row:
 
 @contextmanager
 def _peer(kind: str, case: Case, stack: Stack) -> Iterator[Peer]:
-    place = _place(kind, case, stack)
+    place = place_of(kind, case.topic, stack)
     Path(place.folder).mkdir(parents=True)
     made = KINDS[kind].make(place, stack.spark) if case.mode == "warm" else FreshPeer(kind, place, stack)
     try:
         yield made
     finally:
         made.close()
-
-
-def _place(kind: str, case: Case, stack: Stack) -> Place:
-    topic = topic_of(case.topic)
-    return Place(stack.bootstrap, topic, str(stack.home / topic / kind), str(stack.classes))
-
-
-@dataclass
-class FreshPeer:
-    """A peer whose every run is a process of its own; its state is read in this one."""
-
-    kind: str
-    place: Place
-    stack: Stack
-
-    def take(self) -> None:
-        """From the start of the process until it says that the run is durable."""
-        scratch = self.stack.home / "scratch"
-        asked = {"kind": self.kind, "place": self.place.as_json(), "spark": self.stack.spark, "scratch": str(scratch)}
-        command = [sys.executable, "-m", "tests.perf.peers.once", json.dumps(asked)]
-        with (self.stack.home / "fresh.log").open("ab") as log:
-            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": log, "text": True}
-            self._child = subprocess.Popen(command, env=child_environment(), cwd=ROOT, **pipes)
-            assert self._child.stdout is not None
-            said = self._child.stdout.readline()
-        if said != "taken\n":
-            tail = (self.stack.home / "fresh.log").read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"{self.kind}: the process ended with {self._child.wait()}:\n{tail}")
-
-    def upkeep(self) -> None:
-        """Waits for the end of the process, which is not part of the run."""
-        with self._child as child:
-            child.wait(120)
-
-    def rows(self) -> Any:
-        """By a peer of this process."""
-        kind = KINDS[self.kind]
-        return (kind.once or kind.make)(self.place, self.stack.spark).rows()
-
-    def close(self) -> None:
-        """Its processes have ended."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.perf.peers.points_page import by_kind, losses, sections
 from tests.perf.peers.titles import TITLES
 from tests.perf.plot import scatter
 from tests.perf.report import FOLDER, interval
@@ -42,8 +43,9 @@ state of every system was compared with numpy's, row by row: one wrong row and t
 - Bytes are those of the files that a run has added to the durable folder of the system or changed there, results
   included; the median over rounds."""
 STORAGE = """\
-Nobody deleted anything: every version of a table, every checkpoint of Flink and the last hundred batches of a query can
-be gone back to. The bytes are those of the whole durable folder; the last column is an extrapolation."""
+Nobody deleted anything: every version of a table, the last 30 checkpoints of Flink and the last hundred batches of a
+query can be gone back to. The bytes are those of the whole durable folder; the last column is an extrapolation, for
+every size and system. What was measured of that many points is in a section of its own."""
 RESTORED = """\
 One point is kept, a batch follows, the state goes back to the point, and a fork of it begins beside. Once each. A run
 after the restore and one of the fork came to numpy's state. For Structured Streaming it is a procedure of steps: copy
@@ -67,7 +69,7 @@ def write_page(facts: Mapping[str, Any], rows: Sequence[Row], folder: Path = FOL
     (folder / f"{name}.json").write_text(text + "\n")
     (folder / f"{name}.md").write_text("\n".join(_page(name, facts, rows)) + "\n")
     largest = max(r["size"] for r in _of(rows, "a"))
-    series = _by_kind(r for r in _of(rows, "a") if r["size"] == largest and r["round"] >= 0)
+    series = by_kind(r for r in _of(rows, "a") if r["size"] == largest and r["round"] >= 0)
     seconds = {TITLES[kind]: [r["seconds"] for r in found] for kind, found in series.items()}
     (folder / f"{name}.svg").write_text(scatter(f"Seconds per run, {largest:,} keys", "round", seconds))
 
@@ -92,7 +94,7 @@ def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]
     for letter, (title, question) in QUESTIONS.items():
         if _of(rows, letter):
             lines += ["", f"## {title}", "", question, "", *_table(_of(rows, letter)), "", *_meaning(_of(rows, letter))]
-    lines += [*_storage(rows), *_restored(rows), *_reading(rows)]
+    lines += [*_storage(rows), *sections(rows), *_restored(rows), *_reading(rows)]
     return [*lines, "", "## What was checked", "", *_checks(rows), "", "## Where others are ahead", "", *_losses(rows)]
 
 
@@ -134,7 +136,7 @@ def _storage(rows: Iterable[Row]) -> list[str]:
     found: dict[tuple[int, str], list[Row]] = {}
     for row in _of(rows, "a"):
         found.setdefault((row["size"], row["kind"]), []).append(row)
-    lines = ["", "## Storage", "", *STORAGE.splitlines(), ""]
+    lines = ["", "## Storage per run", "", *STORAGE.splitlines(), ""]
     lines += ["| keys | system | after the load MB | runs | each adds MB | 30 points MB |"]
     lines += ["|---:|---|---:|---:|---:|---:|"]
     for (size, kind), taken in found.items():
@@ -147,20 +149,13 @@ def _storage(rows: Iterable[Row]) -> list[str]:
     return lines
 
 
-def _by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["kind"], []).append(row)
-    return found
-
-
 def _groups(rows: Sequence[Row]) -> dict[tuple[int, int, str], dict[str, list[Row]]]:
     """The rounds that count, by (keys, updates, choice) and kind."""
     groups: dict[tuple[int, int, str], list[Row]] = {}
     for row in rows:
         if row["round"] >= 0:
             groups.setdefault((row["size"], row["updates"], row["choice"]), []).append(row)
-    return {asked: {k: counted(found) for k, found in _by_kind(group).items()} for asked, group in groups.items()}
+    return {asked: {k: counted(found) for k, found in by_kind(group).items()} for asked, group in groups.items()}
 
 
 def counted(rows: Sequence[Row]) -> list[Row]:
@@ -234,4 +229,4 @@ def _losses(rows: Iterable[Row]) -> list[str]:
             f"- Flink's process for {row['size']:,} keys held {held['mb']:,} MB and had used"
             f" {held['cpu_seconds']:.0f} s of CPU by the end of its rounds."
         )
-    return [*lines, "", *LOSSES.splitlines()]
+    return [*lines, *losses(every), "", *LOSSES.splitlines()]

@@ -1,6 +1,7 @@
 """What every peer is given and what it answers: a topic to read, a folder to keep its state in, rows at the end."""
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +45,29 @@ class Place:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Stack:
+    """What all cases share.
+
+    Attributes:
+        bootstrap: the broker.
+        spark: a warm Connect server.
+        home: a folder for everything.
+        classes: the compiled Java peers.
+    """
+
+    bootstrap: str
+    spark: str
+    home: Path
+    classes: Path
+
+
+def place_of(kind: str, topic: int, stack: Stack) -> Place:
+    """Of a peer of one kind, for the n-th topic."""
+    name = topic_of(topic)
+    return Place(stack.bootstrap, name, str(stack.home / name / kind), str(stack.classes))
+
+
 class Peer(Protocol):
     """One system, for one topic."""
 
@@ -71,6 +95,31 @@ class RestorablePeer(Peer, Protocol):
 
     def forked(self, name: str, place: Place) -> Peer:
         """Another peer that goes on from it, beside this one, in a folder of its own where it needs one."""
+
+
+class RetainingPeer(Peer, Protocol):
+    """A system whose runs leave points that can be gone back to, until it is told to let them go.
+
+    Attributes:
+        least: it keeps so many points whatever it is told.
+    """
+
+    least: int
+
+    def mark(self) -> Any:
+        """The point that the last run has made."""
+
+    def needed(self, marks: Sequence[Any]) -> Mapping[Path, str]:
+        """The files that points need, each with what it is: `state` or `results`."""
+
+    def keep(self, marks: Sequence[Any]) -> None:
+        """Sets what it keeps to these points, where that is a setting; they are the newest, oldest first."""
+
+    def drop(self, marks: Sequence[Any]) -> None:
+        """Lets every other point go."""
+
+    def back_to(self, mark: Any) -> None:
+        """Goes back to a point: the next run begins where it ended."""
 
 
 class WrongStateError(AssertionError):

@@ -1,16 +1,20 @@
 """The smallest comparison, for correctness only: `python -m tests.perf.peers.smoke BOOTSTRAP FOLDER`.
 
 Peers that run in a Spark driver take a load and one batch with deletes; the one whose restore has most steps is
-restored and forked too. A wrong row ends it with an error. Prints one line of JSON per checked state.
+restored and forked too. Some let all but two points go, go back to the older one and catch up. Tidemark takes two
+months of flights. A wrong row ends it with an error. Prints a line of JSON per checked state, and per system that has
+let points go.
 """
 
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 
+from tests.perf.peers.backfilling import Backfill
 from tests.perf.peers.lineup import KINDS
-from tests.perf.peers.measuring import Case, Stack, Stage, measured
-from tests.perf.peers.places import TOPICS
+from tests.perf.peers.measuring import Case, Stage, measured
+from tests.perf.peers.places import TOPICS, Stack
 from tests.perf.peers.sparks import compiled, opened
 from tests.perf.workload import Workload
 
@@ -20,6 +24,9 @@ QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 LEFT_OUT = ("append-log", "merge")
 """Another mixture of two settings that the other two of Structured Streaming have between them."""
 SMOKED = tuple(name for name, kind in KINDS.items() if kind.has_driver and name not in LEFT_OUT)
+RETAINED = ("tidemark", "append", "delta-merge")
+KEPT = 2
+MONTHS = 2
 WORKLOAD = Workload(2_000, 500, SEED, "zipf", deleted=0.05)
 
 
@@ -28,8 +35,11 @@ def main(bootstrap: str, home: str) -> int:
     classes = compiled(Path(home, "classes"))
     spark = opened(str(classes), f"{home}/scratch", {"spark.driver.memory": "1g", **QUICK})
     stack = Stack(bootstrap, "", Path(home, "cases"), classes)
-    for row in measured(Case(TOPICS - 1, (Stage("a", WORKLOAD, 1, SMOKED),), restored=("append",)), stack):
-        if "checked" in row:
+    stages = (Stage("a", WORKLOAD, 1, SMOKED), Stage("f", WORKLOAD, KEPT, RETAINED))
+    case = Case(TOPICS - 1, stages, restored=("append",), kept=(KEPT,))
+    year = Backfill(TOPICS - 2, ("tidemark",), months=MONTHS)
+    for row in chain(measured(case, stack), year.measured(stack)):
+        if "checked" in row or "kept" in row:
             sys.stdout.write(json.dumps(row) + "\n")
     spark.stop()
     return 0

@@ -4,6 +4,7 @@ Tidemark takes the same driver, so that all share what is warm and what is not.
 """
 
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -69,3 +70,16 @@ def session_with(options: Mapping[str, str]) -> SparkSession:
     for name, value in {"spark.sql.shuffle.partitions": "2", **options}.items():
         session.conf.set(name, value)
     return session
+
+
+def keep_since(session: SparkSession, table: str, since: float) -> None:
+    """Has a table keep what any version has needed since a moment, in seconds since 1970; VACUUM counts whole hours."""
+    kept = f"interval {round((time.time() - since) * 1000)} milliseconds"
+    session.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = '{kept}')")
+
+
+def vacuum(session: SparkSession, table: str) -> None:
+    """Deletes the files that a table need not keep."""
+    session.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")
+    session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+    session.sql(f"VACUUM delta.`{table}`")

@@ -6,6 +6,8 @@ version that is uploaded when the query ends.
 """
 
 import shutil
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,8 +16,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.perf.needed import delta_files, rocksdb_files
 from tests.perf.peers.places import COLUMNS, Place
-from tests.perf.peers.sparks import session_with
+from tests.perf.peers.sparks import keep_since, session_with, vacuum
 
 Sink = Literal["append", "merge"]
 _STATE = "spark.sql.streaming.stateStore"
@@ -35,6 +38,21 @@ CHANGELOG = {
 }
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A point that a query can go back to.
+
+    Attributes:
+        batch: its number in the query's logs; the state's version is one more.
+        version: the table's.
+        at: seconds since 1970.
+    """
+
+    batch: int
+    version: int
+    at: float
+
+
 @dataclass
 class StreamingPeer:
     """One query over the topic.
@@ -49,10 +67,12 @@ class StreamingPeer:
     sink: Sink
     changelog: bool
     session: SparkSession = field(init=False)
+    least: int = field(init=False, default=1)
 
     def __post_init__(self) -> None:
         self.session = session_with(TUNED | (CHANGELOG if self.changelog else {}))
         self.table = f"{self.place.folder}/table"
+        self.checkpoint = f"{self.place.folder}/checkpoint"
         if self.sink == "merge":
             columns = "key STRING, updates BIGINT, amount BIGINT, last_at TIMESTAMP, deleted BOOLEAN, changed BIGINT"
             self.session.sql(f"CREATE TABLE IF NOT EXISTS delta.`{self.table}` ({columns}) USING delta")
@@ -63,7 +83,7 @@ class StreamingPeer:
             "bootstrap": self.place.bootstrap,
             "topic": self.place.topic,
             "table": self.table,
-            "checkpoint": f"{self.place.folder}/checkpoint",
+            "checkpoint": self.checkpoint,
             "sink": self.sink,
         }
         spark: object = self.session._jsparkSession
@@ -86,7 +106,7 @@ class StreamingPeer:
     def savepoint(self, name: str) -> None:
         """A copy of the query's checkpoint folder, and the version of the table."""
         folder = Path(self.place.folder, "savepoints", name)
-        shutil.copytree(f"{self.place.folder}/checkpoint", folder / "checkpoint")
+        shutil.copytree(self.checkpoint, folder / "checkpoint")
         (folder / "table").write_text(f"delta.`{self.table}` VERSION AS OF {DeltaTable(self.table).version()}")
 
     def restore(self, name: str) -> None:
@@ -95,7 +115,7 @@ class StreamingPeer:
         Not the table itself by RESTORE: it would remember the batches that were written since, and Delta's sink would
         skip them when they come again (delta#1813).
         """
-        shutil.rmtree(f"{self.place.folder}/checkpoint")
+        shutil.rmtree(self.checkpoint)
         self.table = f"{self.place.folder}/table-{name}"
         self._begin(name, self.place.folder, self.table)
 
@@ -103,6 +123,36 @@ class StreamingPeer:
         """Another query over a copy of the copy, and a clone."""
         self._begin(name, place.folder, f"{place.folder}/table")
         return StreamingPeer(place, self.sink, self.changelog)
+
+    def mark(self) -> "Mark":
+        """The last batch, the version of the table, and when."""
+        batches = (int(path.name) for path in Path(self.checkpoint, "commits").iterdir() if path.name.isdigit())
+        return Mark(max(batches), DeltaTable(self.table).version(), time.time())
+
+    def needed(self, marks: Sequence["Mark"]) -> dict[Path, str]:
+        """The state's files, and the table's of every version."""
+        state = rocksdb_files(Path(self.checkpoint, "state", "0"), [mark.batch + 1 for mark in marks])
+        results = delta_files(Path(self.table), [mark.version for mark in marks])
+        return dict.fromkeys(results, "results") | dict.fromkeys(state, "state")
+
+    def keep(self, marks: Sequence["Mark"]) -> None:
+        """The table keeps its files for as long."""
+        keep_since(self.session, self.table, marks[0].at)
+
+    def drop(self, marks: Sequence["Mark"]) -> None:
+        """Spark's own purge of the query, and VACUUM of the table."""
+        spark: object = self.session._jsparkSession
+        self.session._jvm.StreamingTotals.purge(spark, self.checkpoint, len(marks), marks[0].batch)
+        vacuum(self.session, self.table)
+
+    def back_to(self, mark: "Mark") -> None:
+        """The query forgets what came later, and the table becomes a clone of its old version, as in `restore`."""
+        spark: object = self.session._jsparkSession
+        self.session._jvm.StreamingTotals.forget(spark, self.checkpoint, mark.batch)
+        clone = f"{self.place.folder}/table-of-{mark.batch}"
+        source = f"delta.`{self.table}` VERSION AS OF {mark.version}"
+        self.session.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE {source}")
+        self.table = clone
 
     def _begin(self, name: str, folder: str, table: str) -> None:
         kept = Path(self.place.folder, "savepoints", name)

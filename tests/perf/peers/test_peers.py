@@ -5,12 +5,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.perf.flights import Months
+from tests.perf.peers.backfilling import WHOLE
 from tests.perf.peers.places import child_environment
-from tests.perf.peers.smoke import SEED, SMOKED, WORKLOAD
+from tests.perf.peers.smoke import KEPT, MONTHS, RETAINED, SEED, SMOKED, WORKLOAD
 from tests.perf.workload import expected_state
 
 
@@ -30,3 +33,15 @@ def test_every_peer_of_a_spark_driver_ends_with_the_oracles_rows(broker: str, tm
     wanted = dict.fromkeys(SMOKED, live)
     assert {row["kind"]: row["checked"]["keys"] for row in rows if row["scenario"] == "a"} == wanted
     assert [row["kind"] for row in rows if row["scenario"] == "e"] == ["append", "append"], "restored, then forked"
+    _kept([row for row in rows if row["scenario"] == "g"])
+    months = {row["kind"]: row["checked"]["keys"] for row in rows if row["scenario"] == "i"}
+    assert months == dict.fromkeys(("tidemark", WHOLE), len(Months(MONTHS).expected_state().keys))
+
+
+def _kept(rows: list[dict[str, Any]]) -> None:
+    """Nothing that is needed has gone, and each went back to its oldest point and came to the oracle's rows."""
+    assert [(row["kind"], row.get("kept")) for row in rows] == [(kind, n) for n in (KEPT, None) for kind in RETAINED]
+    for row in (r for r in rows if "kept" in r):
+        assert 0 < row["needed"] <= row["left"]
+        # Tidemark has not compacted yet: its newest point needs every file that the older ones have.
+        assert row["kind"] == "tidemark" or row["left"] < row["before"]

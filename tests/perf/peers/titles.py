@@ -3,6 +3,7 @@
 TITLES = {
     "tidemark": "Tidemark, own driver",
     "tidemark-server": "Tidemark, Connect server",
+    "tidemark-whole": "Tidemark, the year in the topic",
     "append": "Structured Streaming, append",
     "append-log": "Structured Streaming, append, change log",
     "merge": "Structured Streaming, MERGE",

@@ -1,7 +1,10 @@
 import static org.apache.spark.sql.functions.col;
 import static org.apache.spark.sql.functions.from_json;
 
+import java.io.File;
+import java.io.IOException;
 import java.io.Serializable;
+import java.nio.file.Files;
 import java.sql.Timestamp;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -16,6 +19,9 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.execution.streaming.checkpointing.CommitLog;
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqLog;
+import org.apache.spark.sql.execution.streaming.state.RocksDBFileManager;
 import org.apache.spark.sql.streaming.DataStreamWriter;
 import org.apache.spark.sql.streaming.GroupState;
 import org.apache.spark.sql.streaming.GroupStateTimeout;
@@ -112,6 +118,34 @@ public final class StreamingTotals {
         } else {
             writer.format("delta").start(table).awaitTermination();
         }
+    }
+
+    /**
+     * Keeps the newest versions of a query's state, and the batches from one on: what Spark's maintenance thread and the
+     * next batch do where `minBatchesToRetain` is that small, by the same two methods, at once.
+     */
+    public static void purge(SparkSession spark, String checkpoint, int versions, long batch) throws IOException {
+        for (File partition : new File(checkpoint, "state/0").listFiles(File::isDirectory)) {
+            if (!partition.getName().startsWith("_")) {
+                File scratch = Files.createTempDirectory("purge").toFile();
+                RocksDBFileManager files = new RocksDBFileManager(partition.getPath(), scratch,
+                    spark.sparkContext().hadoopConfiguration(), "lz4", "purge",
+                    RocksDBFileManager.$lessinit$greater$default$6(), RocksDBFileManager.$lessinit$greater$default$7(),
+                    RocksDBFileManager.$lessinit$greater$default$8());
+                files.deleteOldVersions(versions, files.deleteOldVersions$default$2(),
+                    files.deleteOldVersions$default$3());
+                scratch.delete();
+            }
+        }
+        // A query that begins again looks at the offsets of the batch before its last one, too.
+        new OffsetSeqLog(spark, checkpoint + "/offsets").purge(batch - 1);
+        new CommitLog(spark, checkpoint + "/commits").purge(batch - 1);
+    }
+
+    /** Forgets the batches after one, so that the next run begins behind it. */
+    public static void forget(SparkSession spark, String checkpoint, long batch) {
+        new OffsetSeqLog(spark, checkpoint + "/offsets").purgeAfter(batch);
+        new CommitLog(spark, checkpoint + "/commits").purgeAfter(batch);
     }
 
     private static void merge(Dataset<Row> batch, String table) {

@@ -1,0 +1,71 @@
+"""A year of real flights, one run per month (scenario i).
+
+Only Tidemark can be told to read up to a record's time, so the months come into the topic one by one, untimed, and
+every system takes what is there. Then Tidemark does it once more as a scheduler's backfill would: the year is in the
+topic.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.perf import generator
+from tests.perf.bench import create_topic
+from tests.perf.flights import Months, month_end
+from tests.perf.peers.lineup import KINDS
+from tests.perf.peers.measuring import Row, taken
+from tests.perf.peers.places import Peer, Stack, check, place_of, topic_of
+from tests.perf.peers.tidemark_peer import TidemarkPeer
+
+WHOLE = "tidemark-whole"
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """One topic with some peers.
+
+    Attributes:
+        topic: its number.
+        kinds: who takes part; `WHOLE` follows when the topic holds all.
+        months: how many.
+    """
+
+    topic: int
+    kinds: tuple[str, ...]
+    months: int = 12
+
+    def measured(self, stack: Stack) -> Iterator[Row]:
+        """A row for every month and peer, then the check.
+
+        Raises:
+            WrongStateError: a peer's state is not the oracle's.
+        """
+        flights, topic = Months(self.months), topic_of(self.topic)
+        wanted = flights.expected_state()
+        asked = {"size": len(wanted.keys), "updates": int(wanted.updates.sum()), "choice": "flights"}
+        create_topic(stack.bootstrap, topic)
+        with ExitStack() as open_peers:
+            peers = {kind: open_peers.enter_context(closing(self._peer(kind, stack))) for kind in (*self.kinds, WHOLE)}
+            for month, records in enumerate(flights.records(), 1):
+                generator.send(stack.bootstrap, topic, records)
+                turn = month % len(self.kinds)
+                for kind in (*self.kinds[turn:], *self.kinds[:turn]):
+                    yield asked | self._month(kind, peers[kind], month, stack)
+            for month in range(1, self.months + 1):
+                yield asked | self._month(WHOLE, peers[WHOLE], month, stack)
+            for kind, peer in peers.items():
+                keys = check(f"{topic}, {kind}", peer.rows(), wanted)
+                yield asked | {"scenario": "i", "kind": kind, "checked": {"keys": keys}}
+        shutil.rmtree(stack.home / topic)
+
+    def _peer(self, kind: str, stack: Stack) -> Peer:
+        place = place_of(kind, self.topic, stack)
+        Path(place.folder).mkdir(parents=True)
+        return KINDS["tidemark" if kind == WHOLE else kind].make(place, stack.spark)
+
+    def _month(self, kind: str, peer: Peer, month: int, stack: Stack) -> Row:
+        if isinstance(peer, TidemarkPeer):
+            peer.until = month_end(month)
+        return {"scenario": "i", "kind": kind, "month": month} | taken(peer, place_of(kind, self.topic, stack).folder)
