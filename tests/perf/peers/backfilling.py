@@ -18,8 +18,7 @@ from tests.perf.peers.lineup import KINDS
 from tests.perf.peers.measuring import Row, taken
 from tests.perf.peers.places import Peer, Stack, check, place_of, topic_of
 from tests.perf.peers.tidemark_peer import TidemarkPeer
-
-WHOLE = "tidemark-whole"
+from tests.perf.peers.titles import WHOLE
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.perf.peers.titles import TITLES
+from tests.perf.peers.titles import TITLES, WHOLE
 
 Row = Mapping[str, Any]
 OURS = "tidemark"
@@ -59,21 +59,19 @@ def _long(rows: Iterable[Row]) -> list[str]:
     if not kinds:
         return []
     (first, *_) = kinds[OURS]
-    lines = ["", f"## {len(kinds[OURS])} checkpoints in a row", "", *LONG.splitlines(), ""]
-    lines += [f"{first['size']:,} keys, {first['updates']:,} updates per round.", ""]
-    lines += [
-        "| system | rounds | median s | mean s | with upkeep s | to Tidemark | whole rewrites | s | state alone s |"
-    ]
-    lines += ["|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
-    ours = _with_upkeep(kinds[OURS])
-    for kind, found in kinds.items():
-        seconds, whole = [r["seconds"] for r in found], [r["upkeep_seconds"] for r in found if _is_whole(r)]
-        lines.append(
-            f"| {TITLES[kind]} | {len(found)} | {statistics.median(seconds):.2f} | {statistics.mean(seconds):.2f} |"
-            f" {_with_upkeep(found):.2f} | {_with_upkeep(found) / ours:.2f} | {len(whole)} |"
-            f" {f'{statistics.mean(whole):.2f}' if whole else '–'} | {_state_alone(found)} |"
-        )
-    return lines
+    names = ("system", "rounds", "median s", "mean s", "with upkeep s", "to Tidemark", "rewrites", "s", "state alone s")
+    told = [(TITLES[kind], *_told(found, _with_upkeep(kinds[OURS]))) for kind, found in kinds.items()]
+    asked = f"{first['size']:,} keys, {first['updates']:,} updates per round."
+    title = f"## {len(kinds[OURS])} checkpoints in a row"
+    return ["", title, "", *LONG.splitlines(), "", asked, "", *_table(names, told)]
+
+
+def _told(found: Sequence[Row], ours: float) -> tuple[str, ...]:
+    """A system's rounds, beside Tidemark's mean."""
+    seconds, whole = [r["seconds"] for r in found], [r["upkeep_seconds"] for r in found if _is_whole(r)]
+    means = (statistics.median(seconds), statistics.mean(seconds), _with_upkeep(found), _with_upkeep(found) / ours)
+    rewrites = (str(len(whole)), f"{statistics.mean(whole):.2f}" if whole else "–")
+    return (str(len(found)), *(f"{n:.2f}" for n in means), *rewrites, _state_alone(found))
 
 
 def _is_whole(row: Row) -> bool:
@@ -82,7 +80,7 @@ def _is_whole(row: Row) -> bool:
 
 def _with_upkeep(found: Sequence[Row]) -> float:
     """The mean of runs with what follows them, without rewrites of a whole base."""
-    return statistics.mean(r["seconds"] + (0 if _is_whole(r) else r["upkeep_seconds"]) for r in found)
+    return statistics.mean(float(r["seconds"]) + (0 if _is_whole(r) else r["upkeep_seconds"]) for r in found)
 
 
 def _state_alone(found: Sequence[Row]) -> str:
@@ -97,24 +95,18 @@ def _kept(rows: Iterable[Row]) -> list[str]:
         return []
     points = max(r["kept"] for r in asked)
     found = {r["kind"]: r for r in asked if r["kept"] == points}
-    lines = ["", f"## Storage of {points} points", "", *KEPT.format(points=points).splitlines(), ""]
-    lines += ["| keys | system | there MB | to Tidemark | needed MB | of it results MB | there without results MB |"]
-    lines += ["|---:|---|---:|---:|---:|---:|---:|"]
-    for kind, r in found.items():
-        lines.append(
-            f"| {r['size']:,} | {TITLES[kind]} | {_mb(r['left'])} | {r['left'] / found[OURS]['left']:.2f} |"
-            f" {_mb(r['needed'])} | {_mb(r['results'])} | {_mb(r['left'] - r['results'])} |"
-        )
+    bare = {kind: r["left"] - r["results"] for kind, r in found.items()}
+    names = ("keys", "system", "there MB", "to Tidemark", "needed MB", "of it results MB", "there without results MB")
+    ratio = {kind: f"{r['left'] / found[OURS]['left']:.2f}" for kind, r in found.items()}
+    told = [
+        (f"{r['size']:,}", TITLES[k], _mb(r["left"]), ratio[k], _mb(r["needed"]), _mb(r["results"]), _mb(bare[k]))
+        for k, r in found.items()
+    ]
     order = sorted(found, key=lambda kind: found[kind]["left"])
-    bare = sorted(found, key=lambda kind: found[kind]["left"] - found[kind]["results"])
-    lines += ["", f"- {_placed(order)} with results, {_placed(bare, named=False)} without them."]
-    return [*lines, "", *LEFT_OUT.splitlines()]
-
-
-def _placed(order: Sequence[str], *, named: bool = True) -> str:
-    """Who keeps least, and where Tidemark stands."""
-    place = f"number {order.index(OURS) + 1} of {len(order)}"
-    return f"{TITLES[order[0]]} keeps the fewest bytes; {TITLES[OURS]} is {place}" if named else place
+    places = f"{_place(order)} with results, {_place(sorted(bare, key=lambda kind: bare[kind]))} without them"
+    meaning = f"- {TITLES[order[0]]} keeps the fewest bytes; {TITLES[OURS]} is {places}."
+    text = [*KEPT.format(points=points).splitlines(), "", *_table(names, told), "", meaning]
+    return ["", f"## Storage of {points} points", "", *text, "", *LEFT_OUT.splitlines()]
 
 
 def _dropped(rows: Iterable[Row]) -> list[str]:
@@ -123,22 +115,18 @@ def _dropped(rows: Iterable[Row]) -> list[str]:
     if len(numbers) < 2:
         return []
     found = [r for r in asked if r["kept"] == numbers[0]]
-    text = DROPPED.format(before=numbers[-1], points=numbers[0])
-    lines = ["", "## Letting points go", "", *text.splitlines(), ""]
-    lines += ["| keys | system | s | before MB | freed MB | left MB | needed MB | left / needed |"]
-    lines += ["|---:|---|---:|---:|---:|---:|---:|---:|"]
+    names = ("keys", "system", "s", "before MB", "freed MB", "left MB", "needed MB", "left / needed")
+    told = []
     for r in found:
-        lines.append(
-            f"| {r['size']:,} | {TITLES[r['kind']]} | {r['seconds']:.2f} | {_mb(r['before'])} |"
-            f" {_mb(r['before'] - r['left'])} | {_mb(r['left'])} | {_mb(r['needed'])} | {r['left'] / r['needed']:.2f} |"
-        )
-    quickest = min(found, key=lambda r: r["seconds"])
-    closest = min(found, key=lambda r: r["left"] / r["needed"])
-    lines += [
-        "",
-        f"- {TITLES[quickest['kind']]} is the quickest; {TITLES[closest['kind']]} comes closest to the least.",
-    ]
+        sizes = (r["before"], r["before"] - r["left"], r["left"], r["needed"])
+        share = f"{r['left'] / r['needed']:.2f}"
+        told.append((f"{r['size']:,}", TITLES[r["kind"]], f"{r['seconds']:.2f}", *map(_mb, sizes), share))
+    quickest = TITLES[min(found, key=lambda r: r["seconds"])["kind"]]
+    closest = TITLES[min(found, key=lambda r: r["left"] / r["needed"])["kind"]]
+    meaning = f"- {quickest} is the quickest; {closest} comes closest to the least."
     away = "flink" in {r["kind"] for r in asked} - {r["kind"] for r in found}
+    text = DROPPED.format(before=numbers[-1], points=numbers[0]).splitlines()
+    lines = ["", "## Letting points go", "", *text, "", *_table(names, told), "", meaning]
     return [*lines, *(["", *NO_COMMAND.splitlines()] if away else [])]
 
 
@@ -148,22 +136,30 @@ def _year(rows: Iterable[Row]) -> list[str]:
         return []
     total = {kind: sum(r["seconds"] for r in found) for kind, found in kinds.items()}
     (first, *_) = kinds[OURS]
-    months = f"{len(kinds[OURS])} months of flights"
-    lines = ["", f"## {months}", "", *YEAR.format(records=first["updates"], keys=first["size"]).splitlines(), ""]
-    lines += ["| system | runs | total s | to Tidemark | median run s | upkeep s, total | folder MB |"]
-    lines += ["|---|---:|---:|---:|---:|---:|---:|"]
+    names = ("system", "runs", "total s", "to Tidemark", "median run s", "upkeep s, total", "folder MB")
+    told = []
     for kind, found in kinds.items():
-        lines.append(
-            f"| {TITLES[kind]} | {len(found)} | {total[kind]:.1f} | {total[kind] / total[OURS]:.2f} |"
-            f" {statistics.median(r['seconds'] for r in found):.2f} | {sum(r['upkeep_seconds'] for r in found):.1f} |"
-            f" {_mb(found[-1]['folder_bytes'])} |"
-        )
-    order = sorted(total, key=lambda kind: total[kind])
-    lines += [
-        "",
-        f"- {TITLES[order[0]]} is the quickest; {TITLES[OURS]} is number {order.index(OURS) + 1} of {len(order)}.",
-    ]
-    return lines
+        run, upkeep = statistics.median(r["seconds"] for r in found), sum(r["upkeep_seconds"] for r in found)
+        figures = (f"{total[kind]:.1f}", f"{total[kind] / total[OURS]:.2f}", f"{run:.2f}", f"{upkeep:.1f}")
+        told.append((TITLES[kind], str(len(found)), *figures, _mb(found[-1]["folder_bytes"])))
+    order = sorted((kind for kind in total if kind != WHOLE), key=lambda kind: total[kind])
+    meaning = f"- {TITLES[order[0]]} is the quickest; {TITLES[OURS]} is {_place(order)}."
+    text = YEAR.format(records=first["updates"], keys=first["size"]).splitlines()
+    return ["", f"## {len(kinds[OURS])} months of flights", "", *text, "", *_table(names, told), "", meaning]
+
+
+def _place(order: Sequence[str]) -> str:
+    """Tidemark's, in an order of systems."""
+    return f"number {order.index(OURS) + 1} of {len(order)}"
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    rule = "".join("---|" if name == "system" else "---:|" for name in names)
+    return [_line(names), f"|{rule}", *map(_line, rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def losses(rows: Iterable[Row]) -> list[str]:
@@ -184,7 +180,7 @@ def losses(rows: Iterable[Row]) -> list[str]:
     lines += [
         f"- A year of flights: {TITLES[kind]} took {seconds:.1f} s, {TITLES[OURS]} {total[OURS]:.1f} s."
         for kind, seconds in total.items()
-        if kind not in (OURS, "tidemark-whole") and seconds < total[OURS]
+        if kind not in (OURS, WHOLE) and seconds < total[OURS]
     ]
     return lines
 

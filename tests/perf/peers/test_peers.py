@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.perf.flights import Months
-from tests.perf.peers.backfilling import WHOLE
 from tests.perf.peers.places import child_environment
 from tests.perf.peers.smoke import KEPT, MONTHS, RETAINED, SEED, SMOKED, WORKLOAD
+from tests.perf.peers.titles import WHOLE
 from tests.perf.workload import expected_state
 
 

@@ -1,9 +1,11 @@
 """The systems by their short names, as the page says them; imports nothing, so that a page needs no Spark."""
 
+WHOLE = "tidemark-whole"
+"""Tidemark's backfill of a topic that holds the whole history."""
 TITLES = {
     "tidemark": "Tidemark, own driver",
     "tidemark-server": "Tidemark, Connect server",
-    "tidemark-whole": "Tidemark, the year in the topic",
+    WHOLE: "Tidemark, the year in the topic",
     "append": "Structured Streaming, append",
     "append-log": "Structured Streaming, append, change log",
     "merge": "Structured Streaming, MERGE",
