@@ -8,7 +8,6 @@ clocks.
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -42,7 +41,7 @@ class Months:
 
     count: int = 12
 
-    def records(self) -> Iterator[list[Sent]]:
+    def records(self) -> list[list[Sent]]:
         """The records of each month in order: partition, message key, value and timestamp in milliseconds."""
         ends = [round(month_end(n + 1).timestamp() * 1000) for n in range(self.count)]
         found: list[list[Sent]] = [[] for _ in ends]
@@ -50,7 +49,7 @@ class Months:
             month = int(np.searchsorted(ends, flight.timestamp_ms, side="right"))
             if month < self.count:
                 found[month].append(_update(flight))
-        yield from found
+        return found
 
     def expected_state(self) -> State:
         """What every key must hold at the end."""

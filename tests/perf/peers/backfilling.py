@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from tests.perf import generator
 from tests.perf.bench import create_topic
@@ -47,13 +48,15 @@ class Backfill:
         create_topic(stack.bootstrap, topic)
         with ExitStack() as open_peers:
             peers = {kind: open_peers.enter_context(closing(self._peer(kind, stack))) for kind in (*self.kinds, WHOLE)}
-            for month, records in enumerate(flights.records(), 1):
+            sent = flights.records()
+            for month, records in enumerate(sent, 1):
                 generator.send(stack.bootstrap, topic, records)
                 turn = month % len(self.kinds)
                 for kind in (*self.kinds[turn:], *self.kinds[:turn]):
                     yield asked | self._month(kind, peers[kind], month, stack)
-            for month in range(1, self.months + 1):
+            for month, records in enumerate(sent, 1):
                 yield asked | self._month(WHOLE, peers[WHOLE], month, stack)
+                assert cast(TidemarkPeer, peers[WHOLE]).records == len(records), f"month {month} was cut elsewhere"
             for kind, peer in peers.items():
                 keys = check(f"{topic}, {kind}", peer.rows(), wanted)
                 yield asked | {"scenario": "i", "kind": kind, "checked": {"keys": keys}}

@@ -12,10 +12,11 @@ LONG = """\
 Does the cost hold over many checkpoints, with all that a system does between two of them? The rounds are those of the
 first section. *With upkeep* adds what Tidemark compacts after its runs, level by level; the rewrites of its whole base,
 which come seldom and grow with the state, stand beside it. *State alone* is the part of a run that writes and commits
-state, without the read. The others do nothing between two runs but what their own threads do."""
+state, without the read. The others do nothing between two runs but what their own threads do. Those with fewer rounds
+took the first ones as a single batch, untimed."""
 KEPT = """\
-How many bytes must lie there so that each of the newest {points} points can be gone back to? After the rounds every
-system was told to keep as many, by its own means:
+How many bytes must lie there so that each of the newest {points} points can be gone back to? After the rounds of the
+section above every system was told to keep as many, by its own means:
 
 - Tidemark by a retention rule, `keep_last({points})`, without a grace time;
 - Structured Streaming by the two purges that `minBatchesToRetain` governs, called at once: that of RocksDB's versions
@@ -194,4 +195,4 @@ def by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _mb(count: int) -> str:
-    return f"{count / 1e6:,.1f}"
+    return f"{round(count / 1e6, 1) + 0.0:,.1f}"

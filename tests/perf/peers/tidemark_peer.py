@@ -29,6 +29,7 @@ class TidemarkPeer:
         timeline: a fork; the live timeline without it.
         until: the end of the interval whose records the next run takes; all that there are without it.
         newest: the id of its last checkpoint.
+        records: how many its last checkpoint has read.
         phases: seconds of its last checkpoint.
         compacted: what the last upkeep rewrote: nothing, levels, or the whole base.
     """
@@ -39,6 +40,7 @@ class TidemarkPeer:
     until: datetime | None = None
     newest: int | None = None
     least: int = field(init=False, default=1)
+    records: int = field(init=False, default=0)
     phases: dict[str, float] = field(init=False, default_factory=dict)
     compacted: Literal["", "level", "whole"] = field(init=False, default="")
 
@@ -53,7 +55,7 @@ class TidemarkPeer:
         request = PlanRequest(origin="bench", interval_end=self.until, until_interval_end=self.until is not None)
         made = self.runtime.run_once(self.place.topic, request, timeline=self.timeline).checkpoint
         assert made is not None, f"{self.place.topic} had nothing to checkpoint"
-        self.newest = made.plan.id
+        self.newest, self.records = made.plan.id, made.sealed.facts.records
         self.phases = {phase: ms / 1000 for phase, ms in made.sealed.timings_ms.items()}
 
     def upkeep(self) -> None:
