@@ -20,7 +20,7 @@ section above every system was told to keep as many, by its own means:
 
 - Tidemark by a retention rule, `keep_last({points})`, without a grace time;
 - Structured Streaming by the two purges that `minBatchesToRetain` governs, called at once: that of RocksDB's versions
-  and that of the query's logs; and by VACUUM of its table;
+  and that of the query's logs; its table is only added to, so VACUUM would find nothing;
 - Delta MERGE by VACUUM, with `delta.deletedFileRetentionDuration` set to the time since the oldest point that stays;
 - Flink by `execution.checkpointing.num-retained`: a newer checkpoint subsumes the oldest.
 

@@ -136,14 +136,16 @@ class StreamingPeer:
         return dict.fromkeys(results, "results") | dict.fromkeys(state, "state")
 
     def keep(self, marks: Sequence["Mark"]) -> None:
-        """The table keeps its files for as long."""
-        keep_since(self.session, self.table, marks[0].at)
+        """A merged table keeps its files for as long; an appended one never loses any."""
+        if self.sink == "merge":
+            keep_since(self.session, self.table, marks[0].at)
 
     def drop(self, marks: Sequence["Mark"]) -> None:
-        """Spark's own purge of the query, and VACUUM of the table."""
+        """Spark's own purge of the query, and VACUUM of a merged table."""
         spark: object = self.session._jsparkSession
         self.session._jvm.StreamingTotals.purge(spark, self.checkpoint, len(marks), marks[0].batch)
-        vacuum(self.session, self.table)
+        if self.sink == "merge":
+            vacuum(self.session, self.table)
 
     def back_to(self, mark: "Mark") -> None:
         """The query forgets what came later, and the table becomes a clone of its old version, as in `restore`."""
