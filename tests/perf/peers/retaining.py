@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.perf.peers.places import Listing, Place, RetainingPeer, check
+from tests.perf.peers.places import Listing, Place, RetainingPeer, WrongStateError, check
 from tests.perf.workload import State
 
 
@@ -29,6 +29,9 @@ class Retaining:
 
         Args:
             kept: numbers of points, the largest first.
+
+        Raises:
+            WrongStateError: a file has gone that a kept point needs.
         """
         # Before anything goes: logs may go too.
         needed = {kind: [peer.needed(self.marks[kind][-n:]) for n in kept] for kind, peer in self.peers.items()}
@@ -54,12 +57,14 @@ class Retaining:
 
     def _dropped(self, kind: str, n: int, needed: Mapping[Path, str]) -> dict[str, Any]:
         folder, marks = self.places[kind].folder, self.marks[kind][-n:]
-        before = Listing.of(folder).bytes
         self.peers[kind].keep(marks)
+        before = Listing.of(folder).bytes
         started = time.perf_counter()
         self.peers[kind].drop(marks)
         seconds = time.perf_counter() - started
         left = Listing.of(folder)
+        if gone := [path for path in needed if str(path) not in left.files]:
+            raise WrongStateError(f"{kind}: {n} points need {gone[0]}, which has gone: this run is void")
         sizes = {path: left.files[str(path)][0] for path in needed}
         return {
             "seconds": round(seconds, 4),
