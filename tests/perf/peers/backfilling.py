@@ -17,7 +17,7 @@ from tests.perf.bench import create_topic
 from tests.perf.flights import Months, month_end
 from tests.perf.peers.lineup import KINDS
 from tests.perf.peers.measuring import Row, taken
-from tests.perf.peers.places import Peer, Stack, check, place_of, topic_of
+from tests.perf.peers.places import Peer, Stack, check, in_turn, place_of, topic_of
 from tests.perf.peers.tidemark_peer import TidemarkPeer
 from tests.perf.peers.titles import WHOLE
 
@@ -51,8 +51,7 @@ class Backfill:
             sent = flights.records()
             for month, records in enumerate(sent, 1):
                 generator.send(stack.bootstrap, topic, records)
-                turn = month % len(self.kinds)
-                for kind in (*self.kinds[turn:], *self.kinds[:turn]):
+                for kind in in_turn(self.kinds, month):
                     yield asked | self._month(kind, peers[kind], month, stack)
             for month, records in enumerate(sent, 1):
                 yield asked | self._month(WHOLE, peers[WHOLE], month, stack)

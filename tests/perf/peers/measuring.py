@@ -23,6 +23,7 @@ from tests.perf.peers.places import (
     RetainingPeer,
     Stack,
     check,
+    in_turn,
     place_of,
     topic_of,
 )
@@ -64,7 +65,7 @@ class Case:
         mode: in this process, or each run in a process of its own.
         restored: who is kept, restored and forked after the stages; peers of this process only.
         counted: rounds in which Tidemark's read is compared with a bare count.
-        kept: numbers of points that stay of those that the last stage has made, the largest first.
+        kept: numbers of points that stay of those of whoever is in the last stage, the largest first.
     """
 
     topic: int
@@ -124,12 +125,11 @@ class _Topic:
             kinds = stage.kinds if n > LOAD else self.case.kinds
             self._catch_up(kinds)
             self._produce(batch)
-            turn = max(n, 0) % len(kinds)
-            for kind in (*kinds[turn:], *kinds[:turn]):
+            for kind in in_turn(kinds, max(n, 0)):
                 place = place_of(kind, self.case.topic, self.stack)
                 yield _row(self.case, stage, kind) | {"round": n} | taken(self.peers[kind], place.folder)
                 self.taken[kind] = len(self.sent)
-                if self.case.kept and stage == self.case.stages[-1]:
+                if self.case.kept and kind in self.case.stages[-1].kinds:
                     self.marks.setdefault(kind, []).append(cast(RetainingPeer, self.peers[kind]).mark())
 
     def retained(self) -> Iterator[Row]:

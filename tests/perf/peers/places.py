@@ -68,6 +68,12 @@ def place_of(kind: str, topic: int, stack: Stack) -> Place:
     return Place(stack.bootstrap, name, str(stack.home / name / kind), str(stack.classes))
 
 
+def in_turn(kinds: Sequence[str], n: int) -> tuple[str, ...]:
+    """Who comes after whom in the n-th round: each begins with another one."""
+    turn = n % len(kinds) if kinds else 0
+    return (*kinds[turn:], *kinds[:turn])
+
+
 class Peer(Protocol):
     """One system, for one topic."""
 
