@@ -86,6 +86,7 @@ bench: setup ## Measure checkpoints by state size, and what one would take inste
 	@$(BIN)/python -m tests.perf.state_costs
 	@$(BIN)/python -m tests.perf.restore_points
 	@$(BIN)/python -m tests.perf.peers
+	@$(BIN)/python -m tests.perf.airflow_latency
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links

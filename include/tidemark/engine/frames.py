@@ -35,6 +35,19 @@ class Lateness:
         return self.logical_time_ms * 1000 + self.max_future // timedelta(microseconds=1)
 
 
+def handed_over(number: int, varying: str) -> str:
+    """A BIGINT that differs from plan to plan, so that generated code takes it as an argument (adr/0011).
+
+    Spark writes a number into the code as a constant, and then compiles the code anew for every plan and runs it cold.
+    It hands arrays over. An index that varies keeps it from looking the element up beforehand.
+
+    Args:
+        number: of the plan.
+        varying: a column of whole numbers.
+    """
+    return f"array(CAST({number} AS BIGINT))[CAST(coalesce(pmod({varying}, 1), 0) AS INT)]"
+
+
 def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> DataFrame:
     """One row per record: position, `event_time`, `record`, `_reason`, `_bytes`; key and value of dead letters only.
 
@@ -52,7 +65,7 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
     here = [f"`{name}`" for name in _POSITION]
     kept = [*here, "key", "value"]
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
-    future = f"event_time > timestamp_micros({lateness.limit_us})"
+    future = f"event_time > timestamp_micros({handed_over(lateness.limit_us, 'offset')})"
     late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
@@ -123,13 +136,13 @@ def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
 def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
     """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
     if schema.clock == "logical_time":
-        return f"CAST({plan.logical_time_ms} AS BIGINT)"
+        return handed_over(plan.logical_time_ms, "offset")
     at = (
         "unix_millis(CASE WHEN _gone THEN `timestamp` ELSE event_time END)"
         if schema.deletes
         else "unix_millis(event_time)"
     )
-    return at if plan.watermark_ms is None else f"greatest({at}, CAST({plan.watermark_ms} AS BIGINT))"
+    return at if plan.watermark_ms is None else f"greatest({at}, {handed_over(plan.watermark_ms, 'offset')})"
 
 
 def _with_cuts(rows: DataFrame, schema: OperatorSchema) -> DataFrame:
@@ -163,7 +176,7 @@ def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list
     own = {
         "_first_at": "nullif(_first_at, _last_at)",
         "_kind": _KIND if schema.deletes else "'operand'",
-        "_changed": f"CAST({plan.id} AS BIGINT)",
+        "_changed": handed_over(plan.id, "_last_at"),
         "_key_group": key_group_sql(schema),
         **_held(schema, now.of(schema.clock)),
     }

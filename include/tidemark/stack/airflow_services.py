@@ -207,10 +207,7 @@ LOCAL_SETTINGS = '''\
 import sys
 
 if "scheduler" in sys.argv:
-    import confluent_kafka
-    import deltalake
-    import great_expectations
-    import pandas
-    import pyarrow
-    import pyspark.sql.connect.session
+    from tidemark.airflow.preloading import preload
+
+    preload()
 '''

@@ -1,0 +1,54 @@
+"""What the scheduler imports before it forks is all of ours that a checkpoint's tasks need; and it stays forkable."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.airflow]
+HERE = Path(__file__).parent
+FOUR_TASKS = """
+import json, sys, threading
+import psutil
+from tidemark.airflow.preloading import OURS, preload
+
+preload(OURS)
+from tests.airflow.world import World
+from tidemark.faults import no_crash
+from tidemark.ports import PlanRequest
+from tidemark.wiring import Runtime
+
+world = World()
+world.drive("a", 3)
+connections = len(psutil.Process().net_connections())
+before, threads, opened = set(sys.modules), threading.active_count(), world.open_runtime()
+slot = opened.plan("trips", PlanRequest(origin="x")).slot
+opened.fold("trips", slot, PlanRequest(origin="x"))
+opened.validate("trips", slot)
+done = opened.complete("trips", slot)
+with opened.holding("trips", "t1"):
+    Runtime.job(opened, opened.pipeline("trips"), None, no_crash)
+opened.facts(done)
+new = sorted(name for name in set(sys.modules) - before if name.startswith("tidemark."))
+told = {"new": new, "threads": threads, "connections": connections, "records": done.sealed.facts.records}
+json.dump(told, sys.stdout)
+"""
+
+
+def test_the_four_tasks_import_nothing_more_of_ours(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMARK_", "AIRFLOW_"))}
+    env |= {
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "TIDEMARK_HOME": str(tmp_path),
+        "TIDEMARK_PIPELINES": str(HERE / "pipelines"),
+        "TIDEMARK_SPARK": "sc://nowhere:1",
+        "TIDEMARK_KAFKA_BOOTSTRAP": "nowhere:1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    done = subprocess.run([sys.executable, "-c", FOUR_TASKS], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == {"new": [], "threads": 1, "connections": 0, "records": 1}
