@@ -92,7 +92,7 @@ def airflow_environment(settings: Settings, addresses: Addresses, credentials: C
         "DAG_PROCESSOR": {"REFRESH_INTERVAL": "30", "MIN_FILE_PROCESS_INTERVAL": "30", "PARSING_PROCESSES": "1"},
         "DATABASE": {"SQL_ALCHEMY_CONN": database_url(settings)},
         "LOGGING": {"BASE_LOG_FOLDER": str(folder / "logs")},
-        "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": "0.25"},
+        "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": "0.1"},
         "USAGE_DATA_COLLECTION": {"ENABLED": "False"},
     }
     for section, options in sections.items():
