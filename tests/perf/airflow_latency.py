@@ -33,7 +33,7 @@ from tidemark.settings import Settings
 from tidemark.wiring import open_runtime
 
 QUICK = os.environ.get("BENCH") == "quick"
-COMMAND = f"{'BENCH=quick ' if QUICK else ''}python -m tests.perf.airflow_latency"
+COMMAND = f"{'BENCH=quick ' if QUICK else ''}PYTHONPATH=include python -m tests.perf.airflow_latency"
 KEYS = 20_000
 MANY = 20_000 if QUICK else 336_776
 """As many as the flights of 2013."""

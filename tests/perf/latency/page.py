@@ -68,6 +68,8 @@ def page(data: str, facts: Row, rows: Sequence[Row]) -> str:
             "",
             *_table("process", groups, "cpu", total=True),
             "",
+            "What was tried to make it shorter is told in [benchmarks](README.md#where-the-time-of-a-dag-run-went).",
+            "",
         ]
     )
 
