@@ -202,12 +202,16 @@ def _use_write_ahead_log(database: Path) -> None:
 
 
 LOCAL_SETTINGS = '''\
-"""Written by `tidemark up`. Imports once, in the scheduler, what every task would import again: tasks fork from it."""
+"""Written by `tidemark up`. In the scheduler: imports once what every task would import again, as tasks fork from it;
+and gives SQLite a clock with milliseconds.
+"""
 
 import sys
 
 if "scheduler" in sys.argv:
     from tidemark.airflow.preloading import preload
+    from tidemark.airflow.sqlite_now import with_milliseconds
 
+    with_milliseconds()
     preload()
 '''
