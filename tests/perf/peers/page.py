@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.perf.peers.points_page import by_kind, losses, sections
 from tests.perf.peers.titles import TITLES
+from tests.perf.peers.wanted_page import wanted
 from tests.perf.plot import scatter
 from tests.perf.report import FOLDER, interval
 
@@ -90,6 +91,7 @@ def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]
         *([] if "flink" in facts["versions"] else ["", NO_FLINK]),
         "",
         f"![seconds per run]({name}.svg)",
+        *wanted(rows),
     ]
     for letter, (title, question) in QUESTIONS.items():
         if _of(rows, letter):

@@ -76,6 +76,19 @@ def test_the_read_is_told_as_a_share_of_a_bare_count(tmp_path: Path) -> None:
     assert "10 records in 1.00 s, where Spark counts the\nsame range in 0.50 s: 0.50 of the bare speed" in page
 
 
+def test_what_was_wanted_is_told_with_what_was_found(tmp_path: Path) -> None:
+    seconds = {("tidemark", 2): 1.0, ("append", 2): 5.0, ("append-log", 2): 3.0, ("merge", 2): 10.0}
+    seconds |= {("tidemark", 8): 1.1, ("append", 8): 4.4}
+    rows = [_row(kind, n, s, size=size * 10**6) for (kind, size), s in seconds.items() for n in range(3)]
+    rows += [_row(kind, n, s, scenario="d") for kind, s in {"tidemark": 3.0, "append": 6.0}.items() for n in range(2)]
+    _, _, found = _written(rows, tmp_path).partition("## What was wanted")
+    assert "append sink, to Tidemark's, 2 M keys | ≥ 4 | 3.00 | **missed** |" in found
+    assert "append sink, to Tidemark's, 8 M keys | ≥ 4 | 4.00 | met |" in found
+    assert "MERGE sink, to Tidemark's, 2 M keys | ≥ 10 | 10.00 | met |" in found
+    assert "a run in a fresh process, to Structured Streaming's, append sink | ≤ 0.8 | 0.50 | met |" in found
+    assert "to that at 0.5 M" not in found, "0.5 M keys were not measured"
+
+
 def test_another_package_is_not_unpacked(tmp_path: Path) -> None:
     package, folder = tmp_path / "flink.whl", tmp_path / "cache" / "flink"
     with ZipFile(package, "w") as archive:

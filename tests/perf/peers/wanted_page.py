@@ -1,0 +1,110 @@
+"""The page's table of what was wanted, and what was found: the ratios that issue 8 names, from the rows alone."""
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+OURS = "tidemark"
+HALF, TWO, EIGHT = 500_000, 2_000_000, 8_000_000
+APPENDED, MERGED = ("append", "append-log"), ("merge", "merge-log")
+INTRODUCTION = """\
+What the project set itself. A peer is taken with the better of its settings; medians, unless it says otherwise."""
+Figure = tuple[str, str, float, bool]
+"""What it is, what was wanted, what was found, and whether that will do."""
+
+
+def wanted(rows: Sequence[Row]) -> list[str]:
+    """The section; without it where the rows hold none of the figures, as those of a quick run.
+
+    Args:
+        rows: all of a run.
+    """
+    figures = [*_checkpoints(rows), *_many(rows), *_points(rows), *_parts(rows)]
+    if not figures:
+        return []
+    lines = ["", "## What was wanted, and what was found", "", *INTRODUCTION.splitlines(), ""]
+    lines += ["| figure | wanted | found | |", "|---|---:|---:|---|"]
+    return [
+        *lines,
+        *(f"| {what} | {asked} | {found:.2f} | {_met(will_do)} |" for what, asked, found, will_do in figures),
+    ]
+
+
+def _met(will_do: bool) -> str:
+    return "met" if will_do else "**missed**"
+
+
+def _checkpoints(rows: Sequence[Row]) -> Iterator[Figure]:
+    """Cost of a run over state size, against the streaming query with either sink."""
+    found = {(size, kind): _seconds(rows, "a", size, kind) for size in (HALF, TWO, EIGHT) for kind in _kinds(rows)}
+    ours = {size: statistics.median(found[size, OURS]) for size in (HALF, TWO, EIGHT) if found.get((size, OURS))}
+    if {HALF, EIGHT} <= set(ours):
+        growth = ours[EIGHT] / ours[HALF]
+        yield "Tidemark's run at 8 M keys, to that at 0.5 M", "≤ 1.2", growth, growth <= 1.2
+    asked = ((TWO, APPENDED, "append", 4.0), (EIGHT, APPENDED, "append", 4.0), (TWO, MERGED, "MERGE", 10.0))
+    for size, kinds, sink, least in asked:
+        theirs = [statistics.median(found[size, kind]) for kind in kinds if found.get((size, kind))]
+        if theirs and size in ours:
+            ratio = min(theirs) / ours[size]
+            name = f"Structured Streaming's run, {sink} sink, to Tidemark's, {size // 1_000_000} M keys"
+            yield name, f"≥ {least:.0f}", ratio, ratio >= least
+
+
+def _many(rows: Sequence[Row]) -> Iterator[Figure]:
+    """The means of many checkpoints, level folds included; what each writes."""
+    ours, theirs = _of(rows, "f", HALF, OURS), _of(rows, "f", HALF, "append")
+    if ours and theirs:
+        mine = statistics.mean(r["seconds"] + _folds(r) for r in ours)
+        ratio = statistics.mean(r["seconds"] for r in theirs) / mine
+        name = f"the same with level folds, means of {len(ours)} checkpoints, 0.5 M keys"
+        yield name, "≥ 2.5", ratio, ratio >= 2.5
+    sizes = {kind: [r["bytes"] for r in _of(rows, "a", TWO, kind)] for kind in (OURS, *APPENDED)}
+    if sizes[OURS] and sizes["append"]:
+        least = min(statistics.median(sizes[kind]) for kind in APPENDED if sizes[kind])
+        share = statistics.median(sizes[OURS]) / least
+        yield "bytes of a run, to Structured Streaming's, append sink, 2 M keys", "≤ 1", share, share <= 1
+
+
+def _points(rows: Sequence[Row]) -> Iterator[Figure]:
+    """Restore points, and the storage of thirty of them."""
+    verbs = [r for r in rows if r.get("verb") and r["kind"] == OURS]
+    if verbs:
+        slowest = max(r["seconds"] for r in verbs)
+        yield "the slowest savepoint, restore or fork of any size, s", "≤ 3", slowest, slowest <= 3
+    kept = {r["kind"]: r["left"] for r in rows if r.get("kept") == max((r.get("kept", 0) for r in rows), default=0)}
+    if OURS in kept and "append" in kept:
+        share = kept[OURS] / kept["append"]
+        yield "bytes of 30 points, to Structured Streaming's, append sink", "≤ 1", share, share <= 1
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[Figure]:
+    """A run in a fresh process, and the read of the range."""
+    size = max((r["size"] for r in rows if r["scenario"] == "d"), default=0)
+    fresh = {kind: _seconds(rows, "d", size, kind) for kind in (OURS, "append")}
+    if all(fresh.values()):
+        ratio = statistics.median(fresh[OURS]) / statistics.median(fresh["append"])
+        yield "a run in a fresh process, to Structured Streaming's, append sink", "≤ 0.8", ratio, ratio <= 0.8
+    read = [r for r in rows if "counted" in r][1:]
+    if read:
+        ratio = statistics.median(r["count"] for r in read) / statistics.median(r["read"] for r in read)
+        yield "speed of Tidemark's read, to a bare count of the range", "≥ 0.5", ratio, ratio >= 0.5
+
+
+def _folds(row: Row) -> float:
+    """Seconds of upkeep without a rewrite of the whole base, which is reported beside it."""
+    return 0.0 if row.get("compacted") == "whole" else float(row["upkeep_seconds"])
+
+
+def _kinds(rows: Iterable[Row]) -> set[str]:
+    return {row["kind"] for row in rows}
+
+
+def _of(rows: Iterable[Row], scenario: str, size: int, kind: str) -> list[Row]:
+    """The rounds of one system that count."""
+    asked = (scenario, size, kind)
+    return [r for r in rows if (r["scenario"], r["size"], r["kind"]) == asked and r.get("round", 0) > 0]
+
+
+def _seconds(rows: Iterable[Row], scenario: str, size: int, kind: str) -> list[float]:
+    return [float(r["seconds"]) for r in _of(rows, scenario, size, kind)]
