@@ -73,4 +73,5 @@ def _told(shaped: ConnectDataFrame) -> int | None:
     """What the last action on them has observed."""
     info = shaped.executionInfo
     flows = [] if info is None else info.flows
-    return next((found[_COUNT] for name, found in flows if name == _COUNT), None)
+    # A server that gave up waiting may still give the name, with nothing under it.
+    return next((found.get(_COUNT) for name, found in flows if name == _COUNT), None)
