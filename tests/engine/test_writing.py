@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.core import PlanObservedMetrics
 from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.metrics import ExecutionInfo
 
 from tidemark.engine import writing
 from tidemark.engine.writing import write_rows
@@ -15,10 +17,13 @@ from tidemark.model.writes import WrittenRun
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write reports nothing, as where the server did not wait for what it observed (SPARK-54279)."""
-    monkeypatch.setattr(DataFrame, "executionInfo", property(lambda _: None))
+@pytest.fixture(params=["nothing", "a name alone"])
+def silent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write reports no count, as where the server did not wait for what it observed (SPARK-54279)."""
+    bare = ExecutionInfo(None, [PlanObservedMetrics("rows", [], [])])
+    monkeypatch.setattr(
+        DataFrame, "executionInfo", property(lambda _: bare if request.param == "a name alone" else None)
+    )
 
 
 def _write(spark: SparkSession, folder: Path, rows: int = 1000) -> WrittenRun:
