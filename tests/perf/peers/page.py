@@ -1,5 +1,9 @@
-"""The page of the comparison, from its rows alone: question, method, tables, what they mean, where others are ahead."""
+"""The page of the comparison, from its rows alone: question, method, tables, what they mean, where others are ahead.
 
+`python -m tests.perf.peers.page` writes it again from the rows that are kept.
+"""
+
+import itertools
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +100,8 @@ def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]
     for letter, (title, question) in QUESTIONS.items():
         if _of(rows, letter):
             lines += ["", f"## {title}", "", question, "", *_table(_of(rows, letter)), "", *_meaning(_of(rows, letter))]
+        if letter == "b" and _of(rows, letter):
+            lines += _crossings(rows)
     lines += [*_storage(rows), *sections(rows), *_restored(rows), *_reading(rows)]
     return [*lines, "", "## What was checked", "", *_checks(rows), "", "## Where others are ahead", "", *_losses(rows)]
 
@@ -207,6 +213,23 @@ def _meaning(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def _crossings(rows: Sequence[Row]) -> list[str]:
+    """Between which shares of changed keys another system overtakes; the middle share is the first section's."""
+    size = _of(rows, "b")[0]["size"]
+    groups = _groups([r for r in (*_of(rows, "a"), *_of(rows, "b")) if r["size"] == size])
+    medians = {
+        asked[1]: {kind: _median(found, "seconds") for kind, found in kinds.items()} for asked, kinds in groups.items()
+    }
+    lines = []
+    for few, many in itertools.pairwise(sorted(medians)):
+        for kind in medians[few].keys() & medians[many].keys() - {OURS}:
+            if medians[few][kind] >= medians[few][OURS] and medians[many][kind] < medians[many][OURS]:
+                lines.append(
+                    f"- Between {few / size:.1%} and {many / size:.1%} {TITLES[kind]} overtakes {TITLES[OURS]}."
+                )
+    return sorted(lines)
+
+
 def _checks(rows: Iterable[Row]) -> list[str]:
     done = [r for r in rows if "checked" in r]
     total = sum(r["checked"]["keys"] for r in done)
@@ -232,3 +255,13 @@ def _losses(rows: Iterable[Row]) -> list[str]:
             f" {held['cpu_seconds']:.0f} s of CPU by the end of its rounds."
         )
     return [*lines, *losses(every), "", *LOSSES.splitlines()]
+
+
+def main() -> None:
+    """Writes the page again from the rows of the last full run, after a change of the page alone."""
+    kept = json.loads((FOLDER / "peers.json").read_text())
+    write_page(kept["facts"], kept["rows"])
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests.perf.latency.page import percentile
 from tests.perf.peers.page import write_page
 from tests.perf.peers.places import ROOT
 from tests.perf.peers.setup_flink import unpack
@@ -92,6 +93,14 @@ def test_what_was_wanted_is_told_with_what_was_found(tmp_path: Path) -> None:
     assert "to that at 0.5 M" not in found, "0.5 M keys were not measured"
 
 
+def test_who_overtakes_tidemark_is_told_with_the_shares_between_which(tmp_path: Path) -> None:
+    churn = {("tidemark", 1): 1.0, ("tidemark", 100): 5.0, ("append", 1): 2.0, ("append", 100): 4.0, ("flink", 1): 0.5}
+    rows = [_row(kind, n, s, scenario="b", updates=updates) for (kind, updates), s in churn.items() for n in range(2)]
+    page = _written([*rows, *(_row(kind, n, 1.5) for kind in ("tidemark", "append") for n in range(2))], tmp_path)
+    assert "- Between 1.0% and 10.0% Structured Streaming, append overtakes Tidemark, own driver." in page
+    assert page.count("overtakes") == 1
+
+
 def test_the_readme_says_what_was_measured() -> None:
     rows = json.loads((FOLDER / "peers.json").read_text())["rows"]
     told = (ROOT / "README.md").read_text().partition("## What it costs")[2].partition("## ")[0]
@@ -108,6 +117,16 @@ def test_the_readme_says_what_was_measured() -> None:
         kept = [r["left"] / 1e6 for r in rows if r["kind"] == kind and r.get("kept") == 30]
         assert cells[2].split(",")[0] == (f"{restored[0]:.2f}" if restored else "–"), title
         assert cells[3] == (f"{kept[0]:.0f}" if kept else "–"), title
+    runs = json.loads((FOLDER / "airflow-latency.json").read_text())["rows"]
+    for pipeline, records, wanted in (
+        ("timed", 10_000, "[{} for"),
+        ("gated", 10_000, "{} with"),
+        ("timed", 0, "{} where"),
+    ):
+        seconds = [
+            r["completed"] for r in runs if (r["pipeline"], r["records"]) == (pipeline, records) and r["round"] >= 0
+        ]
+        assert wanted.format(f"{percentile(seconds, 0.5):.2f} s") in told
 
 
 def test_another_package_is_not_unpacked(tmp_path: Path) -> None:
