@@ -58,7 +58,7 @@ def _many(rows: Sequence[Row]) -> Iterator[Figure]:
     if ours and theirs:
         mine = statistics.mean(r["seconds"] + _folds(r) for r in ours)
         ratio = statistics.mean(r["seconds"] for r in theirs) / mine
-        name = f"the same with level folds, means of {len(ours)} checkpoints, 0.5 M keys"
+        name = f"the same, append sink, to Tidemark's with level folds, means of {len(ours)} checkpoints, 0.5 M keys"
         yield name, "≥ 2.5", ratio, ratio >= 2.5
     sizes = {kind: [r["bytes"] for r in _of(rows, "a", TWO, kind)] for kind in (OURS, *APPENDED)}
     if sizes[OURS] and sizes["append"]:
