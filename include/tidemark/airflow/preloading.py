@@ -26,7 +26,6 @@ OURS = (
     "tidemark.airflow.factory",
     "tidemark.engine.compute",
     "tidemark.engine.job",
-    "tidemark.engine.judging",
     "tidemark.engine.session",
     "tidemark.wiring.answers",
 )
