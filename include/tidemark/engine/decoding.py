@@ -69,13 +69,24 @@ class _Leaf:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Scalar:
+    """SQL of a scalar: its variant, its JSON type, its text (of kinds that JSON writes as text), and its value."""
+
+    variant: str
+    json_type: str
+    text: str
+    value: str
+
+
 @dataclass(slots=True)
 class Decoder:
-    """The columns that decode one record type, stage by stage.
+    """The columns that decode one record type, stage by stage; none is computed twice for a record.
 
     Attributes:
         variants: columns with the variant of each field that is reached through structs only.
-        json_types: columns with its JSON type.
+        json_types: columns with its JSON type, and its text where the value is read from that.
+        values: columns with the value of each of them that is a scalar, null where it does not fit.
         reason: expression of the first reason; null where the record is good.
         record: expression of the record struct, meaningful where the reason is null.
     """
@@ -83,6 +94,7 @@ class Decoder:
     record_type: FieldType
     variants: list[str] = field(default_factory=list)
     json_types: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
     reason: str = ""
     record: str = ""
 
@@ -93,28 +105,39 @@ class Decoder:
             reasons.append(leaf.reason)
             values.append(f"'{name}', {leaf.value}")
         self.record = f"named_struct({', '.join(values)})"
-        self.reason = f"coalesce({_envelope()}, {', '.join(reasons)})"
+        self.reason = f"coalesce({self._envelope()}, {', '.join(reasons)})"
 
     def _at(self, json_path: str, path: str, of: FieldType) -> _Leaf:
         number = len(self.variants)
         variant, json_type = f"_v{number}", f"_t{number}"
         self.variants.append(f"try_variant_get(_parsed, '{json_path}', 'variant') AS {variant}")
         self.json_types.append(f"schema_of_variant({variant}) AS {json_type}")
-        if of.kind != "struct":
+        if of.kind == "list":
             return _checked(variant, json_type, path, of)
+        if of.kind != "struct":
+            return _scalar(self._kept(_Scalar(variant, json_type, _text(variant), ""), number, of), path, of)
         inner = [(name, self._at(f"{json_path}.{name}", f"{path}.{name}", t)) for name, t in of.fields]
         return _struct(variant, json_type, path, of, inner)
 
+    def _kept(self, found: _Scalar, number: int, of: FieldType) -> _Scalar:
+        """The same scalar, its text and its value in columns."""
+        text, value = f"_x{number}", f"_c{number}"
+        if of.kind in _FORMATS:
+            self.json_types.append(f"{found.text} AS {text}")
+        self.values.append(f"{_value(found.variant, text, of)} AS {value}")
+        return _Scalar(found.variant, found.json_type, text, value)
 
-def _envelope() -> str:
-    broken = (
-        ("value IS NULL", Reason.NULL_VALUE),
-        (f"NOT ({is_text_sql()})", Reason.INVALID_UTF8),
-        (f"_parsed IS NULL OR NOT {is_sealed_sql('_parsed')}", Reason.MALFORMED_JSON),
-        ("NOT startswith(schema_of_variant(try_variant_get(_parsed, '$[0]', 'variant')), 'OBJECT<')",
-         Reason.NOT_AN_OBJECT),
-    )  # fmt: skip
-    return "CASE " + " ".join(f"WHEN {test} THEN '{reason.value}'" for test, reason in broken) + " END"
+    def _envelope(self) -> str:
+        # What has a field is an object: its type is asked for only where no field is found, because it is a long text.
+        bare = " AND ".join(f"_v{n} IS NULL" for n in range(len(self.variants)))
+        is_object = "startswith(schema_of_variant(try_variant_get(_parsed, '$[0]', 'variant')), 'OBJECT<')"
+        broken = (
+            ("value IS NULL", Reason.NULL_VALUE),
+            (f"NOT ({is_text_sql()})", Reason.INVALID_UTF8),
+            (f"_parsed IS NULL OR NOT {is_sealed_sql('_parsed')}", Reason.MALFORMED_JSON),
+            (f"{bare} AND NOT {is_object}", Reason.NOT_AN_OBJECT),
+        )
+        return "CASE " + " ".join(f"WHEN {test} THEN '{reason.value}'" for test, reason in broken) + " END"
 
 
 def _struct(variant: str, json_type: str, path: str, of: FieldType, inner: list[tuple[str, _Leaf]]) -> _Leaf:
@@ -137,8 +160,14 @@ def _checked(variant: str, json_type: str, path: str, of: FieldType, depth: int 
             at = f"try_variant_get({variant}, '$.{name}', 'variant')"
             inner.append((name, _checked(at, f"schema_of_variant({at})", f"{path}.{name}", t, depth)))
         return _struct(variant, json_type, path, of, inner)
-    tests = " ".join(f"WHEN {test} THEN '{reason.at(path)}'" for test, reason in _misfits(variant, json_type, of))
-    return _Leaf(variant, json_type, f"CASE {_absent(variant, json_type, path, of)} {tests} END", _value(variant, of))
+    text = _text(variant)
+    return _scalar(_Scalar(variant, json_type, text, _value(variant, text, of)), path, of)
+
+
+def _scalar(found: _Scalar, path: str, of: FieldType) -> _Leaf:
+    tests = " ".join(f"WHEN {test} THEN '{reason.at(path)}'" for test, reason in _misfits(found, of))
+    reason = f"CASE {_absent(found.variant, found.json_type, path, of)} {tests} END"
+    return _Leaf(found.variant, found.json_type, reason, found.value)
 
 
 def _list(variant: str, json_type: str, path: str, of: FieldType, depth: int) -> _Leaf:
@@ -162,9 +191,10 @@ def _absent(variant: str, json_type: str, path: str, of: FieldType) -> str:
     return f"WHEN {variant} IS NULL THEN '{missing}' WHEN {json_type} = 'VOID' THEN '{null}'"
 
 
-def _misfits(variant: str, json_type: str, of: FieldType) -> list[tuple[str, Reason]]:
+def _misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
     """Conditions in order; the first that holds is the reason. They may rely on the ones before."""
-    value, is_decimal = _value(variant, of), f"startswith({json_type}, 'DECIMAL(')"
+    json_type, text, value = found.json_type, found.text, found.value
+    is_decimal = f"startswith({json_type}, 'DECIMAL(')"
     if of.kind in ("bool", "str"):
         wanted = "BOOLEAN" if of.kind == "bool" else "STRING"
         return [(f"{json_type} != '{wanted}'", Reason.WRONG_TYPE)]
@@ -180,7 +210,6 @@ def _misfits(variant: str, json_type: str, of: FieldType) -> list[tuple[str, Rea
             (f"{value} IS NULL OR abs({value}) = DOUBLE('Infinity')", Reason.OUT_OF_RANGE),
         ]
     numbers = f"{json_type} IN ('BIGINT', 'STRING') OR {is_decimal}" if of.kind == "decimal" else "false"
-    text = f"try_variant_get({variant}, '$', 'string')"
     misfits = [
         (f"{json_type} != 'STRING' AND NOT ({numbers})", Reason.WRONG_TYPE),
         (f"NOT {matches_sql(text, _FORMATS[of.kind])}", Reason.BAD_FORMAT),
@@ -202,10 +231,13 @@ def _fits(text: str, value: str, of: FieldType) -> str:
     return f"coalesce({value} BETWEEN {of.sql} '{least}' AND {of.sql} '{most}', false)"
 
 
-def _value(variant: str, of: FieldType) -> str:
-    if of.kind in ("bool", "int", "float", "str"):
+def _text(variant: str) -> str:
+    return f"try_variant_get({variant}, '$', 'string')"
+
+
+def _value(variant: str, text: str, of: FieldType) -> str:
+    if of.kind not in _FORMATS:
         return f"try_variant_get({variant}, '$', '{of.sql}')"
-    text = f"try_variant_get({variant}, '$', 'string')"
     if of.kind == "bytes":
         return f"try_to_binary({text}, 'base64')"
     if of.kind == "timestamp":
