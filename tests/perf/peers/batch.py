@@ -179,7 +179,9 @@ def records_between(session: SparkSession, place: Place, starts: dict[str, int],
         "assign": json.dumps({place.topic: list(range(PARTITIONS))}),
         "startingOffsets": json.dumps({place.topic: starts}),
         "endingOffsets": json.dumps({place.topic: ends}),
-        "kafka.fetch.max.wait.ms": "20",
+        "kafka.fetch.max.wait.ms": "1",
+        "kafka.max.poll.records": "50000",
+        "kafka.max.partition.fetch.bytes": str(8 * 2**20),
     }
     return session.read.format("kafka").options(**options).load()
 

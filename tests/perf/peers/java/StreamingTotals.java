@@ -95,7 +95,9 @@ public final class StreamingTotals {
             .option("kafka.bootstrap.servers", options.get("bootstrap"))
             .option("subscribe", options.get("topic"))
             .option("startingOffsets", "earliest")
-            .option("kafka.fetch.max.wait.ms", "20")
+            .option("kafka.fetch.max.wait.ms", "1")
+            .option("kafka.max.poll.records", "50000")
+            .option("kafka.max.partition.fetch.bytes", String.valueOf(8 << 20))
             .load();
         Dataset<Change> changes = read
             .select(col("key").cast("string").as("key"), col("offset"),
