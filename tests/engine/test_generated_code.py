@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.engine.records import LOGICAL_TIME_MS, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.frames import decoded, folded
+from tidemark.engine.observing import Observed
+from tidemark.engine.passing_tally import PassingTally
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.ttl import Now
@@ -29,7 +31,7 @@ MADE = Pipeline(
 
 
 def plan(number: int, later_ms: int) -> CheckpointPlan:
-    found = plan_of(MADE, number, {TopicPartition("t", 0): (0, 3)})
+    found = plan_of(MADE, number, {TopicPartition("t", 0): (0, number)})
     return replace(found, logical_time_ms=LOGICAL_TIME_MS + later_ms, watermark_ms=LOGICAL_TIME_MS + later_ms - 5)
 
 
@@ -38,7 +40,7 @@ def run(spark: SparkSession, made_for: CheckpointPlan) -> DataFrame:
     value = """concat('{"device": "d', id, '", "at": "2020-01-01T00:00:00Z", "count": ', id, '}')"""
     columns = ("'t' AS topic", "0 AS `partition`", "id AS `offset`", "timestamp_millis(id) AS `timestamp`")
     raw = spark.range(3).selectExpr(*columns, "CAST(NULL AS BINARY) AS key", f"CAST({value} AS BINARY) AS value")
-    records = decoded(raw, MADE, made_for, "records")
+    records = PassingTally(MADE, made_for, "records").on(decoded(raw, MADE, made_for, "records"), Observed())
     return folded(records, made_for.schemas["devices"], made_for, Now(event_time_ms=0, logical_time_ms=0))
 
 

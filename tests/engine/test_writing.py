@@ -10,7 +10,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.metrics import ExecutionInfo
 
 from tidemark.engine import writing
-from tidemark.engine.writing import write_rows
+from tidemark.engine.writing import RunFolder, write_rows
 from tidemark.errors import StoreError
 from tidemark.model.writes import WrittenRun
 
@@ -27,7 +27,7 @@ def silent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _write(spark: SparkSession, folder: Path, rows: int = 1000) -> WrittenRun:
-    return write_rows(spark.range(rows), ["id"], str(folder / "1.1"), 2, ["id"])
+    return write_rows(spark.range(rows), ["id"], RunFolder(path=str(folder / "1.1")), 2, ["id"])
 
 
 def test_a_count_that_was_not_reported_is_made(spark: SparkSession, tmp_path: Path, silent: None) -> None:

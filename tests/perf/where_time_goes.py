@@ -27,7 +27,7 @@ from tidemark.engine import tally
 from tidemark.engine.files import bounded_columns
 from tidemark.engine.frames import decoded, folded
 from tidemark.engine.source import KafkaOptions, read_ranges
-from tidemark.engine.writing import write_rows
+from tidemark.engine.writing import RunFolder, write_rows
 from tidemark.model.ttl import Now
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
@@ -141,6 +141,7 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
     held.count()
     schema = plan.schemas["totals"]
     run = folded(held, schema, plan, Now(event_time_ms=None, logical_time_ms=plan.logical_time_ms))
+    bounded = bounded_columns(schema)
     order = ["_key_group", *(key.name for key in schema.keys)]
     folders = (f"{home}/run-{n}" for n in range(1000))
     steps: dict[str, Callable[[], object]] = {
@@ -150,7 +151,7 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
         "decoded, cached and tallied: what a checkpoint reads": kept,
         "tallied from the cache": lambda: tally.counted({name: held}, pipeline, plan),
         "folded from the cache, thrown away": lambda: _thrown(run),
-        "folded from the cache and written": lambda: write_rows(run, order, next(folders), 1, bounded_columns(schema)),
+        "folded from the cache and written": lambda: write_rows(run, order, RunFolder(path=next(folders)), 1, bounded),
     }
     yield "| step | CPU per record, µs |"
     yield "|---|---:|"

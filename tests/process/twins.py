@@ -1,9 +1,10 @@
 """One script through the memory twin and through Spark: the same log and coordinator, another engine and tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -29,12 +30,11 @@ from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of, read_state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.engine.compute import SparkBatch, SparkCompute
-from tidemark.engine.frames import decoded
+from tidemark.engine.intake import Taker
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.resolving import compacted as by_spark
 from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
-from tidemark.engine.tally import counted
 from tidemark.engine.warehouse import Warehouse
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.plan import CheckpointPlan
@@ -64,15 +64,18 @@ class FrameCompute:
     warehouse: Warehouse
     log: MemoryLog
 
-    def read(self, plan: CheckpointPlan) -> SparkBatch:
-        inputs = {
-            name: decoded(self._raw(plan, name), self.pipeline, plan, name).persist()
-            for name in self.pipeline.inputs
-            if plan.ranges_of(name)
-        }
+    def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> SparkBatch:
         kafka = KafkaOptions(bootstrap="nowhere:1")
         compute = SparkCompute(pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
-        return SparkBatch(compute, plan, inputs, counted(inputs, self.pipeline, plan), {})
+        taker = Taker(
+            pipeline=self.pipeline,
+            warehouse=self.warehouse,
+            plan=plan,
+            raw=lambda name: self._raw(plan, name),
+            blocked=(),
+            folders=folders,
+        )
+        return SparkBatch(compute, plan, taker.taken(), {})
 
     def _raw(self, plan: CheckpointPlan, name: str) -> Any:
         rows = [

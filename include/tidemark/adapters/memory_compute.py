@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tidemark.adapters.memory_broadcasting import BroadcastStates, copied
@@ -58,7 +59,7 @@ class MemoryCompute:
     parallelism: int = 1
     blocked: Blocked = none_blocked
 
-    def read(self, plan: CheckpointPlan) -> "MemoryBatch":
+    def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> "MemoryBatch":  # noqa: ARG002
         """See `ports.Compute`."""
         self._refuse_lost(plan)
         copies: dict[str, list[dict[str, Any]]] = {}

@@ -14,7 +14,7 @@ from tidemark.engine.failures import translated
 from tidemark.engine.files import ArrowSystem, bounded_columns, this_machine
 from tidemark.engine.resolving import compacted
 from tidemark.engine.warehouse import Warehouse
-from tidemark.engine.writing import write_rows
+from tidemark.engine.writing import RunFolder, write_rows
 from tidemark.model.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.model.keys import compaction_key, job_key
 from tidemark.model.records import CompactionRecord, JobRecord
@@ -140,7 +140,8 @@ class Compactor:
             order = ["_key_group", *(k.name for k in task.schema.keys)]
             files = task.policy.files_for(wanted.merged)
             bounded = bounded_columns(task.schema)
-            return write_rows(shaped, order, f"{self.warehouse}/{folder}", files, bounded, self.arrow)
+            target = RunFolder(path=f"{self.warehouse}/{folder}", arrow=self.arrow)
+            return write_rows(shaped, order, target, files, bounded)
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
         done = self.tables.commit(request, _Gap(self.crash))

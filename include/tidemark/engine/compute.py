@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,18 +11,18 @@ from pyspark.sql import functions as F
 from tidemark.engine.blocking import blocked_column
 from tidemark.engine.broadcasting import BroadcastStates, copied, copied_frame, joined
 from tidemark.engine.deleting import applied_sql
-from tidemark.engine.failures import NumericOverflow, overflow, translated
+from tidemark.engine.failures import translated
 from tidemark.engine.files import bounded_columns
-from tidemark.engine.frames import dead_letters, decoded, folded
+from tidemark.engine.folding import FoldTask, write_fold
+from tidemark.engine.frames import dead_letters
+from tidemark.engine.intake import Intake, Taker
 from tidemark.engine.judging import Candidate, judge
 from tidemark.engine.limits import LimitCheck, refuse_overflow
-from tidemark.engine.overflow import overflowing_key
 from tidemark.engine.process import ProcessFrame, ProcessTask, lacking, processed, told_apart
-from tidemark.engine.source import KafkaOptions, read_ranges
-from tidemark.engine.tally import Tally, counted
+from tidemark.engine.source import KafkaOptions, read_ranges, refuse_recreated
+from tidemark.engine.tally import misread
 from tidemark.engine.warehouse import Warehouse
-from tidemark.engine.writing import files_for, write_rows
-from tidemark.errors import DataLostError
+from tidemark.engine.writing import RunFolder, files_for, write_rows
 from tidemark.model.checkpoint import BatchFacts, Verdict
 from tidemark.model.erasure import Blocked, none_blocked
 from tidemark.model.limits import overflows_of
@@ -58,45 +59,38 @@ class SparkCompute:
         """The session of this attempt."""
         return self.warehouse.session
 
-    def read(self, plan: CheckpointPlan) -> "SparkBatch":
+    def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> "SparkBatch":
         """Reads exactly the plan's ranges, and the planned versions of foreign tables; see `ports.Compute`."""
         copies: dict[str, list[dict[str, Any]]] = {}
         if plan.copies and self.foreign is not None:
             copies = copied(self.warehouse, self.pipeline, plan, self.foreign)
-        with translated():
-            inputs = {
-                name: decoded(read_ranges(self.spark, plan, name, self.kafka), self.pipeline, plan, name).persist()
-                for name in self.pipeline.inputs
-                if plan.ranges_of(name)
-            }
+        taker = Taker(
+            pipeline=self.pipeline,
+            warehouse=self.warehouse,
+            plan=plan,
+            raw=lambda name: read_ranges(self.spark, plan, name, self.kafka),
+            blocked=self.blocked(plan),
+            folders=folders,
+        )
+        intake = taker.taken()
         try:
-            with translated():
-                tally = counted(inputs, self.pipeline, plan, self.blocked(plan))
-            if inputs:
-                self._refuse_recreated(plan)
+            if intake.inputs:
+                self.refuse_recreated(plan)
         except BaseException:
-            with translated():
-                for records in inputs.values():
-                    records.unpersist()
+            intake.release()
             raise
-        return SparkBatch(self, plan, inputs, tally, copies)
+        return SparkBatch(self, plan, intake, copies)
 
-    def _refuse_recreated(self, plan: CheckpointPlan) -> None:
-        """Spark knows no topic ids: it reads the old range of a new topic of the same name without a complaint."""
-        if self.log is None:
-            return
-        # Only what was read: a topic that is parked may be deleted.
-        read = sorted({tp.topic for name in self.pipeline.inputs for tp in plan.ranges_of(name)})
-        now = self.log.topic_ids(read)
-        for topic in read:
-            planned = plan.topic_ids[topic]
-            if now.get(topic) != planned:
-                raise DataLostError(
-                    f"data lost: topic {topic} was deleted or recreated while it was read: its id was {planned},"
-                    f" now it is {now.get(topic, 'none')}",
-                    safe="every completed checkpoint is intact; nothing was published.",
-                    next="run the pipeline again: its planner names the exact gap, and --accept-loss records it.",
-                )
+    def refuse_recreated(self, plan: CheckpointPlan) -> None:
+        """Compares the ids of the topics that were read, where a log is there to be asked.
+
+        Raises:
+            DataLostError: a topic has another id than the plan.
+        """
+        if self.log is not None:
+            # Only what was read: a topic that is parked may be deleted.
+            read = sorted({tp.topic for name in self.pipeline.inputs for tp in plan.ranges_of(name)})
+            refuse_recreated({topic: plan.topic_ids[topic] for topic in read}, self.log.topic_ids(read))
 
 
 class SparkBatch:
@@ -109,22 +103,21 @@ class SparkBatch:
         self,
         compute: SparkCompute,
         plan: CheckpointPlan,
-        inputs: Mapping[str, DataFrame],
-        tally: Tally,
+        intake: Intake,
         copies: Mapping[str, Sequence[Mapping[str, Any]]],
     ) -> None:
         self._compute = compute
         self._plan = plan
-        self._inputs = dict(inputs)
+        self._intake = intake
         self._runs: dict[str, list[str]] = {}
         self._blocked = compute.blocked(plan)
-        self.facts = tally.facts(plan)
+        self.facts = intake.tally.facts(plan)
         self._copies = copies
-        self._read = tally.records
+        self._read = intake.tally.records
         self._broadcast = BroadcastStates(
             warehouse=compute.warehouse, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )
-        self.counts = tally.counts(compute.pipeline, plan) | _of_tables(compute.pipeline, copies)
+        self.counts = intake.tally.counts(compute.pipeline, plan) | _of_tables(compute.pipeline, copies)
         self.uids = compute.pipeline.uids
         self._processed: dict[str, ProcessFrame] = {}
 
@@ -160,8 +153,9 @@ class SparkBatch:
         elif uid in self._copies:
             done = self._copy(uid, folder)
         else:
+            written = self._intake.written.get(uid)
+            done = self._fold(uid, folder) if written is None else written
             with overflows_of(uid):
-                done = self._fold(uid, folder)
                 refuse_overflow(self._limits(uid, _paths(folder, done), done.rows))
         self._runs[uid] = _paths(folder, done)
         return done
@@ -173,8 +167,14 @@ class SparkBatch:
         if uid in self._processed:
             letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid)))
         with translated():
-            order = ["topic", "partition", "offset"]
-            return self._written(letters, order, folder, self.counts[uid].dead_lettered, order)
+            order, wanted = ["topic", "partition", "offset"], self.counts[uid].dead_lettered
+            done = self._written(letters, order, folder, wanted, order)
+        if not self._intake.is_kept:
+            # They were read once more.
+            self._compute.refuse_recreated(self._plan)
+        if done.rows != wanted:
+            raise misread(f"{uid}: {wanted} dead letters were counted, {done.rows} were written")
+        return done
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """Writes what a process emitted, in order of positions; see `ports.Batch`."""
@@ -193,13 +193,13 @@ class SparkBatch:
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate; see `ports.Batch`."""
         gate = self._compute.pipeline.gate
-        if gate is None or not self._inputs:
+        if gate is None or not self._intake.inputs:
             return Verdict()
         candidate = Candidate(
             warehouse=self._compute.warehouse,
             plan=self._plan,
             sources=tuple(self._compute.pipeline.sources),
-            records=self._inputs,
+            records=self._intake.inputs,
             runs=runs,
             applied={uid: counts.applied for uid, counts in self.counts.items()},
             now=self._now,
@@ -213,9 +213,8 @@ class SparkBatch:
 
     def close(self) -> None:
         """Releases what was cached."""
+        self._intake.release()
         with translated():
-            for records in self._inputs.values():
-                records.unpersist()
             self._broadcast.release()
         for done in self._processed.values():
             done.release()
@@ -233,16 +232,11 @@ class SparkBatch:
         return self._processed[uid].emitted if uid in self._processed else 0
 
     def _fold(self, uid: str, folder: str) -> WrittenRun:
-        schema, records = self._plan.schemas[uid], self._records(uid)
+        records, at_most = self._records(uid), self.counts[uid].applied
         if self._is_fed(uid):
             records = told_apart(records)
-        try:
-            with translated():
-                return self._sorted(uid, folded(records, schema, self._plan, self._now), folder)
-        except NumericOverflow as error:
-            with translated():
-                key = overflowing_key(records, schema)
-            raise overflow(key or error.what) from error
+        target = self._target(folder)
+        return write_fold(records, FoldTask(plan=self._plan, uid=uid, now=self._now, at_most=at_most, folder=target))
 
     def _limits(self, uid: str, files: Sequence[str], rows: int) -> LimitCheck:
         return LimitCheck(
@@ -265,7 +259,7 @@ class SparkBatch:
         """The decoded records that an operator gets, with what it joins; asked for only where it has some."""
         pipeline = self._compute.pipeline
         emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
-        read = [frame for name, frame in self._inputs.items() if uid in pipeline.readers(name)]
+        read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
         schema = self._plan.schemas[uid]
         found = joined((emitted + read)[0], schema.joins, self._broadcast)
         dropped = blocked_column(schema, self._blocked)
@@ -283,8 +277,11 @@ class SparkBatch:
     def _written(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
+        return write_rows(rows, order, self._target(folder), files_for(at_most), bounded)
+
+    def _target(self, folder: str) -> RunFolder:
         here = self._compute.warehouse
-        return write_rows(rows, order, f"{here.root}/{folder}", files_for(at_most), bounded, here.arrow)
+        return RunFolder(path=f"{here.root}/{folder}", arrow=here.arrow)
 
 
 def _paths(folder: str, run: WrittenRun) -> list[str]:

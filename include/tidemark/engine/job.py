@@ -52,7 +52,8 @@ class CheckpointJob:
             DataLostError, StateOverflowError, BrokerError, EngineError, StoreError: as the steps raise them.
         """
         plan, pending, steps = attempt.plan, PendingCheckpoint(attempt.plan), self._steps(attempt)
-        batch = steps.take("read", lambda: self.compute.read(plan))
+        folders = {uid: steps.folder(runs_table(plan, uid)) for uid in plan.tables}
+        batch = steps.take("read", lambda: self.compute.read(plan, folders))
         try:
             for uid, counts in batch.counts.items():
                 self._refuse_excess(plan, uid, counts)

@@ -48,7 +48,7 @@ class Tally:
         """
         found = {}
         for name in pipeline.inputs:
-            for uid in _countable(pipeline, plan, name):
+            for uid in countable(pipeline, plan, name):
                 read, applied = self.records.get(name, 0) - self.blocked.get(uid, 0), self.applied.get(uid, 0)
                 found[uid] = UidCounts(applied=applied, dead_lettered=read - applied)
         return found
@@ -72,7 +72,7 @@ def counted(
     """
     if not inputs:
         return Tally()
-    uids = [uid for name in inputs for uid in _countable(pipeline, plan, name)]
+    uids = [uid for name in inputs for uid in countable(pipeline, plan, name)]
     drops = _drops(plan, uids, blocked)
     parts = (_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items())
     found = reduce(DataFrame.unionAll, parts).collect()
@@ -85,7 +85,7 @@ def counted(
         if (at := row["event_time_ms"]) is not None:
             greatest[tp] = max(at, greatest.get(tp, at))
         if row["records"] != row["offsets"]:
-            raise _misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
+            raise misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
     _refuse_outside(plan, seen)
     return Tally(
         records=records,
@@ -110,7 +110,7 @@ class _Input:
 
 def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[str, Column]) -> DataFrame:
     name, pipeline, plan = of.name, of.pipeline, of.plan
-    own = _countable(pipeline, plan, name)
+    own = countable(pipeline, plan, name)
     event_time = "unix_millis(max(event_time) FILTER (WHERE _reason IS NULL))"
     sql = {
         "records": "count(1)",
@@ -133,7 +133,8 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
     return counts.selectExpr(f"'{name}' AS input", "*")
 
 
-def _countable(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
+def countable(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
+    """The uids that read an input, but for folds with a joined key: what is joined is not there yet."""
     return [uid for uid in pipeline.readers(name) if not plan.schemas[uid].has_joined_key]
 
 
@@ -142,10 +143,11 @@ def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence
         least, greatest = min(b[0] for b in bounds), max(b[1] for b in bounds)
         planned = plan.ranges.get(tp)
         if planned is None or least < planned.start or greatest >= planned.end:
-            raise _misread(f"{tp}: offsets {least} to {greatest} were read, planned was {planned}")
+            raise misread(f"{tp}: offsets {least} to {greatest} were read, planned was {planned}")
 
 
-def _misread(why: str) -> EngineError:
+def misread(why: str) -> EngineError:
+    """What is raised for a read that did not find the same records each time."""
     return EngineError(
         f"read not exact: {why}",
         safe="every completed checkpoint is intact; nothing was written.",

@@ -1,13 +1,13 @@
 """Writes sorted Parquet to a folder of an attempt's own; nothing of it exists for readers until a commit names it."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
 
 from tidemark.engine.files import ArrowSystem, this_machine, written_run
+from tidemark.engine.observing import Observed
 from tidemark.model.writes import WrittenRun
 
 _ROWS_PER_FILE = 4_000_000
@@ -26,52 +26,46 @@ def files_for(at_most: int) -> int:
     return max(1, -(-at_most // _ROWS_PER_FILE))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """Where the files of one run go.
+
+    Attributes:
+        path: path or URI of `<warehouse>/<table>/<id>.<attempt>`; must not exist.
+        arrow: the file system of the path.
+    """
+
+    path: str
+    arrow: ArrowSystem = this_machine
+
+
 def write_rows(
     rows: DataFrame,
     order: Sequence[str],
-    folder: str,
+    folder: RunFolder,
     files: int,
     bounded: Sequence[str],
-    arrow: ArrowSystem = this_machine,
+    observed: Observed | None = None,
 ) -> WrittenRun:
     """Writes rows, sorted within each file, and compares the footers with the count that the write reported.
 
-    Where it reported none, the rows are counted again; those of a batch are cached.
+    Where it reported none, the rows are counted again.
 
     Args:
         rows: what to write.
         order: columns to sort by.
-        folder: where; must not exist.
+        folder: where.
         files: how many files, at most.
         bounded: columns that get statistics in the log.
-        arrow: the file system of the folder.
+        observed: what the rows are observed by already; it is told when the write is over.
 
     Raises:
         StoreError: footers and reported count differ.
     """
-    shaped, reported = _counted(rows.coalesce(files).sortWithinPartitions(*order))
-    shaped.write.mode("error").options(**_OPTIONS).parquet(folder)
-    count = reported()
-    return written_run(folder, rows.count() if count is None else count, bounded, arrow)
-
-
-def _counted(rows: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
-    """The rows, and how many of them the action reported, once it is over; None where it did not.
-
-    A Connect server of Spark 4.1 waits 100 ms for what was observed, then answers without it (SPARK-54279).
-    """
-    count = F.count(F.lit(1)).alias(_COUNT)
-    if isinstance(rows, ConnectDataFrame):
-        # An `Observation` would ask the server whether this is a stream: all of the plan, analysed once more.
-        shaped: Any = rows.observe(_COUNT, count)
-        return shaped, lambda: _told(shaped)
-    counter = Observation(_COUNT)
-    return rows.observe(counter, count), lambda: counter.get.get(_COUNT)
-
-
-def _told(shaped: ConnectDataFrame) -> int | None:
-    """What the last action on them has observed."""
-    info = shaped.executionInfo
-    flows = [] if info is None else info.flows
-    # A server that gave up waiting may still give the name, with nothing under it.
-    return next((found.get(_COUNT) for name, found in flows if name == _COUNT), None)
+    observed = observed or Observed()
+    shaped = rows.coalesce(files).sortWithinPartitions(*order)
+    shaped = observed.on(shaped, _COUNT, F.count(F.lit(1)).alias(_COUNT))
+    shaped.write.mode("error").options(**_OPTIONS).parquet(folder.path)
+    observed.over(shaped)
+    count = observed.of(_COUNT).get(_COUNT)
+    return written_run(folder.path, rows.count() if count is None else count, bounded, folder.arrow)

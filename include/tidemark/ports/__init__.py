@@ -205,10 +205,16 @@ class Batch(Protocol):
 class Compute(Protocol):
     """The engine: Spark, or its in-memory twin."""
 
-    def read(self, plan: CheckpointPlan) -> Batch:
+    def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = ...) -> Batch:
         """Reads exactly the plan's ranges.
 
+        Args:
+            plan: the plan.
+            folders: per uid the folder that `Batch.write_run` will be asked to write to. An engine may write there
+                while it reads, which costs a query less; what it has written is no part of any state before a commit.
+
         Raises:
+            StateOverflowError: as `Batch.write_run`, of what was written while reading.
             DataLostError: part of the ranges is not in the log any more.
             BrokerError: Kafka did not answer.
             EngineError: Spark failed.

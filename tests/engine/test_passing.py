@@ -1,0 +1,184 @@
+"""A small batch is folded, tallied and written by the query that reads it; the long way is the oracle."""
+
+import os
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.engine.line import Line, OpenAttempt, letters
+from tests.engine.records import ByDay, Device, Reading, plan_of
+from tests.engine.test_folding import bodies
+from tests.kafka.topics import Sent
+from tidemark import Fold, KafkaSource, Pipeline
+from tidemark.adapters.kafka import KafkaLog
+from tidemark.engine import compute, intake, source
+from tidemark.engine.observing import Observed
+from tidemark.engine.passing_tally import PassingTally
+from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.plan import CheckpointPlan
+
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
+GOOD = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1, "group": 1, "ok": True}
+
+
+def passing(line: Line, *more: str, **options: Any) -> Line:
+    """The line with a fold without limits as its first operator."""
+    folds = [Fold("days", key_by=("group", "ok"), state=ByDay, **options)]
+    folds += [Fold(uid, key_by="device", state=Device) for uid in more]
+    line.pipeline = Pipeline(
+        name="readings", source=KafkaSource(line.topic, Reading, event_time="at"), operators=folds, max_dead_letters=1.0
+    )
+    return line
+
+
+def folders(plan: CheckpointPlan) -> dict[str, str]:
+    return {uid: f"{table}/runs/{plan.id}.1" for uid, table in plan.tables.items()}
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The inputs that were counted by a query of their own."""
+    counted: list[str] = []
+    real = intake.counted
+
+    def noted(inputs: Mapping[str, DataFrame], *more: Any) -> Any:
+        counted.extend(inputs)
+        return real(inputs, *more)
+
+    monkeypatch.setattr(intake, "counted", noted)
+    return counted
+
+
+@pytest.mark.parametrize("more", [(), ("devices",)], ids=["alone", "with another"])
+def test_the_short_way_finds_what_the_long_one_finds(line: Line, more: tuple[str, ...], reads: list[str]) -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
+    chance = random.Random(SEED)
+    sent: list[Any] = [*bodies(chance, 150), b"{", None, b"[1]", {**GOOD, "at": "2999-01-01T00:00:00Z"}]
+    chance.shuffle(sent)
+    passing(line, *more, deletes=chance.random() < 0.5)
+    line.send(sent)
+    plan = line.plan()
+    short, long = line.compute().read(plan, folders(plan)), line.compute().read(replace(plan, id=2))
+    assert reads == ["records"], "only the long way counts"
+    assert (short.facts, short.counts) == (long.facts, long.counts)
+    found = [batch.write_run("days", at) for batch, at in ((short, folders(plan)["days"]), (long, "long/2.1"))]
+    rows = [
+        pq.read_table(line.root / at / file.path, partitioning=None).drop_columns("_changed").to_pylist()
+        for at, run in zip((f"{plan.tables['days']}/runs", "long"), found, strict=True)
+        for file in run.files
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == found[0].rows > 1
+    for batch in (short, long):
+        batch.close()
+
+
+def test_checkpoints_and_dead_letters_are_those_of_the_records(line: Line) -> None:
+    passing(line)
+    line.send([GOOD, {**GOOD, "group": None}, b"{", GOOD])
+    (ack,) = line.checkpoint().acks
+    assert (ack.read, ack.applied, ack.dead_lettered, ack.keys) == (4, 2, 2, 1)
+    line.send([GOOD, {**GOOD, "count": 5}])
+    line.checkpoint()
+    assert [(row["group"], row["readings"], row["total"]) for row in line.state("days")] == [(1, 4, 8)]
+    assert [row["reason"] for row in letters(line, "days").to_pylist()] == ["malformed_json", "null_key"]
+
+
+def test_a_batch_without_a_good_record_leaves_no_run(line: Line) -> None:
+    passing(line)
+    line.send([b"{", b"{"])
+    (ack,) = line.checkpoint().acks
+    assert (ack.applied, ack.dead_lettered, ack.keys, len(ack.handle.segments)) == (0, 2, 0, 0)
+
+
+def test_too_many_dead_letters_are_refused_before_a_commit(line: Line) -> None:
+    passing(line)
+    line.send([GOOD, b"{"])
+
+    with pytest.raises(DeadLettersExceededError):
+        line.execute(OpenAttempt(line.plan()), share=0.1)
+    assert not list(line.root.rglob("_delta_log"))
+
+
+def test_an_overflow_names_the_key(line: Line) -> None:
+    passing(line)
+    line.send([{**GOOD, "count": 2**62}] * 3)
+    with pytest.raises(StateOverflowError, match=r"days: total of key \(1, True\) does not fit"):
+        line.checkpoint()
+
+
+def test_gaps_of_transactions_have_no_records(line: Line, reads: list[str]) -> None:
+    passing(line)
+    for end in ("abort", "commit"):
+        line.topics.transaction(
+            line.topic, [Sent(b'{"device":"d","at":"2020-01-01T00:00:00Z","count":1}')] * 3, end=end
+        )
+    plan = plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (0, 8), TopicPartition(line.topic, 1): (0, 0)})
+    batch = line.compute().read(plan, folders(plan))
+    assert (batch.facts.records, reads) == (3, [])
+    batch.close()
+
+
+@pytest.mark.parametrize("told", ["nothing", "too few"])
+def test_what_is_not_told_is_counted(line: Line, told: str, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Observed.of
+
+    def of(observed: Observed, name: str) -> Mapping[str, Any]:
+        found = real(observed, name)
+        return found if name != "tally" else {} if told == "nothing" else {**found, "records": found["records"] - 1}
+
+    monkeypatch.setattr(Observed, "of", of)
+    passing(line)
+    line.send([GOOD] * 6)
+    assert line.checkpoint().facts.records == 6
+    assert reads == ["records"]
+
+
+@pytest.mark.parametrize("wrong", ["twice", "elsewhere"])
+def test_a_read_that_is_not_exact_is_refused(line: Line, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = source.read_ranges
+
+    def read(*of: Any) -> DataFrame:
+        raw = real(*of)
+        more = raw.where("offset = 1 AND partition = 0")
+        return raw.unionAll(more) if wrong == "twice" else raw.withColumn("offset", F.expr("offset + 100"))
+
+    monkeypatch.setattr(compute, "read_ranges", read)
+    passing(line)
+    line.send([GOOD] * 6)
+    with pytest.raises(EngineError, match="read not exact"):
+        line.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "offsets", "small"),
+    [(2, 10, True), (16, 100, True), (17, 10, False), (2, 8 * 2**14, True), (2, 8 * 2**14 + 1, False)],
+)
+def test_few_partitions_with_few_offsets_are_small(partitions: int, offsets: int, small: bool) -> None:
+    made = Pipeline(
+        name="readings",
+        source=KafkaSource("t", Reading, event_time="at"),
+        operators=[Fold("days", key_by=("group", "ok"), state=ByDay)],
+    )
+    plan = plan_of(made, 1, {TopicPartition("t", p): (5, 5 + offsets) for p in range(partitions)})
+    assert PassingTally(made, plan, "records").is_small is small
+
+
+def test_a_topic_that_is_recreated_before_its_dead_letters_are_read_is_data_loss(line: Line, broker: str) -> None:
+    passing(line)
+    line.send([GOOD, b"{"] * 3)
+    log = KafkaLog(broker)
+    plan = replace(line.plan(), topic_ids=log.topic_ids([line.topic]))
+    batch = replace(line.compute(), log=log).read(plan, folders(plan))
+    line.topics.recreate(line.topic, partitions=2)
+    line.topics.produce(line.topic, [Sent(b"{", partition=n % 2) for n in range(6)])
+    with pytest.raises(DataLostError, match="recreated"):
+        batch.write_dead_letters("days", "letters/1.1")
+    batch.close()
