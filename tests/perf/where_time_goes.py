@@ -26,6 +26,8 @@ from tests.perf.workload import Workload
 from tidemark.engine import tally
 from tidemark.engine.files import bounded_columns
 from tidemark.engine.frames import decoded, folded
+from tidemark.engine.observing import Observed
+from tidemark.engine.passing_tally import PassingTally
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.writing import RunFolder, write_rows
 from tidemark.model.ttl import Now
@@ -33,7 +35,7 @@ from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.stack import control
 
-RECORDS, ROUNDS, REPEATED, MANY = 20_000, 30, 4, 500_000
+RECORDS, ROUNDS, REPEATED, MANY = 20_000, 30, 6, 200_000
 SYSTEMS = ("tidemark", "append")
 THREADS = {
     "tasks": "Executor task",
@@ -137,10 +139,17 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
         tally.counted({name: records}, pipeline, plan)
         records.unpersist(True)
 
+    def passed() -> None:
+        observed, tally_of = Observed(), PassingTally(pipeline, plan, name)
+        shown = folded(tally_of.on(read(), observed), schema, plan, now)
+        write_rows(shown, order, RunFolder(path=next(folders)), 1, bounded, observed)
+        assert tally_of.told(observed) is not None
+
     held = read().persist()
     held.count()
     schema = plan.schemas["totals"]
-    run = folded(held, schema, plan, Now(event_time_ms=None, logical_time_ms=plan.logical_time_ms))
+    now = Now(event_time_ms=None, logical_time_ms=plan.logical_time_ms)
+    run = folded(held, schema, plan, now)
     bounded = bounded_columns(schema)
     order = ["_key_group", *(key.name for key in schema.keys)]
     folders = (f"{home}/run-{n}" for n in range(1000))
@@ -148,10 +157,11 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
         "Kafka's records, counted": lambda: raw().count(),
         "decoded, thrown away": lambda: _thrown(read()),
         "decoded and tallied": lambda: tally.counted({name: read()}, pipeline, plan),
-        "decoded, cached and tallied: what a checkpoint reads": kept,
+        "decoded, cached and tallied: what a checkpoint reads with a gate, or of many records": kept,
         "tallied from the cache": lambda: tally.counted({name: held}, pipeline, plan),
         "folded from the cache, thrown away": lambda: _thrown(run),
         "folded from the cache and written": lambda: write_rows(run, order, RunFolder(path=next(folders)), 1, bounded),
+        "decoded, tallied in passing, folded and written: a small checkpoint without a gate": passed,
     }
     yield "| step | CPU per record, µs |"
     yield "|---|---:|"
