@@ -132,8 +132,11 @@ def spark_home() -> Path:
 
 def submit_command(settings: "Settings", home: Path) -> list[str]:
     """The command line up to the application; no secret is in it, because `ps` shows it to everybody."""
+    from tidemark.engine.class_archive import jar_conf
+
     profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
-    jars = [str(jar) for profile in profiles for jar in sorted((settings.jar_folder / profile).glob("*.jar"))]
+    conf = {"spark.log.level": "WARN"}
+    conf |= jar_conf(settings.spark_address, [settings.jar_folder / profile for profile in profiles], conf)
     return [
         str(home / "bin" / "spark-submit"),
         "--master",
@@ -141,9 +144,7 @@ def submit_command(settings: "Settings", home: Path) -> list[str]:
         "--driver-memory",
         settings.spark_driver_memory,
         *(["--driver-java-options", settings.spark_java_options] if settings.spark_java_options else []),
-        "--conf",
-        "spark.log.level=WARN",
-        *(["--jars", ",".join(jars)] if jars else []),
+        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
     ]
 
 

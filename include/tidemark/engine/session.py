@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
+from tidemark.engine.class_archive import is_own_process, jar_conf
 from tidemark.engine.failures import translated
 from tidemark.engine.package import packed
 
@@ -150,12 +151,10 @@ def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
 
 def _classic(settings: SparkSettings, owner: str) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName(f"tidemark {owner}")
-    jars = sorted(str(p) for folder in (settings.jars, settings.s3_jars) if folder for p in folder.glob("*.jar"))
-    if jars:
-        builder = builder.config("spark.jars", ",".join(jars))
-    for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf}.items():
+    jars = jar_conf(settings.master, [settings.jars, settings.s3_jars], settings.conf)
+    for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf, **jars}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
-    if not settings.master.startswith("local"):
+    if not is_own_process(settings.master):
         session.sparkContext.addPyFile(str(packed()))
     return session
