@@ -17,6 +17,10 @@ setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
 setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
 	@$(PYTHON) include/tidemark/stack/bootstrap.py --s3
 
+.PHONY: setup-driver
+setup-driver: setup ## Archive the classes of Spark, so that drivers of one's own (local[N]) start sooner
+	@$(BIN)/python -m tidemark.engine.class_archive $(or $(TIDEMARK_JARS),.jars)
+
 .PHONY: setup-flink
 setup-flink: setup ## Fetch Apache Flink, into a cache of yours, so that `make bench` measures it too
 	@$(BIN)/python -m tests.perf.peers.setup_flink

@@ -136,7 +136,7 @@ def submit_command(settings: "Settings", home: Path) -> list[str]:
 
     profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
     conf = {"spark.log.level": "WARN"}
-    conf |= jar_conf(settings.spark_address, [settings.jar_folder / profile for profile in profiles], conf)
+    conf |= jar_conf(settings.spark_address, [settings.jar_folder / profile for profile in profiles], conf, home)
     return [
         str(home / "bin" / "spark-submit"),
         "--master",

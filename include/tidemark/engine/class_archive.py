@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +24,15 @@ if TYPE_CHECKING:
 FOLDER = "class-archives"
 """Beside the folders of jars."""
 _CLASS_PATH, _OPTIONS = "spark.driver.extraClassPath", "spark.driver.defaultJavaOptions"
-_QUIET = "-Xlog:disable -Xlog:all=warning:stderr -Xlog:cds*=off:stderr -Xlog:class+path*=off:stderr"
+QUIET = "-Xlog:disable -Xlog:all=warning:stderr -Xlog:cds*=off:stderr -Xlog:class+path*=off:stderr"
 """A JVM prints what it complains of to stdout, where answers are; of an archive that is stale nobody need know."""
-_COMPILE_LATE = " ".join(
+COMPILE_LATE = " ".join(
     f"-XX:Tier4{name}Threshold={count}"
     for name, count in {"Invocation": 50_000, "MinInvocation": 6_000, "Compile": 150_000, "BackEdge": 400_000}.items()
 )
 """Ten times Java's own counts: its second compiler takes a third of a short driver's processor time, beside tasks that
 could use it, and most of what it makes is never run again. What loops over records is over these counts soon."""
+_LIGHTLY = "-XX:TieredStopAtLevel=1"
 _PATIENCE = 300.0
 """Seconds for a JVM to write its archive, which takes ten on an idle machine."""
 
@@ -47,7 +47,7 @@ def jars_below(*folders: Path | None) -> list[Path]:
     return [jar.resolve() for folder in folders if folder for jar in sorted(folder.glob("*.jar"))]
 
 
-def jar_conf(master: str, folders: Sequence[Path | None], given: Mapping[str, str]) -> dict[str, str]:
+def jar_conf(master: str, folders: Sequence[Path | None], given: Mapping[str, str], spark_home: Path) -> dict[str, str]:
     """How a driver of our own gets jars; one whose executors are itself starts with their archive, if there is one.
 
     Jars of `spark.jars` are copied and served, and loaded by a class loader whose classes no archive can hold. So only
@@ -57,26 +57,27 @@ def jar_conf(master: str, folders: Sequence[Path | None], given: Mapping[str, st
         master: of the driver.
         folders: with the jars, besides Spark's own.
         given: configuration that somebody else wants; what it says of the same settings comes after ours.
+        spark_home: the folder of the pyspark wheel.
     """
     jars = jars_below(*folders)
     if not is_own_process(master):
         return {"spark.jars": ",".join(map(str, jars))} if jars else {}
-    archive = archive_of(jars)
-    mapped = f'"-XX:SharedArchiveFile={archive}" {_QUIET}' if archive and archive.is_file() else ""
+    archive = archive_of(jars, spark_home)
+    mapped = f'"-XX:SharedArchiveFile={archive}" {QUIET}' if archive and archive.is_file() else ""
     joined = {
         _CLASS_PATH: os.pathsep.join(filter(None, [*map(str, jars), given.get(_CLASS_PATH)])),
-        _OPTIONS: " ".join(filter(None, [_COMPILE_LATE, mapped, given.get(_OPTIONS)])),
+        _OPTIONS: " ".join(filter(None, [COMPILE_LATE, mapped, given.get(_OPTIONS)])),
     }
     return {name: value for name, value in joined.items() if value}
 
 
-def archive_of(jars: Sequence[Path]) -> Path | None:
+def archive_of(jars: Sequence[Path], spark_home: Path) -> Path | None:
     """Where the archive for this Java, these jars and this Spark is, or would be; None without a Java or jars."""
     java = _virtual_machine()
     if java is None or not jars:
         return None
     digest = sha256()
-    for file in (java, *jars, *jars_below(_spark_home() / "jars")):
+    for file in (java, *jars, *jars_below(spark_home / "jars")):
         about = file.stat()
         digest.update(f"{file} {about.st_size} {about.st_mtime_ns}\n".encode())
     return jars[0].parents[1] / FOLDER / f"{digest.hexdigest()[:16]}.jsa"
@@ -96,7 +97,9 @@ def make_archive(jars: Sequence[Path]) -> Path:
     Raises:
         EngineError: there is no Java or no jar, or the JVM wrote nothing.
     """
-    archive = archive_of(jars)
+    import pyspark
+
+    archive = archive_of(jars, Path(pyspark.__file__).parent)
     if archive is None:
         raise EngineError("there is no Java, or there are no jars for Spark", next="make setup")
     if archive.is_file():
@@ -104,7 +107,7 @@ def make_archive(jars: Sequence[Path]) -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as aside:
         made, log = Path(aside, "classes.jsa"), Path(aside, "log")
-        options = f'"-XX:ArchiveClassesAtExit={made}" -XX:TieredStopAtLevel=1 -Xlog:disable "-Xlog:all=error:file={log}"'
+        options = f'"-XX:ArchiveClassesAtExit={made}" {_LIGHTLY} -Xlog:disable "-Xlog:all=error:file={log}"'
         with _driver(jars, {_OPTIONS: options, "spark.local.dir": aside}) as spark:
             _train(spark, Path(aside))
         if not made.is_file():
@@ -126,14 +129,19 @@ def _driver(jars: Sequence[Path], conf: Mapping[str, str]) -> "Iterator[SparkSes
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     own = {**conf, _CLASS_PATH: os.pathsep.join(map(str, jars))}
     spark: Any = open_session(SparkSettings(master="local[2]", conf=own), "classes", 1)
-    gateway = spark.sparkContext._gateway
     try:
         yield spark
     finally:
-        spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(_PATIENCE)
+        ended(spark)
+
+
+def ended(spark: Any) -> None:
+    """Stops a driver that this process has started, and waits until its JVM has ended and written what it had to."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_PATIENCE)
 
 
 def _train(spark: "SparkSession", scratch: Path) -> None:
@@ -149,13 +157,6 @@ def _train(spark: "SparkSession", scratch: Path) -> None:
         reader.load().count()
     except Exception as nobody:
         print(f"no broker answers, as expected: {type(nobody).__name__}", file=sys.stderr)
-
-
-def _spark_home() -> Path:
-    found = find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise EngineError("pyspark is not installed", next="make setup")
-    return Path(next(iter(found.submodule_search_locations)))
 
 
 def _virtual_machine() -> Path | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
@@ -19,6 +20,7 @@ from tidemark.engine.failures import translated
 from tidemark.engine.package import packed
 
 _USER = "tidemark"
+_SPARK_HOME = Path(pyspark.__file__).parent
 _TRIES, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 100, 5_000
 """How a Connect client tries again: for about half a minute in all."""
 _DELTA = "spark.databricks.delta"
@@ -151,7 +153,7 @@ def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
 
 def _classic(settings: SparkSettings, owner: str) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName(f"tidemark {owner}")
-    jars = jar_conf(settings.master, [settings.jars, settings.s3_jars], settings.conf)
+    jars = jar_conf(settings.master, [settings.jars, settings.s3_jars], settings.conf, _SPARK_HOME)
     for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf, **jars}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 from dataclasses import replace
@@ -21,7 +22,7 @@ from tests.perf.peers.backfilling import Backfill
 from tests.perf.peers.flink import class_path
 from tests.perf.peers.measuring import Case, Row, Stage, measured
 from tests.perf.peers.page import write_page
-from tests.perf.peers.places import Stack
+from tests.perf.peers.places import JARS, Stack
 from tests.perf.peers.setup_flink import VERSION, is_here
 from tests.perf.peers.sparks import compiled, opened
 from tests.perf.workload import Workload
@@ -38,7 +39,7 @@ EVERY = (
 MAIN = ("tidemark", "append", "append-log", "merge", "delta-merge", "flink")
 LIGHT = ("tidemark", "append", "append-log", "delta-merge", "flink")
 LARGE = ("tidemark", "append", "flink")
-FRESH = ("tidemark", "tidemark-server", "append")
+FRESH = ("tidemark", "tidemark-server", "append", "append-tuned")
 SMALL = ("tidemark", "tidemark-server", "append", "merge", "delta-merge", "overwrite", "flink")
 RESTORED = ("tidemark", "append", "delta-merge", "flink")
 BEST = ("tidemark", "append")
@@ -124,6 +125,8 @@ def main() -> int:
         settings = load_settings(home=home)
         control.up(settings, only=("kafka", "spark"))
         try:
+            if not QUICK:
+                subprocess.run([sys.executable, "-m", "tidemark.engine.class_archive", str(JARS)], check=True)
             classes = compiled(Path(home, "classes"))
             if flink:
                 compiled(classes, "FlinkTotals.java", class_path(""))

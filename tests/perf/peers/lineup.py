@@ -78,6 +78,7 @@ KINDS = {
     "tidemark": Kind(_driven),
     "tidemark-server": Kind(_served, has_driver=False, once=_client),
     "append": Kind(_streaming("append", changelog=False)),
+    "append-tuned": Kind(_streaming("append", changelog=False)),
     "append-log": Kind(_streaming("append", changelog=True)),
     "merge": Kind(_streaming("merge", changelog=False)),
     "merge-log": Kind(_streaming("merge", changelog=True)),

@@ -5,8 +5,9 @@ Prints one line when the run is durable; whoever started the process takes the t
 
 import json
 import sys
+from typing import Any
 
-from tests.perf.peers.lineup import KINDS
+from tests.perf.peers.lineup import KINDS, Kind
 from tests.perf.peers.places import Place
 
 
@@ -14,14 +15,21 @@ def main() -> int:
     """Takes what the topic holds."""
     asked = json.loads(sys.argv[1])
     kind, place = KINDS[asked["kind"]], Place(**asked["place"])
-    if kind.has_driver:
-        from tests.perf.peers.sparks import opened
+    if not kind.has_driver:
+        _take(kind, asked)
+        return 0
+    from tests.perf.peers.fresh_drivers import begun, left
 
-        opened(place.classes, asked["scratch"])
-    (kind.once or kind.make)(place, asked["spark"]).take()
+    spark = begun(asked["kind"], place, asked["scratch"])
+    _take(kind, asked)
+    left(asked["kind"], place, spark)
+    return 0
+
+
+def _take(kind: Kind, asked: dict[str, Any]) -> None:
+    (kind.once or kind.make)(Place(**asked["place"]), asked["spark"]).take()
     sys.stdout.write("taken\n")
     sys.stdout.flush()
-    return 0
 
 
 if __name__ == "__main__":

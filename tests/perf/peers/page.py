@@ -24,7 +24,11 @@ QUESTIONS = {
     "c": ("Key choice", "Do hot keys, or keys that lie together, change the order?"),
     "d": (
         "A scheduled run in a fresh process",
-        "How long from the start of a process to durable rows? Here upkeep is what it then takes to end.",
+        "How long from the start of a process to durable rows? Here upkeep is what it then takes to end. Each starts\n"
+        "its driver as its user would: jars on the class path, no page, 4 GB. Tidemark's JVM compiles late and maps\n"
+        "the archive of classes that `make setup-driver` makes\n"
+        "([ADR 0020](../adr/0020-a-driver-maps-its-classes.md)); *with our JVM's options* is the query with both, and\n"
+        "an archive of its own run.",
     ),
     "h": ("An idle run", "What does a run cost that finds nothing?"),
 }

@@ -22,8 +22,8 @@ from tests.perf.workload import Workload
 SEED = 20130101
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For a Spark that ends soon."""
-LEFT_OUT = ("append-log", "merge")
-"""Another mixture of two settings that the other two of Structured Streaming have between them."""
+LEFT_OUT = ("append-log", "merge", "append-tuned")
+"""Other mixtures of settings that the other two of Structured Streaming have between them, or of the JVM alone."""
 SMOKED = tuple(name for name, kind in KINDS.items() if kind.has_driver and name not in LEFT_OUT)
 RETAINED = ("tidemark", "append", "delta-merge")
 KEPT = 2

@@ -47,16 +47,20 @@ def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = ""
 
 def opened(classes: str, scratch: str, conf: Mapping[str, str] | None = None) -> SparkSession:
     """The session of this process; peers take `newSession()` of it, each with options of its own."""
-    every = {
+    asked = {**every(classes, scratch), **(conf or {})}
+    return open_session(SparkSettings(master=MASTER, jars=JARS / "spark", conf=asked), "peers", 1)
+
+
+def every(class_path: str, scratch: str) -> dict[str, str]:
+    """What every driver gets, whoever starts it."""
+    return {
         "spark.driver.memory": "4g",
-        "spark.driver.extraClassPath": classes,
+        "spark.driver.extraClassPath": class_path,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        **(conf or {}),
     }
-    return open_session(SparkSettings(master=MASTER, jars=JARS / "spark", conf=every), "peers", 1)
 
 
 def session_with(options: Mapping[str, str]) -> SparkSession:
