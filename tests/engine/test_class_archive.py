@@ -30,7 +30,7 @@ from tidemark.engine.session import SparkSettings, open_session
 
 spark = open_session(SparkSettings(master="local[1]", jars=Path(sys.argv[1])), "tests", 1)
 assert spark.range(3).count() == 3
-print(Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text().count(".jsa"))
+print(Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text().count("/class-archives/"))
 spark.stop()
 """
 
@@ -113,10 +113,9 @@ def test_java_starts_with_an_archive_that_does_not_fit_and_says_nothing_where_an
 @pytest.mark.slow
 def test_what_was_made_is_mapped(tmp_path: Path) -> None:
     jars = Path(shutil.copytree(ROOT / ".jars" / "spark", tmp_path / "jars" / "spark"))
-    assert _said(MAPS, jars) == "2"  # Java's own, which is mapped in two parts or more, and no other
     made = Path(_said(MAKES, jars))
     assert [path.name for path in made.parent.iterdir()] == [made.name]
-    assert int(_said(MAPS, jars)) > 2
+    assert int(_said(MAPS, jars)) > 0
 
 
 def _said(script: str, jars: Path) -> str:

@@ -20,7 +20,7 @@ import psutil
 from tests.perf.peers.places import JARS, Place, child_environment, topic_of
 from tests.perf.peers.titles import TITLES
 
-KEYS, UPDATES, ROUNDS = 100_000, 20_000, 5
+KEYS, UPDATES, ROUNDS = 100_000, 20_000, 3
 SYSTEMS = ("tidemark", "append", "append-tuned")
 PYTHON, JVM, CONTEXT = "Python and its imports", "JVM", "Spark context"
 SESSION, RUN = "session", "the run itself"

@@ -34,7 +34,7 @@ COMPILE_LATE = " ".join(
 could use it, and most of what it makes is never run again. What loops over records is over these counts soon."""
 _LIGHTLY = "-XX:TieredStopAtLevel=1"
 _PATIENCE = 300.0
-"""Seconds for a JVM to write its archive, which takes ten on an idle machine."""
+"""Seconds for a JVM to write its archive and to end."""
 
 
 def is_own_process(master: str) -> bool:
@@ -173,12 +173,14 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    folder = Path(sys.argv[1])
     try:
-        made = make_archive(jars_below(folder / "spark"))
+        made = make_archive(jars_below(Path(sys.argv[1], "spark")))
     except EngineError as error:
         print(f"setup: {error}", file=sys.stderr)
         return error.code
+    except OSError as error:
+        print(f"setup: no archive of classes was written: {error}", file=sys.stderr)
+        return EngineError.code
     print(made)
     return 0
 
