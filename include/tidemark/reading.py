@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint
@@ -14,6 +14,10 @@ from tidemark.wiring.reads import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+Resolver = Literal["spark", "duckdb"]
+"""What merges stored rows: Spark's SQL, or DuckDB in Spark's Python workers."""
 
 
 class RestorePoint(TypedDict, total=False):
@@ -49,6 +53,7 @@ def read_state(
     pipeline: str,
     uid: str,
     *,
+    by: Resolver = "spark",
     settings: Settings | None = None,
     **at: Unpack[RestorePoint],
 ) -> "DataFrame":
@@ -62,19 +67,42 @@ def read_state(
         spark: a classic or a Connect session.
         pipeline: its name.
         uid: the operator.
+        by: `"spark"` merges by Spark's SQL: filters of yours reach the files. `"duckdb"` merges in Spark's Python
+            workers, each a range of key groups, without a shuffle: faster where the state is read whole, but then
+            filters and columns of yours save nothing. The workers must have this release of Tidemark with its
+            libraries, and see the warehouse under the client's name for it; a bucket by credentials of their own.
         settings: where the warehouse is; `load_settings()` without it.
         **at: `checkpoint=`, `savepoint=` or `as_of=`; see `RestorePoint`. The newest checkpoint without it.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint, savepoint or operator.
-        UsageError: two of `checkpoint`, `savepoint` and `as_of`, or a time without a zone.
+        UsageError: two of `checkpoint`, `savepoint` and `as_of`, or a time without a zone; an unknown `by`; a state
+            with a `spark_only` aggregate by DuckDB.
+        StoreError: a version of the state's tables is gone.
     """
     from tidemark.engine.resolving import resolved
 
+    _refuse_unknown(by)
     runtime = open_runtime(settings)
     found = _found(runtime, pipeline, _At(**at))
-    schema = schema_of(found, uid)
-    return resolved(runtime.state_of(spark), schema, found.handles[uid], found.now)
+    if by == "duckdb" and found.handles.get(uid):
+        return _by_ranges(runtime, spark, found, uid)
+    return resolved(runtime.state_of(spark), schema_of(found, uid), found.handles[uid], found.now)
+
+
+def _refuse_unknown(by: str) -> None:
+    known = get_args(Resolver)
+    if by not in known:
+        raise UsageError(f"by={by!r}", next=f"give one of {', '.join(map(repr, known))}.")
+
+
+def _by_ranges(runtime: Runtime, spark: "SparkSession", found: Checkpoint, uid: str) -> "DataFrame":
+    from tidemark.adapters.state_reader import range_reader
+    from tidemark.engine.ranges import resolved_by_ranges
+
+    schema, groups = schema_of(found, uid), runtime.state_of(spark).groups(found.handles[uid])
+    reader = range_reader(runtime.root, schema, groups, found.now)
+    return resolved_by_ranges(spark, schema, sum(g.rows for g in groups), reader)
 
 
 def read_sink(

@@ -105,6 +105,8 @@ def test_two_restore_points_at_once_and_unknown_ones_are_refused(shop: Shop) -> 
         read_state(None, "till", "accounts", checkpoint=1, savepoint="june")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="savepiont"):
         read_state(None, "till", "accounts", savepiont="june")  # type: ignore[arg-type,call-arg]
+    with pytest.raises(Exception, match="by='flink'"):
+        read_state(None, "till", "accounts", by="flink")  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_created_says_so_by_exit_code(shop: Shop) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests.engine.records import pipeline, plan_of
 from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent, Topics
+from tests.reading.ranges import read_by_ranges
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.memory import ManualClock
 from tidemark.adapters.state_reader import read_state
@@ -26,7 +27,7 @@ from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.errors import FencedError
 from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.compaction import LevelPolicy
+from tidemark.model.compaction import LevelPolicy, groups_of
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import CompactionRecord
@@ -147,7 +148,7 @@ class Line:
         self.handles[record.uid] = adopted
 
     def state(self, uid: str, handle: StateHandle | None = None) -> list[dict[str, Any]]:
-        """The state by DuckDB and by Spark, which must agree; sorted by key."""
+        """The state by DuckDB, whole and by ranges of key groups, and by Spark, which must agree; sorted by key."""
         schema = self.pipeline.schemas()[uid]
         handle = self.handles[uid] if handle is None else handle
         by_duckdb = read_state(str(self.root), schema, handle, self.now)
@@ -157,6 +158,9 @@ class Line:
         keys = [(k.name, "ascending") for k in schema.keys]
         found: list[dict[str, Any]] = by_duckdb.sort_by(keys).to_pylist()
         assert by_spark.sort_by(keys).to_pylist() == found
+        by_ranges = read_by_ranges(groups_of(handle, self.tables.files_of), str(self.root), schema, self.now)
+        assert by_ranges.schema == by_duckdb.schema
+        assert by_ranges.sort_by(keys).to_pylist() == found
         return found
 
     def with_gate(self, gate: Any) -> None:

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PythonException
 
 from tests.engine.line import Line
+from tests.engine.ranges import by_workers
 from tests.engine.records import pipeline
 from tests.engine.test_folding import bodies
 from tests.engine.warehouses import warehouse_of
+from tests.reading.ranges import read_by_ranges
 from tidemark.engine.resolving import resolved
 from tidemark.errors import StateOverflowError
 from tidemark.model.compaction import Group, LevelPolicy, groups_of, is_top_light
@@ -50,6 +53,19 @@ def test_a_compaction_changes_no_answer_and_later_checkpoints_build_on_it(line: 
     assert (runs.after, runs.through, runs.files) == (3, 5, 2)
     assert {f.checkpoint for f in line.tables.files_of(replace(runs, after=0))} == {4, 5}
     assert line.state("devices", record.output) == before
+    for uid in line.handles:
+        resolved_by_workers_are_those_of_sql(line, uid)
+
+
+def resolved_by_workers_are_those_of_sql(line: Line, uid: str) -> None:
+    schema, handle = line.pipeline.schemas()[uid], line.handles[uid]
+    by_sql = resolved(warehouse_of(line.spark, line.root), schema, handle, line.now)
+    found = by_workers(line.spark, line.root, schema, handle, line.now)
+    assert [(f.name, f.dataType.simpleString()) for f in found.schema] == [
+        (f.name, f.dataType.simpleString()) for f in by_sql.schema
+    ]
+    keys = [k.name for k in schema.keys]
+    assert found.sort(*keys).collect() == by_sql.sort(*keys).collect()
 
 
 def test_operands_become_values_at_the_deepest_level_only_and_deeper_files_stay(line: Line) -> None:
@@ -93,6 +109,11 @@ def test_an_overflow_stops_the_compaction_and_names_the_key(line: Line) -> None:
         line.checkpoint()
     with pytest.raises(StateOverflowError, match=r"of key \(7, true\)"):
         line.compact("days", runs=2)
+    groups, schema = groups_of(line.handles["days"], line.tables.files_of), line.pipeline.schemas()["days"]
+    with pytest.raises(StateOverflowError, match=r"of key \(7, true\)"):
+        read_by_ranges(groups, str(line.root), schema, line.now)
+    with pytest.raises(PythonException, match=r"StateOverflowError: .* of key \(7, true\)"):
+        by_workers(line.spark, line.root, schema, line.handles["days"], line.now).collect()
 
 
 def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
@@ -147,6 +168,7 @@ def test_a_resolve_that_merges_only_touched_keys_answers_the_same(line: Line) ->
     by_spark = resolved(warehouse, schema, handle, line.now, whole=True).toArrow().sort_by(keys)
     assert found.sort_by(keys).to_pylist() == by_spark.to_pylist()
     assert len(expected) == found.num_rows > handle.rows - base.rows
+    resolved_by_workers_are_those_of_sql(line, "days")
 
 
 @pytest.mark.parametrize(("newer", "wanted"), [((20,), True), ((21,), False), ((10, 10), True), ((), False)])

@@ -23,8 +23,9 @@ from pyspark.sql import SparkSession
 from tests.engine.warehouses import warehouse_of
 from tests.perf.synthetic import NOW, Synthetic
 from tidemark.adapters.memory import ManualClock
-from tidemark.adapters.state_reader import read_state
+from tidemark.adapters.state_reader import range_reader, read_state
 from tidemark.engine.compaction import CompactionTask, Compactor
+from tidemark.engine.ranges import resolved_by_ranges
 from tidemark.engine.resolving import resolved
 from tidemark.engine.session import SparkSettings, open_session
 from tidemark.model.compaction import LevelPolicy
@@ -41,6 +42,7 @@ JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark"
 
 def main() -> int:
     """Measures, prints one JSON object, and keeps it unless the run was a quick one."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
         spark = open_session(
             SparkSettings(master="local[2]", jars=JARS, conf={"spark.driver.memory": "2g"}), "bench", 1
@@ -58,7 +60,7 @@ def main() -> int:
 
 
 def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
-    """Scan and resolve by Spark, resolve and point reads by DuckDB, and a reduce of the same rows in memory (T4)."""
+    """Scan and resolve by Spark, with and without its SQL; resolve and point reads by DuckDB; a reduce in memory (T4)."""
     base = state.handle.segments[0]
 
     def scan() -> None:
@@ -67,6 +69,12 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
 
     def resolve() -> None:
         frame = resolved(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
+        frame.write.format("noop").mode("overwrite").save()
+
+    def in_workers() -> None:
+        groups = warehouse_of(spark, state.root).groups(state.handle)
+        reader = range_reader(str(state.root), state.schema, groups, NOW)
+        frame = resolved_by_ranges(spark, state.schema, sum(g.rows for g in groups), reader)
         frame.write.format("noop").mode("overwrite").save()
 
     def without_spark() -> None:
@@ -84,9 +92,10 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
     def point() -> None:
         assert read_state(str(state.root), state.schema, state.handle, NOW, (next(keys),)).num_rows == 1
 
-    found = medians({"scan": scan, "resolve": resolve, "point": point})
+    found = medians({"scan": scan, "resolve": resolve, "resolve_in_workers": in_workers, "point": point})
     found |= medians({"resolve_without_spark": without_spark, "reduce_in_memory": reduce}, 3)
-    return found | {"resolve_to_scan": round(found["resolve"] / found["scan"], 2)}
+    ways = ("resolve", "resolve_in_workers")
+    return found | {f"{way}_to_scan": round(found[way] / found["scan"], 2) for way in ways}
 
 
 def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:

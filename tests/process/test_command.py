@@ -44,4 +44,7 @@ def test_a_process_runs_on_workers_that_have_no_pipeline_files(
     command("savepoint", "create", "walk", "before", "--checkpoint", "1").ok()
     then = tidemark.read_state(spark, "walk", "walkers", savepoint="before", settings=settings).collect()
     assert {(r["who"], r["total"]) for r in then} == {("a", 1 + 3), ("b", 2)}
+    in_workers = tidemark.read_state(spark, "walk", "walkers", by="duckdb", checkpoint=1, settings=settings)
+    assert sorted(in_workers.collect()) == sorted(then)
+    assert in_workers.where("who = 'b'").count() == 1
     assert tidemark.read_sink(spark, "walk", "far", savepoint="before", settings=settings).collect() == []

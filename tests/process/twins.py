@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.engine.warehouses import warehouse_of
 from tests.in_memory import InMemory
+from tests.reading.ranges import read_by_ranges
 from tidemark import Pipeline
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.delta_log import DeltaTables
@@ -37,6 +38,7 @@ from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.engine.warehouse import Warehouse
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.compaction import groups_of
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
 from tidemark.model.segments import StateHandle
@@ -195,6 +197,8 @@ class SparkWorld(World):
         keys = [(k.name, "ascending") for k in schema.keys]
         found = by_duckdb.sort_by(keys).to_pylist(maps_as_pydicts="strict")
         assert by_spark.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
+        by_ranges = read_by_ranges(groups_of(handle, self.tables.files_of), str(self.root), schema, checkpoint.now)
+        assert by_ranges.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
         return found
 
     def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:

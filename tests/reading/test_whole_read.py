@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.reading.ledger import UID, Ledger
+from tests.reading.ranges import read_by_ranges
 from tidemark.adapters import state_reader
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.memory import ManualClock
@@ -43,3 +44,11 @@ def test_only_touched_keys_are_merged_and_the_answer_is_the_same(
         assert found.sort_by(order).equals(plain.sort_by(order))
         told = {(r["bank"], r["number"]): (r["total"], r["_changed"]) for r in found.to_pylist()}
         assert told == ledger.book
+        patched.undo()
+        groups = groups_of(last.handles[UID], tables.files_of)
+        for tasks in (1, 3):
+            assert (
+                read_by_ranges(groups, folder, ledger.schema, last.now, tasks)
+                .sort_by(order)
+                .equals(plain.sort_by(order))
+            )

@@ -15,9 +15,11 @@ from tests.cli.disk_line import DiskLine
 from tests.cli.disk_runtime import commands_over
 from tests.cli.sales import Sales
 from tests.cli.shops import DECLARATION, SEED
+from tests.reading.ranges import read_by_ranges
 from tests.s3.proxy import strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
 from tidemark.adapters.s3_folder import S3Folder
+from tidemark.model.compaction import groups_of
 
 pytestmark = pytest.mark.slow
 
@@ -103,9 +105,21 @@ def test_readers_answer_the_same_from_a_bucket_and_from_a_disk(twins: Twins) -> 
     assert twins.agree("state", "hash", "till", "accounts")
     assert twins.agree("state", "diff", "till", "accounts", "--from", "chk-1", "--to", "chk-4")
     assert [c["id"] for c in twins.bucket.json("checkpoint", "list", "till")] == ["chk-4", "chk-3", "chk-2", "chk-1"]
+    assert _by_ranges(twins.bucket) == _by_ranges(twins.disk) != []
     query = twins.bucket.json("state", "query", "till", "accounts")
     assert "s3a://" in query["sql"] and "VERSION AS OF" in query["sql"]
     assert "'s3://" in twins.bucket.json("state", "query", "till", "accounts", "--dialect", "duckdb")["sql"]
+
+
+def _by_ranges(side: Side) -> list[dict[str, Any]]:
+    """As Spark's workers read it, which open a bucket by their own variables."""
+    newest = next(side.line.coordinator.checkpoints())
+    schema, handle = newest.plan.schemas["accounts"], newest.handles["accounts"]
+    groups = groups_of(handle, side.line.tables.files_of)
+    with mock.patch.dict(os.environ, side.variables):
+        told = read_by_ranges(groups, side.line.warehouse, schema, newest.now)
+    found: list[dict[str, Any]] = told.sort_by("account").to_pylist()
+    return found
 
 
 def test_a_run_is_refused_where_the_store_ignores_conditions(twins: Twins, bucket: Bucket) -> None:

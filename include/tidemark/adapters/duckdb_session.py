@@ -4,7 +4,7 @@ What a query may see is what was registered, and the files that were named when 
 intermediates of a large query are written, in a folder that goes with the connection.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -15,6 +15,10 @@ import pyarrow as pa
 from tidemark.errors import StateOverflowError, StoreError
 from tidemark.model.expressions import DUCKDB_MACROS, overflow_in
 
+WORKER: Mapping[str, str] = {"threads": "1", "memory_limit": "1GB"}
+"""Settings where several programs of one machine ask at once, each for its share; larger intermediates are spilled."""
+_BATCH = 10_000
+"""Rows that are handed on at once, as many as Spark puts into one batch: more are no faster."""
 _CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -25,14 +29,15 @@ _CLOSED = {
 
 
 @contextmanager
-def opened(files: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(files: Sequence[str] = (), config: Mapping[str, str] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection in memory, in UTC, that knows our macros.
 
     Args:
         files: paths of the only files that it may read.
+        config: settings of DuckDB's for threads and memory; it takes all that the machine has without them.
     """
     with TemporaryDirectory(prefix="tidemark-duckdb-") as spill:
-        connection = duckdb.connect(config={**_CLOSED, "temp_directory": spill})
+        connection = duckdb.connect(config={**(config or {}), **_CLOSED, "temp_directory": spill})
         try:
             connection.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
             connection.execute("SET enable_external_access = false")
@@ -69,6 +74,20 @@ def asking() -> Iterator[Ask]:
             return found
 
         yield ask
+
+
+def streamed(rows: duckdb.DuckDBPyRelation, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a query in these columns, a batch at a time, while DuckDB goes on.
+
+    Raises:
+        duckdb.Error: as for any query; what DuckDB meets between two batches comes through Arrow as an OSError.
+    """
+    try:
+        for batch in rows.to_arrow_reader(_BATCH):
+            yield batch.cast(schema)
+    except OSError as error:
+        kind = duckdb.OutOfRangeException if str(error).startswith("Out of Range") else duckdb.Error
+        raise kind(str(error)) from error
 
 
 @contextmanager

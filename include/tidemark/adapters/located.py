@@ -3,6 +3,8 @@
 Readers say `located(warehouse, ...)` and go on with what both have in common. Nothing of S3 is loaded here.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,6 +12,7 @@ from tidemark.adapters.bucket_path import BucketPath
 
 if TYPE_CHECKING:
     from tidemark.adapters.s3_folder import S3Folder
+    from tidemark.adapters.s3_place import S3Place
 
 Root: TypeAlias = "str | S3Folder"
 """Root of all tables."""
@@ -25,6 +28,27 @@ def located(warehouse: Root, *parts: str) -> Located:
 def spark_root(warehouse: Root) -> str:
     """The warehouse as Spark names it."""
     return warehouse if isinstance(warehouse, str) else warehouse.place.spark_url
+
+
+def address_of(warehouse: Root) -> "str | S3Place":
+    """The warehouse as another process is told of it: without connections and credentials."""
+    return warehouse if isinstance(warehouse, str) else warehouse.place
+
+
+@contextmanager
+def reached(address: "str | S3Place") -> Iterator[Root]:
+    """A warehouse by its address; of a bucket it is open while the block lasts, by this process's own credentials.
+
+    Raises:
+        UsageError: AWS's variables or profiles do not fit.
+    """
+    if isinstance(address, str):
+        yield address
+        return
+    from tidemark.adapters.s3_folder import opened
+
+    with opened(address) as folder:
+        yield folder
 
 
 def relative(warehouse: Root, path: Located) -> str:

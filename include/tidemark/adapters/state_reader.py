@@ -4,9 +4,10 @@ Nothing here imports pandas, which takes longer than most answers: pyarrow does 
 make an array of a Python list.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -14,18 +15,21 @@ import pyarrow as pa
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.bucket_path import BucketPath
 from tidemark.adapters.delta_reading import files_in, open_table, refused
-from tidemark.adapters.duckdb_session import literal, opened, told
-from tidemark.adapters.located import Located, Root, arrow_place, located
+from tidemark.adapters.duckdb_session import WORKER, literal, opened, streamed, told
+from tidemark.adapters.located import Located, Root, address_of, arrow_place, located, reached
 from tidemark.model.compaction import Group, groups_of, is_top_light
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.expressions import quoted
-from tidemark.model.key_groups import key_group
+from tidemark.model.key_groups import KeyGroupRange, key_group
 from tidemark.model.layouts import mapped_sql
 from tidemark.model.resolving import empty_columns, resolving_sql, single_sql
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.ttl import Now
 from tidemark.ports import LiveFile
+
+if TYPE_CHECKING:
+    from tidemark.adapters.s3_place import S3Place
 
 
 def read_state(
@@ -65,9 +69,11 @@ class Relation:
     Attributes:
         parts: each an Arrow table, a dataset, or paths of Parquet files of the same columns; with the query over it
             that makes rows of one schema of it, None where it has them already.
+        key_groups: only rows of these; None = all. Row groups of others are skipped.
     """
 
     parts: tuple[tuple[Any, Callable[[str], str] | None], ...]
+    key_groups: KeyGroupRange | None = None
 
     @property
     def files(self) -> list[str]:
@@ -85,7 +91,10 @@ class Relation:
                 connection.register(own, rows)
                 relation = '"' + own.replace('"', '""') + '"'
             selected.append(f"FROM {relation}" if sql is None else sql(relation))
-        return f'({" UNION ALL ".join(selected)}) AS "_stored"'
+        rows, of = f'({" UNION ALL ".join(selected)}) AS "_stored"', self.key_groups
+        if of is None:
+            return rows
+        return f'(SELECT * FROM {rows} WHERE "_key_group" BETWEEN {of.first} AND {of.last}) AS "_of_range"'
 
 
 def stored_rows(warehouse: Root, schema: OperatorSchema, handle: StateHandle) -> Relation | None:
@@ -142,16 +151,60 @@ def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] |
 
 
 def _split(schema: OperatorSchema, now: Now, below: Relation, newer: Relation) -> pa.Table:
-    """As `resolve`: rows of the oldest group that no newer row touches are finished without a merge (ADR 0007)."""
-    keys = ", ".join(quoted(k.name) for k in schema.keys)
+    """As `resolve`, of the oldest group and all newer ones."""
     with opened([*below.files, *newer.files]) as connection, told(f"state of {schema.uid} is not readable"):
-        oldest, above = below.registered(connection, "below"), newer.registered(connection, "newer")
-        touched = f'(SELECT {keys} FROM {above}) AS "_touched"'
-        alone = f'(SELECT * FROM {oldest} ANTI JOIN {touched} USING ({keys})) AS "_alone"'
-        beneath = f"SELECT * FROM {oldest} SEMI JOIN {touched} USING ({keys})"
-        merged = f'(SELECT * FROM {above} UNION ALL BY NAME {beneath}) AS "_stored"'
-        query = f"{single_sql(schema, alone, now)} UNION ALL {resolving_sql(schema, merged, now)}"
+        query = _splitting(connection, schema, now, below, newer)
         return connection.sql(query).to_arrow_table().cast(arrow_schema(empty_columns(schema)))
+
+
+def _splitting(
+    connection: duckdb.DuckDBPyConnection, schema: OperatorSchema, now: Now, below: Relation, newer: Relation
+) -> str:
+    """The query by which rows of the oldest group that no newer row touches are finished without a merge (ADR 0007)."""
+    keys = ", ".join(quoted(k.name) for k in schema.keys)
+    oldest, above = below.registered(connection, "below"), newer.registered(connection, "newer")
+    touched = f'(SELECT {keys} FROM {above}) AS "_touched"'
+    alone = f'(SELECT * FROM {oldest} ANTI JOIN {touched} USING ({keys})) AS "_alone"'
+    beneath = f"SELECT * FROM {oldest} SEMI JOIN {touched} USING ({keys})"
+    merged = f'(SELECT * FROM {above} UNION ALL BY NAME {beneath}) AS "_stored"'
+    return f"{single_sql(schema, alone, now)} UNION ALL {resolving_sql(schema, merged, now)}"
+
+
+def range_reader(
+    warehouse: Root, schema: OperatorSchema, groups: Sequence[Group], now: Now
+) -> Callable[[KeyGroupRange], Iterator[pa.RecordBatch]]:
+    """What resolves any range of key groups of a state, in this process or, pickled, in another one.
+
+    It is called there with the range, and yields batches of what `read_state` gives. It takes one thread and a bounded
+    part of the memory. Another process must see the same warehouse under the same name; that of a bucket it reaches by
+    credentials of its own, because none travel.
+
+    Args:
+        warehouse: root of all tables.
+        schema: the operator's stored schema.
+        groups: files of the state, by `groups_of`.
+        now: the checkpoint's clocks.
+
+    Raises:
+        UsageError: the state is only for Spark to read.
+        StoreError, StateOverflowError: as `read_state`, from what is returned.
+    """
+    resolving_sql(schema, '"_stored"', now)  # refuses here what no worker could do
+    return partial(_read_range, address_of(warehouse), schema, tuple(groups), now)
+
+
+def _read_range(
+    address: "str | S3Place", schema: OperatorSchema, groups: Sequence[Group], now: Now, key_groups: KeyGroupRange
+) -> Iterator[pa.RecordBatch]:
+    parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
+    with reached(address) as root, told(f"state of {schema.uid} is not readable"):
+        relations = [replace(_relation(root, schema, part), key_groups=key_groups) for part in parts]
+        with opened([path for rows in relations for path in rows.files], WORKER) as connection:
+            if len(relations) > 1:
+                query = _splitting(connection, schema, now, *relations)
+            else:
+                query = resolving_sql(schema, relations[0].registered(connection, "rows"), now)
+            yield from streamed(connection.sql(query), arrow_schema(empty_columns(schema)))
 
 
 def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:

@@ -6,12 +6,37 @@ timestamp is its microseconds since the epoch; `key_group_sql` says the same in 
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from tidemark.errors import UsageError
 from tidemark.model.schema import OperatorSchema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """Key groups that lie side by side (Flink's class of that name).
+
+    Attributes:
+        first: the first one.
+        last: the last one, which belongs to it.
+    """
+
+    first: int
+    last: int
+
+
+def key_group_ranges(groups: int, count: int) -> tuple[KeyGroupRange, ...]:
+    """All key groups in `count` ranges of nearly one size, as Flink's `KeyGroupRangeAssignment` gives them to tasks.
+
+    Args:
+        groups: how many key groups there are.
+        count: how many ranges, at most `groups`.
+    """
+    starts = [-(-n * groups // count) for n in range(count + 1)]
+    return tuple(KeyGroupRange(first, after - 1) for first, after in zip(starts, starts[1:], strict=False))
 
 
 def key_text(value: object) -> str:

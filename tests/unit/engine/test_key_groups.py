@@ -7,13 +7,22 @@ import pytest
 from tests.engine.records import pipeline
 from tidemark.adapters.delta_types import parsed
 from tidemark.errors import UsageError
-from tidemark.model.key_groups import key_group, key_text, typed_key
+from tidemark.model.key_groups import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
 from tidemark.model.types import FieldType
 
 
 def test_a_key_group_never_changes() -> None:
     assert key_group(["N14228"], 128) == 110
     assert key_group(["EWR", "IAH"], 128) == key_group(["EWR", "IAH"], 128) != key_group(["EWRI", "AH"], 128)
+
+
+@pytest.mark.parametrize(("groups", "count"), [(128, 1), (128, 3), (128, 128), (7, 4)])
+def test_ranges_hold_every_key_group_once_and_are_those_of_the_tasks(groups: int, count: int) -> None:
+    ranges = key_group_ranges(groups, count)
+    assert [g for r in ranges for g in range(r.first, r.last + 1)] == list(range(groups))
+    # Flink's KeyGroupRangeAssignment.computeOperatorIndexForKeyGroup; `engine.tasks.spread` says it in SQL.
+    assert all(group * count // groups == n for n, r in enumerate(ranges) for group in (r.first, r.last))
+    assert ranges[-1] == KeyGroupRange(ranges[-1].first, groups - 1)
 
 
 def test_string_forms_do_not_depend_on_a_language() -> None:

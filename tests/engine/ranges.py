@@ -1,0 +1,20 @@
+"""A state as Spark's Python workers resolve it, range by range of key groups."""
+
+from pathlib import Path
+from unittest import mock
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.engine.warehouses import warehouse_of
+from tidemark.adapters.state_reader import range_reader
+from tidemark.engine import ranges
+from tidemark.model.schema import OperatorSchema
+from tidemark.model.segments import StateHandle
+from tidemark.model.ttl import Now
+
+
+def by_workers(spark: SparkSession, root: Path, schema: OperatorSchema, handle: StateHandle, now: Now) -> DataFrame:
+    """One row per live key, in as many tasks as there are shuffle partitions, however few rows."""
+    groups = warehouse_of(spark, root).groups(handle)
+    with mock.patch.object(ranges, "FEWEST", 1):
+        return ranges.resolved_by_ranges(spark, schema, handle.rows, range_reader(str(root), schema, groups, now))
