@@ -68,9 +68,9 @@ def read_state(
         pipeline: its name.
         uid: the operator.
         by: `"spark"` merges by Spark's SQL: filters of yours reach the files. `"duckdb"` merges in Spark's Python
-            workers, each a range of key groups, without a shuffle: faster where the state is read whole, but then
-            filters and columns of yours save nothing. The workers must have this release of Tidemark with its
-            libraries, and see the warehouse under the client's name for it; a bucket by credentials of their own.
+            workers, each a range of key groups, without a shuffle: faster where a state is read whole, but filters
+            and columns of yours save nothing. The workers need this release of Tidemark with its libraries, the
+            warehouse under the client's name for it, and for a bucket credentials of their own.
         settings: where the warehouse is; `load_settings()` without it.
         **at: `checkpoint=`, `savepoint=` or `as_of=`; see `RestorePoint`. The newest checkpoint without it.
 
@@ -78,14 +78,14 @@ def read_state(
         NotFoundError: no such pipeline, checkpoint, savepoint or operator.
         UsageError: two of `checkpoint`, `savepoint` and `as_of`, or a time without a zone; an unknown `by`; a state
             with a `spark_only` aggregate by DuckDB.
-        StoreError: a version of the state's tables is gone.
+        StoreError: a version of the state's tables is gone, or, by DuckDB, a file.
     """
     from tidemark.engine.resolving import resolved
 
     _refuse_unknown(by)
     runtime = open_runtime(settings)
     found = _found(runtime, pipeline, _At(**at))
-    if by == "duckdb" and found.handles.get(uid):
+    if by == "duckdb":
         return _by_ranges(runtime, spark, found, uid)
     return resolved(runtime.state_of(spark), schema_of(found, uid), found.handles[uid], found.now)
 
@@ -100,9 +100,8 @@ def _by_ranges(runtime: Runtime, spark: "SparkSession", found: Checkpoint, uid: 
     from tidemark.adapters.state_reader import range_reader
     from tidemark.engine.ranges import resolved_by_ranges
 
-    schema, groups = schema_of(found, uid), runtime.state_of(spark).groups(found.handles[uid])
-    reader = range_reader(runtime.root, schema, groups, found.now)
-    return resolved_by_ranges(spark, schema, sum(g.rows for g in groups), reader)
+    schema, handle = schema_of(found, uid), found.handles[uid]
+    return resolved_by_ranges(spark, schema, handle.rows, range_reader(runtime.root, schema, handle, found.now))
 
 
 def read_sink(

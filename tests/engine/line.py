@@ -27,7 +27,7 @@ from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.errors import FencedError
 from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.compaction import LevelPolicy, groups_of
+from tidemark.model.compaction import LevelPolicy
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import CompactionRecord
@@ -158,7 +158,7 @@ class Line:
         keys = [(k.name, "ascending") for k in schema.keys]
         found: list[dict[str, Any]] = by_duckdb.sort_by(keys).to_pylist()
         assert by_spark.sort_by(keys).to_pylist() == found
-        by_ranges = read_by_ranges(groups_of(handle, self.tables.files_of), str(self.root), schema, self.now)
+        by_ranges = read_by_ranges(str(self.root), schema, handle, self.now)
         assert by_ranges.schema == by_duckdb.schema
         assert by_ranges.sort_by(keys).to_pylist() == found
         return found

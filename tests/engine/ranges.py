@@ -5,7 +5,6 @@ from unittest import mock
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.engine.warehouses import warehouse_of
 from tidemark.adapters.state_reader import range_reader
 from tidemark.engine import ranges
 from tidemark.model.schema import OperatorSchema
@@ -15,6 +14,5 @@ from tidemark.model.ttl import Now
 
 def by_workers(spark: SparkSession, root: Path, schema: OperatorSchema, handle: StateHandle, now: Now) -> DataFrame:
     """One row per live key, in as many tasks as there are shuffle partitions, however few rows."""
-    groups = warehouse_of(spark, root).groups(handle)
     with mock.patch.object(ranges, "FEWEST", 1):
-        return ranges.resolved_by_ranges(spark, schema, handle.rows, range_reader(str(root), schema, groups, now))
+        return ranges.resolved_by_ranges(spark, schema, handle.rows, range_reader(str(root), schema, handle, now))

@@ -109,11 +109,11 @@ def test_an_overflow_stops_the_compaction_and_names_the_key(line: Line) -> None:
         line.checkpoint()
     with pytest.raises(StateOverflowError, match=r"of key \(7, true\)"):
         line.compact("days", runs=2)
-    groups, schema = groups_of(line.handles["days"], line.tables.files_of), line.pipeline.schemas()["days"]
+    schema, handle = line.pipeline.schemas()["days"], line.handles["days"]
     with pytest.raises(StateOverflowError, match=r"of key \(7, true\)"):
-        read_by_ranges(groups, str(line.root), schema, line.now)
+        read_by_ranges(str(line.root), schema, handle, line.now)
     with pytest.raises(PythonException, match=r"StateOverflowError: .* of key \(7, true\)"):
-        by_workers(line.spark, line.root, schema, line.handles["days"], line.now).collect()
+        by_workers(line.spark, line.root, schema, handle, line.now).collect()
 
 
 def _kinds(line: Line, uid: str) -> dict[int, set[str]]:

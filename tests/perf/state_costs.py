@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
-    """Scan and resolve by Spark, with and without its SQL; resolve and point reads by DuckDB; a reduce in memory (T4)."""
+    """Scan by Spark, resolve by its SQL and in its workers, resolve and point reads by DuckDB, a reduce (T4)."""
     base = state.handle.segments[0]
 
     def scan() -> None:
@@ -72,9 +72,8 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
         frame.write.format("noop").mode("overwrite").save()
 
     def in_workers() -> None:
-        groups = warehouse_of(spark, state.root).groups(state.handle)
-        reader = range_reader(str(state.root), state.schema, groups, NOW)
-        frame = resolved_by_ranges(spark, state.schema, sum(g.rows for g in groups), reader)
+        reader = range_reader(str(state.root), state.schema, state.handle, NOW)
+        frame = resolved_by_ranges(spark, state.schema, state.handle.rows, reader)
         frame.write.format("noop").mode("overwrite").save()
 
     def without_spark() -> None:

@@ -38,7 +38,6 @@ from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.engine.warehouse import Warehouse
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import groups_of
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
 from tidemark.model.segments import StateHandle
@@ -197,7 +196,7 @@ class SparkWorld(World):
         keys = [(k.name, "ascending") for k in schema.keys]
         found = by_duckdb.sort_by(keys).to_pylist(maps_as_pydicts="strict")
         assert by_spark.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
-        by_ranges = read_by_ranges(groups_of(handle, self.tables.files_of), str(self.root), schema, checkpoint.now)
+        by_ranges = read_by_ranges(str(self.root), schema, handle, checkpoint.now)
         assert by_ranges.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
         return found
 

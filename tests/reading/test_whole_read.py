@@ -45,10 +45,9 @@ def test_only_touched_keys_are_merged_and_the_answer_is_the_same(
         told = {(r["bank"], r["number"]): (r["total"], r["_changed"]) for r in found.to_pylist()}
         assert told == ledger.book
         patched.undo()
-        groups = groups_of(last.handles[UID], tables.files_of)
         for tasks in (1, 3):
             assert (
-                read_by_ranges(groups, folder, ledger.schema, last.now, tasks)
+                read_by_ranges(folder, ledger.schema, last.handles[UID], last.now, tasks)
                 .sort_by(order)
                 .equals(plain.sort_by(order))
             )

@@ -19,7 +19,6 @@ from tests.reading.ranges import read_by_ranges
 from tests.s3.proxy import strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
 from tidemark.adapters.s3_folder import S3Folder
-from tidemark.model.compaction import groups_of
 
 pytestmark = pytest.mark.slow
 
@@ -115,9 +114,8 @@ def _by_ranges(side: Side) -> list[dict[str, Any]]:
     """As Spark's workers read it, which open a bucket by their own variables."""
     newest = next(side.line.coordinator.checkpoints())
     schema, handle = newest.plan.schemas["accounts"], newest.handles["accounts"]
-    groups = groups_of(handle, side.line.tables.files_of)
     with mock.patch.dict(os.environ, side.variables):
-        told = read_by_ranges(groups, side.line.warehouse, schema, newest.now)
+        told = read_by_ranges(side.line.warehouse, schema, handle, newest.now)
     found: list[dict[str, Any]] = told.sort_by("account").to_pylist()
     return found
 

@@ -171,7 +171,7 @@ def _splitting(
 
 
 def range_reader(
-    warehouse: Root, schema: OperatorSchema, groups: Sequence[Group], now: Now
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now
 ) -> Callable[[KeyGroupRange], Iterator[pa.RecordBatch]]:
     """What resolves any range of key groups of a state, in this process or, pickled, in another one.
 
@@ -182,20 +182,23 @@ def range_reader(
     Args:
         warehouse: root of all tables.
         schema: the operator's stored schema.
-        groups: files of the state, by `groups_of`.
+        handle: its state.
         now: the checkpoint's clocks.
 
     Raises:
         UsageError: the state is only for Spark to read.
-        StoreError, StateOverflowError: as `read_state`, from what is returned.
+        StoreError: a version or a file of the handle is gone; what is returned raises it too, and StateOverflowError.
     """
     resolving_sql(schema, '"_stored"', now)  # refuses here what no worker could do
+    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
     return partial(_read_range, address_of(warehouse), schema, tuple(groups), now)
 
 
 def _read_range(
     address: "str | S3Place", schema: OperatorSchema, groups: Sequence[Group], now: Now, key_groups: KeyGroupRange
 ) -> Iterator[pa.RecordBatch]:
+    if not groups:
+        return
     parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
     with reached(address) as root, told(f"state of {schema.uid} is not readable"):
         relations = [replace(_relation(root, schema, part), key_groups=key_groups) for part in parts]
