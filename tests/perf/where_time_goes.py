@@ -21,7 +21,7 @@ from tests.perf.bench import SEED, create_topic
 from tests.perf.peers.lineup import KINDS
 from tests.perf.peers.pipelines.totals import EVERY
 from tests.perf.peers.places import Peer, Place, topic_of
-from tests.perf.peers.sparks import MASTER, compiled, opened
+from tests.perf.peers.sparks import MASTER, WARM, compiled, opened
 from tests.perf.workload import Workload
 from tidemark.engine import tally
 from tidemark.engine.files import bounded_columns
@@ -53,7 +53,7 @@ def main() -> int:
         control.up(settings, only=("kafka",))
         try:
             classes = str(compiled(Path(home, "classes")))
-            spark = opened(classes, f"{home}/scratch")
+            spark = opened(classes, f"{home}/scratch", WARM)
             for line in (
                 *_threads(spark, settings.kafka_address, home, classes),
                 "",

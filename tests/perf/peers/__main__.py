@@ -24,7 +24,7 @@ from tests.perf.peers.measuring import Case, Row, Stage, measured
 from tests.perf.peers.page import write_page
 from tests.perf.peers.places import JARS, Stack
 from tests.perf.peers.setup_flink import VERSION, is_here
-from tests.perf.peers.sparks import compiled, opened
+from tests.perf.peers.sparks import WARM, compiled, opened
 from tests.perf.workload import Workload
 from tidemark.settings import load_settings
 from tidemark.stack import control
@@ -130,7 +130,7 @@ def main() -> int:
             classes = compiled(Path(home, "classes"))
             if flink:
                 compiled(classes, "FlinkTotals.java", class_path(""))
-            spark = opened(str(classes), f"{home}/scratch")
+            spark = opened(str(classes), f"{home}/scratch", WARM)
             stack = Stack(settings.kafka_address, settings.spark_address, Path(home, "cases"), classes)
             for case in cases(flink):
                 for row in case.measured(stack) if isinstance(case, Backfill) else measured(case, stack):

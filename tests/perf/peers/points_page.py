@@ -11,8 +11,8 @@ OURS = "tidemark"
 LONG = """\
 Does the cost hold over many checkpoints, with all that a system does between two of them? The rounds are those of the
 first section. *With upkeep* adds what Tidemark compacts after its runs, level by level; the rewrites of its whole base,
-which come seldom and grow with the state, stand beside it. *State alone* is the part of a run that writes and commits
-state, without the read. The others do nothing between two runs but what their own threads do. Those with fewer rounds
+which come seldom and grow with the state, stand beside it. *Commit alone* is the part of a run that commits what
+it has written. The others do nothing between two runs but what their own threads do. Those with fewer rounds
 took the first ones as a single batch, untimed."""
 KEPT = """\
 How many bytes must lie there so that each of the newest {points} points can be gone back to? After the rounds of the
@@ -60,7 +60,17 @@ def _long(rows: Iterable[Row]) -> list[str]:
     if not kinds:
         return []
     (first, *_) = kinds[OURS]
-    names = ("system", "rounds", "median s", "mean s", "with upkeep s", "to Tidemark", "rewrites", "s", "state alone s")
+    names = (
+        "system",
+        "rounds",
+        "median s",
+        "mean s",
+        "with upkeep s",
+        "to Tidemark",
+        "rewrites",
+        "s",
+        "commit alone s",
+    )
     told = [(TITLES[kind], *_told(found, _with_upkeep(kinds[OURS]))) for kind, found in kinds.items()]
     asked = f"{first['size']:,} keys, {first['updates']:,} updates per round."
     title = f"## {len(kinds[OURS])} checkpoints in a row"
@@ -72,7 +82,7 @@ def _told(found: Sequence[Row], ours: float) -> tuple[str, ...]:
     seconds, whole = [r["seconds"] for r in found], [r["upkeep_seconds"] for r in found if _is_whole(r)]
     means = (statistics.median(seconds), statistics.mean(seconds), _with_upkeep(found), _with_upkeep(found) / ours)
     rewrites = (str(len(whole)), f"{statistics.mean(whole):.2f}" if whole else "–")
-    return (str(len(found)), *(f"{n:.2f}" for n in means), *rewrites, _state_alone(found))
+    return (str(len(found)), *(f"{n:.2f}" for n in means), *rewrites, _commit_alone(found))
 
 
 def _is_whole(row: Row) -> bool:
@@ -84,9 +94,9 @@ def _with_upkeep(found: Sequence[Row]) -> float:
     return statistics.mean(float(r["seconds"]) + (0 if _is_whole(r) else r["upkeep_seconds"]) for r in found)
 
 
-def _state_alone(found: Sequence[Row]) -> str:
+def _commit_alone(found: Sequence[Row]) -> str:
     """Of those that tell their phases and have one for it."""
-    parts = [[s for name, s in r.get("phases", {}).items() if name.startswith(("fold.", "runs."))] for r in found]
+    parts = [[s for name, s in r.get("phases", {}).items() if name.startswith("runs.")] for r in found]
     return f"{statistics.median(map(sum, parts)):.2f}" if any(parts) else "–"
 
 

@@ -1,14 +1,17 @@
-"""Tidemark's read of a range against a bare count of the same range by the same Spark (scenario k)."""
+"""Tidemark's reading of a range against a bare count of the same range by the same Spark (scenario k)."""
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.perf.peers.batch import ends_of, records_between
+from tests.perf.peers.pipelines.totals import EVERY
 from tests.perf.peers.places import Place
 from tests.perf.peers.sparks import session_with
 from tests.perf.peers.tidemark_peer import TidemarkPeer
+from tidemark.engine.frames import decoded
+from tidemark.engine.source import KafkaOptions, read_ranges
+from tidemark.engine.tally import counted
 
 
 @dataclass(frozen=True)
@@ -19,24 +22,25 @@ class Reading:
     place: Place
 
     def measured(self, produce: Callable[[], int], rounds: int) -> Iterator[dict[str, Any]]:
-        """Rounds of a checkpoint and a count of its range; every other round begins with the count.
+        """Rounds of a checkpoint, then its range once more, read and counted; every other round begins with the count.
 
         Args:
             produce: sends a batch, and says how many records it has.
             rounds: how many.
         """
-        session = session_with({})
+        pipeline = next(p for p in EVERY if p.name == self.place.topic)
+        (name,), session, kafka = pipeline.inputs, session_with({}), KafkaOptions(bootstrap=self.place.bootstrap)
         for n in range(rounds):
-            starts = ends_of(self.place)
             wanted = produce()
-            ends = ends_of(self.place)
-            seconds = {}
+            self.peer.take()
+            plan, seconds = self.peer.plan, {}
+            assert plan is not None
             for turn in (n, n + 1):
+                began = time.perf_counter()
+                raw = read_ranges(session, plan, name, kafka)
                 if turn % 2:
-                    began = time.perf_counter()
-                    assert records_between(session, self.place, starts, ends).count() == wanted
-                    seconds["count"] = time.perf_counter() - began
+                    assert raw.count() == wanted
                 else:
-                    self.peer.take()
-                    seconds["read"] = self.peer.phases["read"]
+                    assert counted({name: decoded(raw, pipeline, plan, name)}, pipeline, plan).records[name] == wanted
+                seconds["count" if turn % 2 else "read"] = time.perf_counter() - began
             yield {"kind": "tidemark", "records": wanted, "counted": n} | seconds

@@ -16,6 +16,11 @@ from tidemark.stack.services import require_java
 from tidemark.stack.spark_server import find_spark_home
 
 MASTER = "local[2]"
+WARM = {
+    "spark.driver.extraJavaOptions": "-XX:Tier4InvocationThreshold=5000 -XX:Tier4MinInvocationThreshold=600"
+    " -XX:Tier4CompileThreshold=15000 -XX:Tier4BackEdgeThreshold=40000"
+}
+"""Java's own thresholds, for a driver that stands for one that has run for long; ours are those of short ones."""
 SOURCES = Path(__file__).parent / "java"
 
 

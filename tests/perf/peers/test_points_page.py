@@ -32,7 +32,7 @@ def test_a_mean_has_level_folds_in_it_and_rewrites_of_a_whole_base_beside_it() -
     theirs = [_round("append", n, 3.5) for n in range(3)]
     page = _page([_round("tidemark", -1, 99.0), *ours, *theirs])
     assert "## 3 checkpoints in a row" in page
-    assert "| Tidemark, own driver | 3 | 1.00 | 1.00 | 1.17 | 1.00 | 1 | 9.00 | 0.38 |" in page
+    assert "| Tidemark, own driver | 3 | 1.00 | 1.00 | 1.17 | 1.00 | 1 | 9.00 | 0.12 |" in page
     assert "| Structured Streaming, append | 3 | 3.50 | 3.50 | 3.50 | 3.00 | 0 | – | – |" in page
 
 

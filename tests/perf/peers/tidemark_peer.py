@@ -11,6 +11,7 @@ import pyarrow as pa
 from tests.perf.needed import named
 from tests.perf.peers.places import COLUMNS, ROOT, Place
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.plan import CheckpointPlan
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
@@ -30,6 +31,7 @@ class TidemarkPeer:
         until: the end of the interval whose records the next run takes; all that there are without it.
         newest: the id of its last checkpoint.
         records: how many its last checkpoint has read.
+        plan: of its last checkpoint.
         phases: seconds of its last checkpoint.
         compacted: what the last upkeep rewrote: nothing, levels, or the whole base.
     """
@@ -41,6 +43,7 @@ class TidemarkPeer:
     newest: int | None = None
     least: int = field(init=False, default=1)
     records: int = field(init=False, default=0)
+    plan: CheckpointPlan | None = field(init=False, default=None)
     phases: dict[str, float] = field(init=False, default_factory=dict)
     compacted: Literal["", "level", "whole"] = field(init=False, default="")
 
@@ -55,7 +58,7 @@ class TidemarkPeer:
         request = PlanRequest(origin="bench", interval_end=self.until, until_interval_end=self.until is not None)
         made = self.runtime.run_once(self.place.topic, request, timeline=self.timeline).checkpoint
         assert made is not None, f"{self.place.topic} had nothing to checkpoint"
-        self.newest, self.records = made.plan.id, made.sealed.facts.records
+        self.newest, self.plan, self.records = made.plan.id, made.plan, made.sealed.facts.records
         self.phases = {phase: ms / 1000 for phase, ms in made.sealed.timings_ms.items()}
 
     def upkeep(self) -> None:
