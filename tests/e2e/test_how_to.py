@@ -166,11 +166,14 @@ def test_read_state_in_spark(
                 spark.conf.set(name, value)
         for name in ("ROOT", "HOME", "KAFKA_BOOTSTRAP", "SPARK"):
             monkeypatch.setenv(f"TIDEMARK_{name}", reader.env[f"TIDEMARK_{name}"])
+        shell = {"spark": spark}
         for step in (s for s in steps("read-state.md") if s.language == "python"):
-            exec(compile(step.text, "read-state.md", "exec"), {"spark": spark})  # noqa: S102
+            exec(compile(step.text, "read-state.md", "exec"), shell)  # noqa: S102
     finally:
         spark.stop()
-    assert "last_airport" in capsys.readouterr().out
+    by_sql, by_workers = capsys.readouterr().out.split("last_airport")[1:]
+    assert re.search(r"\b[A-Z]{3}\b", by_sql)
+    assert re.search(r"\b[A-Z]{3}\b", by_workers)
 
 
 def test_dead_letters(reader: Reader, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

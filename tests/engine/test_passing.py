@@ -159,7 +159,7 @@ def test_a_read_that_is_not_exact_is_refused(line: Line, wrong: str, monkeypatch
 
 @pytest.mark.parametrize(
     ("partitions", "offsets", "small"),
-    [(2, 10, True), (16, 100, True), (17, 10, False), (2, 8 * 2**14, True), (2, 8 * 2**14 + 1, False)],
+    [(2, 10, True), (16, 100, True), (17, 10, False), (2, 2**15, True), (2, 2**15 + 1, False)],
 )
 def test_few_partitions_with_few_offsets_are_small(partitions: int, offsets: int, small: bool) -> None:
     made = Pipeline(

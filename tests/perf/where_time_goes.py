@@ -35,7 +35,7 @@ from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.stack import control
 
-RECORDS, ROUNDS, REPEATED, MANY = 20_000, 30, 6, 200_000
+RECORDS, ROUNDS, REPEATED, MANY = 20_000, 30, 12, 60_000
 SYSTEMS = ("tidemark", "append")
 THREADS = {
     "tasks": "Executor task",

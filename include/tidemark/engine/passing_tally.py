@@ -18,7 +18,7 @@ from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline
 
 _NAME = "tally"
-_PARTITIONS, _BITMAPS, _BITS = 16, 8, 32_768
+_PARTITIONS, _BITMAPS, _BITS = 16, 2, 32_768
 """Beyond so many partitions, or bitmaps of Spark's with so many bits, a query costs less than what is observed."""
 
 
