@@ -222,7 +222,9 @@ def test_export_and_import(reader: Reader, s3_server: Server) -> None:
     assert "january/export.json" in backups.objects()
 
 
-def test_bootstrap(reader: Reader) -> None:
+def test_bootstrap(reader: Reader, request: pytest.FixtureRequest) -> None:
+    # A relative warehouse is one below the root, which is this checkout.
+    request.addfinalizer(lambda: shutil.rmtree(ROOT / "begun", ignore_errors=True))
     reader.goes_on_until(2)
     reader.follows("bootstrap.md")
     shown = "tidemark state show flights aircraft --limit 100000 --json"

@@ -1,4 +1,4 @@
-"""The Spark implementation of `ports.Compute`: read once, decode once, keep, and let every operator use it."""
+"""The Spark implementation of `ports.Compute`: what was taken in once (`engine.intake`), every operator uses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -44,9 +44,10 @@ class Intake:
 
     def release(self) -> None:
         """Lets go of what is kept."""
-        with translated():
-            for records in self.inputs.values():
-                records.unpersist()
+        if self.is_kept:
+            with translated():
+                for records in self.inputs.values():
+                    records.unpersist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class Taker:
             with translated():
                 return Intake(inputs, counted(inputs, self.pipeline, self.plan, self.blocked))
         except BaseException:
-            Intake(inputs).release()
+            Intake(inputs, is_kept=kept).release()
             raise
 
     def _decoded(self, name: str) -> DataFrame:
@@ -118,5 +119,8 @@ class Taker:
             shown = passing.on(records, observed)
         run = write_fold(shown, task, observed)
         with translated():
-            tally = passing.told(observed) or counted(inputs, self.pipeline, self.plan)
+            tally = passing.told(observed)
+            # Each row of the run stands for a record that was applied.
+            if tally is None or tally.applied[uid] < run.rows:
+                tally = counted(inputs, self.pipeline, self.plan)
         return Intake(inputs, tally, {uid: run}, is_kept=kept)
