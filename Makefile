@@ -88,6 +88,7 @@ lock: setup ## Write requirements.lock anew after a change of the dependencies, 
 bench: setup ## Measure checkpoints by state size, and what one would take instead (BENCH=quick: small)
 	@$(BIN)/python -m tests.perf.bench
 	@$(BIN)/python -m tests.perf.state_costs
+	@$(BIN)/python -m tests.perf.process_rate
 	@$(BIN)/python -m tests.perf.restore_points
 	@$(BIN)/python -m tests.perf.peers
 	@$(BIN)/python -m tests.perf.airflow_latency

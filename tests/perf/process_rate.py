@@ -1,11 +1,12 @@
-"""How many records a process operator takes: `PYTHONPATH=include python -m tests.perf.process_rate` prints them.
+"""How many records a process operator takes: a part of `make bench`, written to docs/benchmarks/process-rate.json.
 
 Ten records per key; the function changes two values and a list for each, and emits one record per key. Everything from
-cached, decoded records to the kept result counts: shuffle, sort, Arrow, Python, count. A server to use instead of one
-of its own is named by `TIDEMARK_TEST_SPARK`.
+cached, decoded records to the kept result counts: shuffle, sort, Arrow, Python, count.
 """
 
+import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -22,7 +23,9 @@ from tidemark.engine.session import SparkSettings, open_session
 from tidemark.settings import load_settings
 from tidemark.stack import control
 
-RECORDS, PER_KEY, ROUNDS = 1_000_000, 10, 5
+QUICK = os.environ.get("BENCH") == "quick"
+RECORDS, PER_KEY, ROUNDS = 100_000 if QUICK else 1_000_000, 10, 5
+KEPT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "process-rate.json"
 
 
 @dataclass(frozen=True)
@@ -61,20 +64,26 @@ def add(tail: str, flights: Iterator[Flight], seen: Seen) -> Iterator[Total]:
 
 
 def main() -> int:
-    """Measures."""
-    given = os.environ.get("TIDEMARK_TEST_SPARK")
-    if given:
-        return _measured(given)
+    """Measures, prints one JSON object, and keeps it unless the run was a quick one."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
         settings = load_settings(home=home)
         control.up(settings, only=("spark",))
         try:
-            return _measured(settings.spark_address)
+            seconds = list(_measured(settings.spark_address))
         finally:
             control.down(settings)
+    facts = {"command": "make bench", "cores": os.cpu_count(), "records": RECORDS, "per_key": PER_KEY}
+    rate = round(RECORDS / statistics.median(seconds[1:]))
+    found = {"first_s": round(seconds[0], 2), "seconds": [round(s, 2) for s in seconds[1:]], "records_per_s": rate}
+    report = json.dumps(facts | found, indent=2) + "\n"
+    sys.stdout.write(report)
+    if not QUICK:
+        KEPT.write_text(report)
+    return 0
 
 
-def _measured(address: str) -> int:
+def _measured(address: str) -> Iterator[float]:
+    """Seconds of each round; the first one is a worker's first, too."""
     spark = open_session(SparkSettings(master=address), uuid.uuid4().hex, 1)
     operator = Process("seen", key_by="tail", state=Seen, function=add, emits=Total)
     pipeline = Pipeline(name="rate", source=KafkaSource("flights", Flight), operators=[operator])
@@ -95,13 +104,11 @@ def _measured(address: str) -> int:
         records=kept,
         applied=RECORDS,
     )
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS + 1):
         started = time.perf_counter()
         processed(task).release()
-        seconds = time.perf_counter() - started
-        sys.stdout.write(f"{RECORDS / seconds:,.0f} records/s ({seconds:.1f} s)\n")
+        yield time.perf_counter() - started
     spark.stop()
-    return 0
 
 
 if __name__ == "__main__":

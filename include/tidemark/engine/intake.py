@@ -1,7 +1,7 @@
 """Takes in what a plan has named: reads and decodes once, tallies, and keeps what more than one query needs.
 
 Most of what a small checkpoint costs is the number of its queries. So where the first operator is a fold that needs
-nothing but the records, they are folded, tallied and written by the query that reads them (adr/0019).
+nothing but the records, they are folded, tallied and written by the query that reads them (adr/0021).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -30,6 +30,7 @@ from tests.perf.peers.places import (
 from tests.perf.peers.reading import Reading
 from tests.perf.peers.restoring import Restoring
 from tests.perf.peers.retaining import Retaining
+from tests.perf.peers.served import ServedPeer
 from tests.perf.peers.tidemark_peer import TidemarkPeer
 from tests.perf.workload import State, Workload, expected_state
 
@@ -80,6 +81,11 @@ class Case:
         """Everybody who takes part in some stage."""
         return tuple(dict.fromkeys(kind for stage in self.stages for kind in stage.kinds))
 
+    @property
+    def keepers(self) -> tuple[str, ...]:
+        """Who keeps points, where some are kept: whoever is in the last stage, and Tidemark in one of its two ways."""
+        return tuple(kind for kind in self.stages[-1].kinds if self.kept and kind != "tidemark-server")
+
 
 def measured(case: Case, stack: Stack) -> Iterator[Row]:
     """Loads, then rounds in which the peers take turns, each beginning with another one; then the check.
@@ -129,7 +135,7 @@ class _Topic:
                 place = place_of(kind, self.case.topic, self.stack)
                 yield _row(self.case, stage, kind) | {"round": n} | taken(self.peers[kind], place.folder)
                 self.taken[kind] = len(self.sent)
-                if self.case.kept and kind in self.case.stages[-1].kinds:
+                if kind in self.case.keepers:
                     self.marks.setdefault(kind, []).append(cast(RetainingPeer, self.peers[kind]).mark())
 
     def retained(self) -> Iterator[Row]:
@@ -137,8 +143,8 @@ class _Topic:
         if not self.case.kept:
             return
         stage = replace(self.case.stages[-1], scenario="g")
-        peers = {kind: cast(RetainingPeer, self.peers[kind]) for kind in stage.kinds}
-        places = {kind: place_of(kind, self.case.topic, self.stack) for kind in stage.kinds}
+        peers = {kind: cast(RetainingPeer, self.peers[kind]) for kind in self.case.keepers}
+        places = {kind: place_of(kind, self.case.topic, self.stack) for kind in peers}
         retaining = Retaining(peers, places, self.marks)
         rows = (retaining.measured(self.case.kept), retaining.gone_back(self.case.kept[-1], expected_state(self.sent)))
         for row in itertools.chain(*rows):
@@ -226,8 +232,9 @@ def taken(peer: Peer, folder: str) -> Row:
         "bytes": after.added(before),
         "folder_bytes": Listing.of(folder).bytes,
     }
-    compacted = {"compacted": peer.compacted} if isinstance(peer, TidemarkPeer) else {}
-    return row | compacted | ({"phases": peer.phases} if isinstance(peer, FlinkPeer | TidemarkPeer) else {})
+    if isinstance(peer, TidemarkPeer | ServedPeer):
+        return row | {"compacted": peer.compacted, "phases": peer.phases}
+    return row | ({"phases": peer.phases} if isinstance(peer, FlinkPeer) else {})
 
 
 def _row(case: Case, stage: Stage, kind: str) -> Row:

@@ -249,7 +249,7 @@ def _losses(rows: Iterable[Row]) -> list[str]:
         for (size, updates, choice), kinds in _groups(_of(every, letter)).items():
             ours = _median(kinds[OURS], "seconds")
             for kind, found in kinds.items():
-                if kind != OURS and (theirs := _median(found, "seconds")) < ours:
+                if not kind.startswith(OURS) and (theirs := _median(found, "seconds")) < ours:
                     lines.append(
                         f"- {QUESTIONS[letter][0]}, {size:,} keys, {updates:,} updates, {choice}: {TITLES[kind]}"
                         f" took {theirs:.2f} s, {TITLES[OURS]} {ours:.2f} s."

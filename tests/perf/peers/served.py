@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ class ServedPeer:
     place: Place
     spark: str
     client: subprocess.Popen[str] = field(init=False)
+    told: dict[str, Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reader = TidemarkPeer(self.place, self.spark)
@@ -38,6 +40,16 @@ class ServedPeer:
     def upkeep(self) -> None:
         """Compacts what is due."""
         self._tell("upkeep")
+
+    @property
+    def compacted(self) -> str:
+        """As of `TidemarkPeer`."""
+        return str(self.told["compacted"])
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """As of `TidemarkPeer`."""
+        return dict(self.told["phases"])
 
     def close(self) -> None:
         """The process ends when nobody can tell it anything any more."""
@@ -55,12 +67,13 @@ class ServedPeer:
         assert self.client.stdout is not None
         self.client.stdin.write(f"{verb}\n")
         said = self.client.stdout.readline()
-        if said != f"{verb}\n":
+        if not said:
             raise RuntimeError(f"the Tidemark client of {self.place.topic} ended with {self.client.wait(60)}")
+        self.told = json.loads(said)
 
 
 def main() -> int:
-    """Does what it is told, line by line."""
+    """Does what it is told, line by line, and answers each with a line of JSON."""
     asked = json.loads(sys.argv[1])
     peer = TidemarkPeer(Place(**asked["place"]), asked["spark"])
     verbs = {"take": peer.take, "upkeep": peer.upkeep}
@@ -68,7 +81,7 @@ def main() -> int:
     os.dup2(2, 1)  # whatever else prints must not look like an answer
     for line in sys.stdin:
         verbs[line.strip()]()
-        said.write(line)
+        said.write(json.dumps({"compacted": peer.compacted, "phases": peer.phases}) + "\n")
         said.flush()
     return 0
 
