@@ -5,12 +5,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import SparkConnectClient
 
 from tests.engine.standalone import ROOT
-from tidemark.engine.session import SparkSettings, end_session, open_session
+from tidemark.engine.session import SESSION_CONF, SparkSettings, end_session, open_session
 from tidemark.errors import EngineError
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -88,6 +90,27 @@ def test_attempts_share_generated_code(spark_server: str, kept_active: None) -> 
         assert session.conf.get("spark.sql.artifact.isolation.enabled") == "false"
         assert session.conf.get("spark.sql.ansi.enabled") == "true"
         assert int(str(session.conf.get("spark.sql.codegen.cache.maxEntries"))) >= 1000
+    finally:
+        session.stop()
+
+
+def test_every_setting_holds_after_one_request(
+    spark_server: str, kept_active: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, send = [], SparkConnectClient.config
+
+    def config(client: SparkConnectClient, operation: Any) -> Any:
+        asked.append(operation)
+        return send(client, operation)
+
+    monkeypatch.setattr(SparkConnectClient, "config", config)
+    own = {"spark.sql.files.maxRecordsPerFile": "7"}
+    settings = SparkSettings(master=spark_server, parallelism=3, session_conf=own)
+    session = open_session(settings, f"tests/{uuid.uuid4().hex}", 1)
+    try:
+        assert len(asked) == 1
+        wanted = {**SESSION_CONF, "spark.sql.shuffle.partitions": "3", **own}
+        assert {name: session.conf.get(name) for name in wanted} == wanted
     finally:
         session.stop()
 

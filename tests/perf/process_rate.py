@@ -24,7 +24,7 @@ from tidemark.settings import load_settings
 from tidemark.stack import control
 
 QUICK = os.environ.get("BENCH") == "quick"
-RECORDS, PER_KEY, ROUNDS = 100_000 if QUICK else 1_000_000, 10, 5
+RECORDS, PER_KEY, ROUNDS = 100_000 if QUICK else 500_000, 10, 3
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "process-rate.json"
 
 

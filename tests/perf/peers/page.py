@@ -40,7 +40,8 @@ turns, each round begins with another one, and the first round does not count un
 state of every system was compared with numpy's, row by row: one wrong row and there is no page.
 
 - *Tidemark* compacts after its runs; that is timed apart, as upkeep. *Own driver* shares one warm JVM of two cores with
-  all Spark peers, which compiles by Java's own thresholds; *Connect server* is the embedded stack's own way.
+  all Spark peers, which compiles by Java's own thresholds; *Connect server* is the embedded stack's own way, a JVM that
+  nobody else uses. Either had more than twenty runs that no table shows.
 - *Structured Streaming* runs a new query with `Trigger.AvailableNow` per batch, state in RocksDB, rows not counted. It
   was measured with whole snapshots and with a change log (`minDeltasForSnapshot=1`, `unloadOnCommit`). Its sink appends
   changed rows to a Delta table, or merges them.
