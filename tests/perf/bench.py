@@ -10,7 +10,6 @@ looks its keys up in the state; it adds up what the fold adds up, over the same 
 import io
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.perf import generator
+from tests.perf.facts import made_by
 from tests.perf.report import write_report
 from tidemark.adapters.state_diff import Detail
 from tidemark.model.checkpoint import Checkpoint
@@ -54,8 +54,9 @@ def main() -> int:
             diffs = [_diff(runtime, f"bench-{SIZES[-1]}", detail) for detail in Detail]
         finally:
             control.down(settings)
-    facts = {"command": COMMAND, "seed": SEED, "cores": os.cpu_count(), "python": platform.python_version()}
-    write_report(facts | {"updates": UPDATES, "rounds": ROUNDS, "checked_keys": checked, "diffs": diffs}, rows)
+    write_report(
+        made_by(COMMAND, SEED) | {"updates": UPDATES, "rounds": ROUNDS, "checked_keys": checked, "diffs": diffs}, rows
+    )
     return 0
 
 

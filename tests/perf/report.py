@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.perf.facts import told
 from tests.perf.plot import scatter
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
@@ -45,7 +46,8 @@ def _page(name: str, facts: Mapping[str, Any], rows: Rows, measured: Mapping[str
     lines = [
         "# Cost of a checkpoint over state size",
         "",
-        f"Made by `{facts['command']}` (seed {facts['seed']}, {facts['cores']} cores, Python {facts['python']}).",
+        told(facts),
+        "",
         f"{facts['rounds']} interleaved checkpoints per size, each of {facts['updates']:,} uniform updates, from the",
         "plan's question to Kafka to the published manifest, with a warm Spark Connect server. The final state of each",
         "size was compared with numpy's, key by key.",

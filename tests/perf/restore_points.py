@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.perf import generator
 from tests.perf.bench import SEED, SIZES, UPDATES, create_topic
+from tests.perf.facts import made_by
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
@@ -46,7 +47,7 @@ def main() -> int:
             forks = forked(runtime, settings.kafka_address)
         finally:
             control.down(settings)
-    facts = {"command": "make bench", "cores": os.cpu_count(), "rounds": ROUNDS, "seconds": verbs, "forks": forks}
+    facts = made_by("make bench", SEED) | {"rounds": ROUNDS, "seconds": verbs, "forks": forks}
     report = json.dumps(facts, indent=2) + "\n"
     sys.stdout.write(report)
     if not QUICK:

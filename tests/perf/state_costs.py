@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.engine.warehouses import warehouse_of
+from tests.perf.facts import made_by
 from tests.perf.synthetic import NOW, Synthetic
 from tidemark.adapters.memory import ManualClock
 from tidemark.adapters.state_reader import range_reader, read_state
@@ -35,7 +36,7 @@ QUICK = os.environ.get("BENCH") == "quick"
 KEYS = 500_000 if QUICK else 8_000_000
 RUNS = max(8, KEYS // 20 // 20_000)
 ROUNDS = 5
-COMMAND = "make bench"
+COMMAND, SEED = "make bench", 7
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "state-costs.json"
 JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark"
 
@@ -48,10 +49,10 @@ def main() -> int:
             SparkSettings(master="local[2]", jars=JARS, conf={"spark.driver.memory": "2g"}), "bench", 1
         )
         state = Synthetic(Path(home), KEYS)
-        state.add_runs(RUNS)
+        state.add_runs(RUNS, SEED)
         sys.stderr.write(f"{KEYS:,} keys, {RUNS} runs\n")
         found = reading(spark, state) | compacting(spark, state)
-        report = json.dumps({"command": COMMAND, "keys": KEYS, "runs": RUNS} | found, indent=2) + "\n"
+        report = json.dumps(made_by(COMMAND, SEED) | {"keys": KEYS, "runs": RUNS} | found, indent=2) + "\n"
         sys.stdout.write(report)
         if not QUICK:
             KEPT.write_text(report)

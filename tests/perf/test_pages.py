@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.perf.facts import told
 from tests.perf.report import FOLDER
 
 
@@ -18,6 +19,12 @@ def _cells(page: str, title: str) -> list[str]:
     lines = (FOLDER / f"{page}.md").read_text().splitlines()
     (found,) = (line for line in lines if line.startswith(f"| {title}"))
     return [cell.strip() for cell in found.strip("|").split("|")[1:]]
+
+
+@pytest.mark.parametrize("page", ["checkpoint-cost", "state-costs", "restore-points"])
+def test_a_page_says_how_it_was_made(page: str) -> None:
+    data = _data(page)
+    assert told(data.get("facts", data)) in (FOLDER / f"{page}.md").read_text().splitlines()
 
 
 STATE_COSTS = {

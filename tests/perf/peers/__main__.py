@@ -5,10 +5,8 @@ wrong row in anybody's state ends the run, and nothing is written. Apache Flink 
 fetched it.
 """
 
-import importlib.metadata
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.perf.bench import SEED
+from tests.perf.facts import made_by, versions
 from tests.perf.peers.backfilling import Backfill
 from tests.perf.peers.flink import class_path
 from tests.perf.peers.measuring import Case, Row, Stage, measured
@@ -150,14 +149,9 @@ def main() -> int:
 
 
 def _facts(flink: bool) -> dict[str, Any]:
-    packages = ("pyspark", "delta-spark", "deltalake", "confluent-kafka")
-    versions = {name: importlib.metadata.version(name) for name in packages} | {"python": platform.python_version()}
-    return {
-        "command": f"{'BENCH=quick ' if QUICK else ''}make bench",
-        "seed": SEED,
-        "cores": os.cpu_count(),
+    return made_by(f"{'BENCH=quick ' if QUICK else ''}make bench", SEED) | {
         "load": [round(load, 2) for load in os.getloadavg()],
-        "versions": versions | ({"flink": VERSION} if flink else {}),
+        "versions": versions() | ({"flink": VERSION} if flink else {}),
         "updates": UPDATES,
     }
 

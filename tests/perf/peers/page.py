@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.perf.facts import told
 from tests.perf.peers.points_page import by_kind, losses, sections
 from tests.perf.peers.titles import TITLES
 from tests.perf.peers.wanted_page import wanted
@@ -85,11 +86,10 @@ def write_page(facts: Mapping[str, Any], rows: Sequence[Row], folder: Path = FOL
 
 
 def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
-    versions = ", ".join(f"{package} {version}" for package, version in facts["versions"].items())
     lines = [
         "# Against what one would take instead",
         "",
-        f"Made by `{facts['command']}` (seed {facts['seed']}, {facts['cores']} cores; {versions}).",
+        told(facts),
         "",
         "Question: what does it cost to bring keyed state up to date with a batch of changes and to keep it durable,",
         "with Tidemark and with its alternatives, on the same machine in the same run?",
