@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.engine.records import plan_of
 from tests.engine.warehouses import warehouse_of
 from tests.perf.facts import made_by
+from tests.perf.report import FOLDER
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.engine.process import ProcessTask, processed
 from tidemark.engine.session import SparkSettings, open_session
@@ -26,7 +27,7 @@ from tidemark.stack import control
 
 QUICK = os.environ.get("BENCH") == "quick"
 RECORDS, PER_KEY, ROUNDS = 100_000 if QUICK else 500_000, 10, 3
-KEPT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "process-rate.json"
+KEPT = FOLDER / "process-rate.json"
 
 
 @dataclass(frozen=True)

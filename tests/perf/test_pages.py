@@ -42,10 +42,10 @@ STATE_COSTS = {
 @pytest.mark.parametrize("title", STATE_COSTS)
 def test_state_costs(title: str) -> None:
     data, (seconds, ratio) = _data("state-costs"), STATE_COSTS[title]
-    told = _cells("state-costs", title)[0]
-    assert float(told.split()[0]) == pytest.approx(data[seconds], abs=0.051 if data[seconds] > 10 else 0.0051)
+    cell = _cells("state-costs", title)[0]
+    assert float(cell.split()[0]) == pytest.approx(data[seconds], abs=0.051 if data[seconds] > 10 else 0.0051)
     if ratio is not None:
-        assert f"({data[ratio]:.1f} " in told
+        assert f"({data[ratio]:.1f} " in cell
 
 
 def test_the_rate_of_process_operators() -> None:

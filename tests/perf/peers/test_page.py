@@ -118,6 +118,9 @@ def test_the_readme_says_what_was_measured() -> None:
         kept = [r["left"] / 1e6 for r in rows if r["kind"] == kind and r.get("kept") == 30]
         assert cells[2].split(",")[0] == (f"{restored[0]:.2f}" if restored else "–"), title
         assert cells[3] == (f"{kept[0]:.0f}" if kept else "–"), title
+    for kind in ("tidemark", "append"):
+        runs = [r for r in rows if (r["scenario"], r["kind"], r["size"]) == ("a", kind, 8_000_000)]
+        assert f"{statistics.median(r['seconds'] for r in runs if r.get('round', 0) > 0):.2f} s for" in told
     runs = json.loads((FOLDER / "airflow-latency.json").read_text())["rows"]
     for pipeline, records, wanted in (
         ("timed", 10_000, "[{} for"),
