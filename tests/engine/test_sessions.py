@@ -108,8 +108,11 @@ def test_every_setting_holds_after_one_request(
     settings = SparkSettings(master=spark_server, parallelism=3, session_conf=own)
     session = open_session(settings, f"tests/{uuid.uuid4().hex}", 1)
     try:
-        assert len(asked) == 1
+        (operation,) = asked
         wanted = {**SESSION_CONF, "spark.sql.shuffle.partitions": "3", **own}
+        # What the server is started with would hold without being asked for.
+        assert {pair.key: pair.value for pair in operation.set.pairs} == wanted
+        assert not operation.set.silent, "what cannot be set must be an error"
         assert {name: session.conf.get(name) for name in wanted} == wanted
     finally:
         session.stop()
