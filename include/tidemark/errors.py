@@ -18,6 +18,7 @@
         ├── CorruptObjectError         an object of the store does not match its checksum
         ├── StoreError                 the store could not be read or written
         ├── BrokerError                Kafka did not answer, or refused
+        │   └── RecordRefusedError     Kafka refuses one record of a sink; the message names it by its id
         ├── EngineError                Spark failed
         ├── CheckpointExpiredError     an attempt passed checkpoint_timeout
         ├── DeadLettersExceededError   too large a share of the records could not be applied
@@ -30,9 +31,11 @@ A message is three lines: what happened, what is safe, what to type next.
 
 from typing import ClassVar
 
+from tidemark.redaction import redacted
+
 
 class TidemarkError(Exception):
-    """The root. `code` is the exit code of a command that ends with it.
+    """The root. `code` is the exit code of a command that ends with it. Its texts hold no token and no password.
 
     Args:
         what: what happened, one sentence without a full stop.
@@ -43,10 +46,10 @@ class TidemarkError(Exception):
     code: ClassVar[int] = 1
 
     def __init__(self, what: str, *, safe: str = "nothing was written.", next: str) -> None:  # noqa: A002
-        super().__init__(what)
-        self.what = what
+        super().__init__(redacted(what))
+        self.what = redacted(what)
         self.safe = safe
-        self.next = next
+        self.next = redacted(next)
 
     def __str__(self) -> str:
         return f"{self.what}\nSafe: {self.safe}\nNext: {self.next}"
@@ -150,6 +153,24 @@ class StoreError(TidemarkError):
 
 class BrokerError(TidemarkError):
     """Kafka did not answer in time, or refused the request."""
+
+
+class RecordRefusedError(BrokerError):
+    """Kafka refuses one record of a sink, and would refuse it again: it is too large, or breaks a rule of the topic.
+
+    Every record ahead of it was acknowledged.
+
+    Attributes:
+        sink: name of the sink.
+        record: id of the record, as in the header `tidemark-id`.
+        size: bytes of its key and value.
+        why: Kafka's words.
+    """
+
+    sink: str = ""
+    record: str = ""
+    size: int = 0
+    why: str = ""
 
 
 class EngineError(TidemarkError):

@@ -78,7 +78,8 @@ def read_state(
         NotFoundError: no such pipeline, checkpoint, savepoint or operator.
         UsageError: two of `checkpoint`, `savepoint` and `as_of`, or a time without a zone; an unknown `by`; a state
             with a `spark_only` aggregate by DuckDB.
-        StoreError: a version of the state's tables is gone, or, by DuckDB, a file.
+        StoreError: a version of the state's tables is gone, or has other files than were committed; by DuckDB also: a
+            file is gone.
     """
     from tidemark.engine.resolving import resolved
 
@@ -127,13 +128,13 @@ def read_sink(
     Raises:
         NotFoundError: no such pipeline, checkpoint, savepoint or sink.
         UsageError: as in `read_state`.
+        StoreError: a version of the sink is gone, or has other files than were committed.
     """
-    from tidemark.adapters.located import spark_root
     from tidemark.engine.resolving import union_of
 
     runtime = open_runtime(settings)
     table = sink_of(_found(runtime, pipeline, _At(**at)), sink)
-    return union_of(spark, spark_root(runtime.root), table)
+    return union_of(runtime.state_of(spark), table)
 
 
 def _found(runtime: Runtime, pipeline: str, at: _At) -> Checkpoint:

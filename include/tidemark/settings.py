@@ -62,7 +62,7 @@ class Settings(KafkaSettings, S3Settings):
     warehouse: Path | S3Url
     pipelines: Annotated[tuple[Path, ...], NoDecode]
     jars: Path | None = None
-    spark: str | None = None
+    spark: str | None = Field(None, repr=False)
     kafka_port: Port | None = None
     kafka_controller_port: Port | None = None
     spark_port: Port | None = None

@@ -39,7 +39,7 @@ def dag_config(pipeline: str, session: Session) -> dict[str, Any]:
         **facts,
         "timeout": None if timeout is None else round(timeout.total_seconds() * 1000),
         "min_pause": getattr(made.task_dict.get("plan"), "min_pause", None),
-        "tolerable_failed_checkpoints": max(0, made.max_consecutive_failed_dag_runs - 1),
+        "tolerable_failed_checkpoints": getattr(made.task_dict.get("plan"), "tolerable", None),
         "retries": getattr(fold, "retries", None),
     }
 

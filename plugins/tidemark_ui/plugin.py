@@ -4,6 +4,8 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from tidemark_ui import pausing
+
 
 async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
     """The routes, made when the API server is asked for the first one."""
@@ -16,6 +18,7 @@ class TidemarkPlugin(AirflowPlugin):
     """Names of the apps are those of the globals that their bundles set, and the words on tab and menu."""
 
     name = "tidemark"
+    listeners = [pausing]
     fastapi_apps = [{"app": app, "url_prefix": "/tidemark", "name": "Tidemark"}]
     react_apps = [
         {

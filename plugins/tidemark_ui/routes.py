@@ -159,6 +159,17 @@ def restore_plan(
     return models.RestorePlan.model_validate(pages().restore_outlook(pipeline, begins))
 
 
+@router.get("/pipelines/{pipeline}/backfill-plan")
+def backfill_plan(
+    pipeline: Readable,
+    checkpoint: Annotated[int | None, Query(ge=1, le=10**12)] = None,
+    savepoint: Annotated[str | None, Query(max_length=63)] = None,
+) -> models.BackfillPlan:
+    """The dry run of a backfill to the live head."""
+    begins = Beginning(checkpoint=checkpoint, savepoint=savepoint)
+    return models.BackfillPlan.model_validate(pages().backfill_outlook(pipeline, begins))
+
+
 @router.get("/pipelines/{pipeline}/retention-plan")
 def retention_plan(pipeline: Readable) -> models.RetentionPlan:
     """The dry run of retention; looks at every file."""

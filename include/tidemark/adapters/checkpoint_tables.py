@@ -147,7 +147,7 @@ def _checkpoint(c: Checkpoint) -> dict[str, Any]:
         "planned_at": plan.planned_at_ms,
         "records": sealed.facts.records,
         "record_bytes": sealed.facts.bytes,
-        "dead_letters": sum(a.dead_lettered for a in sealed.acks),
+        "dead_letters": sealed.dead_lettered,
         "keys": sum(a.keys for a in sealed.acks),
         "run_bytes": sum(a.run_bytes for a in sealed.acks),
         "full_bytes": sum(a.handle.bytes for a in sealed.acks),

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from tidemark.adapters.bucket_path import BucketPath
-from tidemark.adapters.delta_reading import commit_at, commit_file, refused
+from tidemark.adapters.delta_reading import commit_at, refused
 from tidemark.adapters.local_disk import fsync
 from tidemark.adapters.located import Root, located
+from tidemark.adapters.torn_logs import HINT
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint import Commit
+from tidemark.model.delta_logs import LOG, log_version
 
 
 def sync_folder(warehouse: str, folder: str) -> None:
@@ -23,9 +25,11 @@ def sync_folder(warehouse: str, folder: str) -> None:
 
 
 def sync_commit(warehouse: Root, commit: Commit) -> None:
-    """Compares a commit file with what the manifest will say of it, then fsyncs it and its directories.
+    """Compares a commit file with what the manifest will say of it, then fsyncs it with all that it was built on.
 
-    What a bucket has acknowledged is durable.
+    That is every commit above the parent's version, up to ours: a killed attempt may have left some, and ours removes
+    what they added by what they say. With them go their Delta log checkpoints and the hint, because a reader begins at
+    those; then the folders. What a bucket has acknowledged is durable.
 
     Raises:
         StoreError: write id or sha256 differ, or the disk refused.
@@ -34,10 +38,22 @@ def sync_commit(warehouse: Root, commit: Commit) -> None:
     found = commit_at(table, commit.version)
     if found is None or (found.write_id, found.sha256) != (commit.write_id, commit.sha256):
         raise refused(table, f"commit {commit.version} is not the one that this attempt made")
-    log = commit_file(table, commit.version)
-    if not isinstance(log, BucketPath):
-        _sync([log, log.parent])
-        _sync(_above(Path(str(warehouse)), log.parent))
+    if not isinstance(table, BucketPath):
+        folder = table / LOG
+        _sync([*_built_on(folder, found.parent, commit.version), folder])
+        _sync(_above(Path(str(warehouse)), folder))
+
+
+def _built_on(folder: Path, parent: int, version: int) -> list[Path]:
+    """The files of a log in `(parent, version]`; with a Delta log checkpoint goes the hint."""
+    found = [p for p in sorted(folder.iterdir()) if parent < _version(p) <= version]
+    hint = folder / HINT
+    return [*found, hint] if hint.is_file() and any(p.suffix == ".parquet" for p in found) else found
+
+
+def _version(path: Path) -> int:
+    found = log_version(path.name)
+    return -1 if found is None else found
 
 
 def _above(root: Path, path: Path) -> list[Path]:

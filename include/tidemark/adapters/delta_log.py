@@ -11,9 +11,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from tidemark.adapters.bucket_path import BucketPath
 from tidemark.adapters.delta_actions import Actions, actions
 from tidemark.adapters.delta_durability import sync_commit, sync_folder
-from tidemark.adapters.delta_reading import commit_at, files_in, newest, open_table, refused
+from tidemark.adapters.delta_mending import mend_commits, mend_copies, mending
+from tidemark.adapters.delta_reading import PARENT, commit_at, files_in, newest, refused, segment_files
 from tidemark.adapters.delta_types import PARTITION_COLUMNS, delta_schema, shape
 from tidemark.adapters.file_hashes import to_metadata
 from tidemark.adapters.located import Located, Root, located, storage_options
@@ -77,10 +79,9 @@ class DeltaTables:
         """Files of a segment with their levels and checkpoints, oldest first.
 
         Raises:
-            StoreError: the table has no such version.
+            StoreError: the table has no such version, or other files in it than were committed.
         """
-        table = open_table(located(self.warehouse, segment.path), segment.version)
-        return files_in(table, segment.after, segment.through)
+        return segment_files(located(self.warehouse, segment.path), segment)
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
         """Fsyncs what an attempt wrote and reads every commit back; see `ports.StateTables`."""
@@ -104,7 +105,7 @@ class DeltaTables:
 
     def _open(self, request: CommitRequest) -> DeltaTable | None:
         path = self._path(request)
-        table = newest(path)
+        table = self._newest(path, -1 if request.parent is None else request.parent.version)
         if table is None:
             if request.parent is not None:
                 raise refused(path, f"it is gone, but version {request.parent.version} is this attempt's input")
@@ -115,12 +116,24 @@ class DeltaTables:
             raise refused(path, "a foreign writer changed its partitioning or its protocol")
         return table
 
+    def _newest(self, path: Located, settled: int) -> DeltaTable | None:
+        """The table at its newest version, once what a power cut has torn is mended (local disk)."""
+        if isinstance(path, BucketPath):
+            return newest(path)
+        with mending(path):
+            mend_commits(path, settled)
+        try:
+            return newest(path)
+        except StoreError:
+            with mending(path):
+                mend_copies(path)
+            return newest(path)
+
     def _planned(self, request: CommitRequest, table: DeltaTable | None) -> Actions:
         parent: list[LiveFile] = []
         if request.parent is not None:
-            after, through = request.parent.after, request.parent.through
             is_newest = table is not None and table.version() == request.parent.version
-            parent = files_in(table, after, through) if table and is_newest else self.files_of(request.parent)
+            parent = segment_files(self._path(request), request.parent, table if is_newest else None)
             absent = [f.path for f in parent if not (self._path(request) / f.path).is_file()]
             if absent:
                 raise refused(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
@@ -132,7 +145,7 @@ class DeltaTables:
         adds = [AddAction(f.path, f.file.size, _partition(f), now, True, f.file.stats) for f in planned.add]
         removes = [RemoveAction(f.path, True, now, f.file.size, _partition(f)) for f in planned.remove]
         properties = CommitProperties(
-            custom_metadata={**request.metadata, "write_id": request.write_id},
+            custom_metadata={**request.metadata, **_parent(request), "write_id": request.write_id},
             max_commit_retries=0,
             app_transactions=[Transaction(*request.app)],
         )
@@ -164,6 +177,10 @@ class DeltaTables:
                 return Commit(path=request.table, version=version, write_id=found.write_id, sha256=found.sha256)
             version += 1
         return None
+
+
+def _parent(request: CommitRequest) -> dict[str, str]:
+    return {} if request.parent is None else {PARENT: str(request.parent.version)}
 
 
 def _partition(f: LiveFile) -> dict[str, str | None]:

@@ -10,21 +10,37 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from tidemark.adapters.bucket_path import BucketPath
 from tidemark.adapters.located import Located, storage_options
+from tidemark.adapters.torn_logs import flaws_of, opened_by_what_is_whole
 from tidemark.errors import StoreError
+from tidemark.model.segments import Segment
 from tidemark.ports import LiveFile, WrittenFile
+
+PARENT = "tidemark_parent"
+"""In the metadata of a commit: the version of its input, if it had one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCommit:
-    """One commit file, as it lies in the log."""
+    """One commit file, as it lies in the log.
+
+    Attributes:
+        write_id: of who committed; None where the commit is not ours.
+        sha256: of its bytes.
+        parent: the version of its input, which was durable before; -1 where there was none, or it does not say.
+    """
 
     write_id: str | None
     sha256: str
+    parent: int = -1
 
 
 def open_table(path: Located, version: int | None) -> DeltaTable:
     """A table at a version, or at its newest.
+
+    A version is opened by the whole files of the log where a power cut has torn others that it can do without. What is
+    opened so is for readers: writers mend the log first (`delta_mending`).
 
     Raises:
         StoreError: no such table or version.
@@ -32,7 +48,14 @@ def open_table(path: Located, version: int | None) -> DeltaTable:
     try:
         return DeltaTable(str(path), version=version, storage_options=storage_options(path))
     except (DeltaError, OSError) as error:
-        raise refused(path, f"version {'newest' if version is None else version} is not readable ({error})") from error
+        torn = ""
+        if version is not None and not isinstance(path, BucketPath):
+            found = opened_by_what_is_whole(path, version)
+            if found is not None:
+                return found
+            torn = flaws_of(path, version)
+        what = "newest" if version is None else version
+        raise refused(path, f"version {what} is not readable ({torn or error})") from error
 
 
 def newest(path: Located) -> DeltaTable | None:
@@ -59,6 +82,32 @@ def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> l
     return sorted(found, key=lambda f: (f.checkpoint, -f.level, f.path))
 
 
+def written_by(table: DeltaTable, checkpoint: int, attempt: int) -> bool:
+    """Whether a version of a table names a file that an attempt wrote."""
+    folder = f"{checkpoint}.{attempt}/"
+    return any(f.path.startswith(folder) for f in files_in(table, checkpoint - 1, checkpoint))
+
+
+def segment_files(path: Located, segment: Segment, table: DeltaTable | None = None) -> list[LiveFile]:
+    """The files of a segment, oldest first: exactly those that were committed.
+
+    Args:
+        path: of the table.
+        segment: of the table.
+        table: the same, opened at the segment's version; without it that is done here.
+
+    Raises:
+        StoreError: the table has no such version, or other files in it than the segment names: an action was lost.
+    """
+    table = open_table(path, segment.version) if table is None else table
+    found = files_in(table, segment.after, segment.through)
+    why = segment.difference((f.file.size, f.file.rows) for f in found)
+    if why is not None:
+        torn = "" if isinstance(path, BucketPath) else flaws_of(path, segment.version)
+        raise refused(path, f"version {segment.version} is not what was committed: {why}{torn and f' ({torn})'}")
+    return found
+
+
 def commit_file(table: Located, version: int) -> Located:
     """The log file of a version."""
     return table / f"_delta_log/{version:020d}.json"
@@ -76,7 +125,13 @@ def commit_at(table: Located, version: int) -> FoundCommit | None:
         return None
     except OSError as error:
         raise refused(table, f"commit {version} is not readable ({error})") from error
-    return FoundCommit(_write_id(raw), hashlib.sha256(raw).hexdigest())
+    info = _commit_info(raw)
+    write_id, parent = info.get("write_id"), str(info.get(PARENT, ""))
+    return FoundCommit(
+        write_id=None if write_id is None else str(write_id),
+        sha256=hashlib.sha256(raw).hexdigest(),
+        parent=int(parent) if parent.isdecimal() else -1,
+    )
 
 
 def refused(table: Located, why: str) -> StoreError:
@@ -88,16 +143,15 @@ def refused(table: Located, why: str) -> StoreError:
     )
 
 
-def _write_id(raw: bytes) -> str | None:
+def _commit_info(raw: bytes) -> dict[str, Any]:
     for line in raw.splitlines():
         try:
             info = json.loads(line).get("commitInfo")
-            if info is not None:
-                found = info.get("write_id")
-                return None if found is None else str(found)
         except (ValueError, AttributeError):
-            return None
-    return None
+            return {}
+        if isinstance(info, dict):
+            return info
+    return {}
 
 
 def _live(row: dict[str, Any]) -> LiveFile:

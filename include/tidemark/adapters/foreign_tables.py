@@ -1,10 +1,12 @@
 """Delta tables of somebody else's, read by deltalake: what broadcast states copy (A11)."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.fs as fs
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.adapters.arrow_types import arrow_schema, fits
@@ -45,7 +47,8 @@ class DeltaForeignTables:
         if found_id != at.id:
             raise _gone(broadcast.uid, at, f"the table there has the id {found_id} now, it was {at.id}")
         try:
-            found = table.to_pyarrow_dataset().head(broadcast.max_keys + 1, columns=_columns(broadcast, table))
+            rows = table.to_pyarrow_dataset(filesystem=_local(path))
+            found = rows.head(broadcast.max_keys + 1, columns=_columns(broadcast, table))
         except FileNotFoundError as error:
             raise _gone(broadcast.uid, at, str(error)) from error
         except _UNREADABLE as error:
@@ -57,6 +60,11 @@ def _path(broadcast: Broadcast) -> str:
     if not isinstance(broadcast.source, DeltaTable):
         raise TypeError(f"{broadcast.uid} is read from Kafka")
     return broadcast.source.path
+
+
+def _local(path: str) -> fs.FileSystem | None:
+    """Arrow's own file system of a folder of this machine; by deltalake's a process may abort when it exits."""
+    return None if "://" in path else fs.SubTreeFileSystem(str(Path(path).absolute()), fs.LocalFileSystem())
 
 
 def _columns(broadcast: Broadcast, table: deltalake.DeltaTable) -> list[str]:

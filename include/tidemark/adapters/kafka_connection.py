@@ -59,7 +59,7 @@ def connect(bootstrap: str, options: Mapping[str, str] | None = None) -> Client:
     Raises:
         UsageError: a setting that librdkafka does not know.
     """
-    with _fitting_settings():
+    with fitting_settings():
         return Client(_settings(bootstrap, options))
 
 
@@ -70,7 +70,7 @@ def group_reader(bootstrap: str, group: str, options: Mapping[str, str] | None =
     Raises:
         UsageError: a setting that librdkafka does not know.
     """
-    with _fitting_settings():
+    with fitting_settings():
         settings = _settings(bootstrap, options) | {"group.id": group, "enable.auto.commit": False}
         consumer = Consumer(settings, logger=LOGGER)
     try:
@@ -85,7 +85,12 @@ def _settings(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, st
 
 
 @contextmanager
-def _fitting_settings() -> Iterator[None]:
+def fitting_settings() -> Iterator[None]:
+    """Around the making of a client.
+
+    Raises:
+        UsageError: a setting that librdkafka does not know, or one that does not fit the others.
+    """
     try:
         yield
     except KafkaException as error:

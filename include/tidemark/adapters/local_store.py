@@ -81,6 +81,7 @@ class LocalStore:
                 os.fchmod(aside.fileno(), 0o644)
                 os.link(aside.name, target)
             except FileExistsError:
+                fsync(Path(folder))  # who put it may have been killed before this; we go by it now
                 return PutOutcome.LOST
             finally:
                 # Gone already where somebody cleaned up; a crash here leaves a file that no listing shows.

@@ -70,24 +70,32 @@ class LogReplays:
         """See `ports.TableFiles`.
 
         Raises:
-            StoreError: the log has a hole, or an action that is not ours.
+            StoreError: the log begins in the middle, or has an action that is not ours.
         """
         state = self._replayed.get(table) or self._kept(table) or self._begun(table)
-        known = state.newest
-        while self.logs.versions(table, state.newest):
-            raw = self.logs.commit(table, state.newest + 1)
-            if raw is None:
-                raise unknown(f"the log of {table} has a hole behind version {state.newest}")
-            while raw is not None:
-                state.newest += 1
-                _apply(state, table, raw)
-                state.last = canonical.sha256_of(raw)
-                raw = self.logs.commit(table, state.newest + 1)
+        known, ends = state.newest, ""
+        while not ends and self.logs.versions(table, state.newest):
+            ends = self._read_on(state, table)
         self._replayed[table] = state
         if self.cache is not None and state.newest > known and state.last:
             self.cache.put(_name(table), _written(table, state))
         files = sorted((*state.ended, *state.live.values()), key=lambda f: (f.added, f.path))
-        return TableHistory(table=table, oldest=state.oldest, newest=state.newest, files=tuple(files))
+        return TableHistory(table=table, oldest=state.oldest, newest=state.newest, files=tuple(files), ends=ends)
+
+    def _read_on(self, state: _Replayed, table: str) -> str:
+        """Reads the commits that follow; answers why it did not get to the last one, or nothing."""
+        raw = self.logs.commit(table, state.newest + 1)
+        if raw is None:
+            return f"it has a hole behind version {state.newest}"
+        while raw is not None:
+            actions = _actions(raw)
+            if actions is None:
+                return f"commit {state.newest + 1} is torn"
+            state.newest += 1
+            _apply(state, table, actions)
+            state.last = canonical.sha256_of(raw)
+            raw = self.logs.commit(table, state.newest + 1)
+        return ""
 
     def _kept(self, table: str) -> _Replayed | None:
         """What another process has read, if it is of this log."""
@@ -101,10 +109,17 @@ class LogReplays:
     def _begun(self, table: str) -> _Replayed:
         """The state at the oldest version that can be read."""
         versions = self.logs.versions(table, -1)
-        if not versions or versions[0] == 0:
+        # Trimmed, perhaps not to the end: it can be read from a Delta log checkpoint that has its commit. After a power
+        # cut there may be holes: below, where deleted commits came back; at the end, where those of nobody are lost.
+        first = None
+        for line in reversed(_lines(versions)):
+            if line[0] == 0:
+                return _Replayed(oldest=0, newest=-1)
+            first = next((v for v in line if self.logs.has_checkpoint(table, v)), None)
+            if first is not None:
+                break
+        if not versions:
             return _Replayed(oldest=0, newest=-1)
-        # Trimmed, perhaps not to the end: it can be read from a Delta log checkpoint that has its commit.
-        first = next((v for v in versions if self.logs.has_checkpoint(table, v)), None)
         if first is None:
             raise unknown(f"the log of {table} begins at {versions[0]}, without a Delta log checkpoint")
         state = _Replayed(oldest=first, newest=first)
@@ -113,6 +128,17 @@ class LogReplays:
             made = TableFile(path=path, bytes=f.file.size, checkpoint=f.checkpoint, added=first)
             state.live[path] = made
         return state
+
+
+def _lines(versions: list[int]) -> list[list[int]]:
+    """Versions, ascending, cut where one is missing."""
+    lines: list[list[int]] = []
+    for version in versions:
+        if lines and lines[-1][-1] == version - 1:
+            lines[-1].append(version)
+        else:
+            lines.append([version])
+    return lines
 
 
 def _name(table: str) -> str:
@@ -143,12 +169,17 @@ def _read(table: str, raw: bytes) -> _Replayed | None:
     return state
 
 
-def _apply(state: _Replayed, table: str, raw: bytes) -> None:
-    for line in raw.splitlines():
-        try:
-            action: dict[str, Any] = json.loads(line)
-        except ValueError as error:
-            raise unknown(f"commit {state.newest} of {table} is no JSON") from error
+def _actions(raw: bytes) -> list[dict[str, Any]] | None:
+    """The actions of a commit; None where it is torn."""
+    try:
+        found = [json.loads(line) for line in raw.splitlines()]
+    except ValueError:
+        return None
+    return found if found and all(isinstance(action, dict) for action in found) else None
+
+
+def _apply(state: _Replayed, table: str, actions: list[dict[str, Any]]) -> None:
+    for action in actions:
         if (removed := action.get("remove")) is not None:
             gone = state.live.pop(f"{table}/{unquote(removed['path'])}", None)
             if gone is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +14,7 @@ from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_limits import refuse_overflow
 from tidemark.adapters.memory_log import MemoryLog
 from tidemark.adapters.memory_merge import resolved
-from tidemark.adapters.memory_process import Processed, Task, chained_letters, numbered, processed
+from tidemark.adapters.memory_process import Processed, Task, chained_letters, processed
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import BatchFacts, Checkpoint, Verdict
@@ -77,12 +78,20 @@ class MemoryCompute:
         schema = checkpoint.plan.schemas[uid]
         return resolved(schema, state_rows(self.tables, schema, checkpoint.handles[uid]), checkpoint.now)
 
-    def _refuse_lost(self, plan: CheckpointPlan) -> None:
+    def refuse_recreated(self, plan: CheckpointPlan) -> None:
+        """Compares the ids of the topics of which anything was read.
+
+        Raises:
+            DataLostError: a topic has another id than the plan.
+        """
         now = self.log.topic_ids(plan.topic_ids)
-        read = {tp: r for tp, r in plan.ranges.items() if not r.is_empty}
-        for topic in sorted({tp.topic for tp in read}):
+        for topic in sorted({tp.topic for tp, r in plan.ranges.items() if not r.is_empty}):
             if now.get(topic) != plan.topic_ids[topic]:
                 raise _lost(f"topic {topic}: id {plan.topic_ids[topic]} became {now.get(topic, 'none')}")
+
+    def _refuse_lost(self, plan: CheckpointPlan) -> None:
+        self.refuse_recreated(plan)
+        read = {tp: r for tp, r in plan.ranges.items() if not r.is_empty}
         bounds = self.log.partitions(frozenset(read), plan.isolation)
         for tp, within in read.items():
             if bounds[tp].earliest > within.start:
@@ -177,13 +186,23 @@ class MemoryBatch:
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
-        table = self._plan.sinks[uid]
-        rows = [r for r in self._processed[uid].sunk if table.lacks(r["_topic"], r["_partition"], r["_offset"])]
+        lacks = partial(self._plan.sinks[uid].lacks, topic_ids=self._plan.topic_ids)
+        rows = [r for r in self._processed[uid].sunk if lacks(r["_topic"], r["_partition"], r["_offset"])]
         return self._compute.tables.write(folder, rows)
 
     def emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
         """See `ports.Batch`."""
         return self._processed[uid].sunk
+
+    def rejected(self) -> int:
+        """See `ports.Batch`."""
+        lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
+        rows = (row for uid in lettered for row in self._letter_rows(uid, self._plan.schemas[uid]))
+        return len({(row["topic"], row["partition"], row["offset"]) for row in rows})
+
+    def refuse_recreated(self) -> None:
+        """See `ports.Batch`."""
+        self._compute.refuse_recreated(self._plan)
 
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """See `ports.Batch`."""
@@ -219,8 +238,6 @@ class MemoryBatch:
     def _fold(self, uid: str) -> list[dict[str, Any]]:
         schema, plan, now = self._plan.schemas[uid], self._plan, self._now
         records: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted.get(uid, ())]
-        if uid not in self._inputs:
-            records = [*map(numbered, self._applied[uid])]
         run = folded(schema, records, plan, now)
         refuse_overflow(schema, run, state_rows(self._compute.tables, schema, plan.handles[uid]), now)
         return run

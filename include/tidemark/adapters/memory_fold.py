@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
+from math import isnan
 from typing import Any
 
 from tidemark.errors import StateOverflowError
 from tidemark.model.key_groups import key_group
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema, StoredField
+from tidemark.model.sinks import PER_RECORD
 from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType
 
@@ -30,6 +32,17 @@ class Decoded:
     event_time: datetime
     fields: Mapping[str, Any]
     n: int = 0
+    emitted: bool = False
+
+    @property
+    def position(self) -> tuple[str, int, int, int]:
+        """Topic, partition, offset, and the number among those emitted for it: unique in a batch."""
+        return (self.topic, self.partition, self.offset, self.n)
+
+    @property
+    def kept_offset(self) -> int:
+        """What is kept of offset and number beside a value: of a number the last digit only."""
+        return self.offset * PER_RECORD + self.n % PER_RECORD if self.emitted else self.offset
 
     def at(self, path: str) -> Any:
         """The field at a dotted path; null where a step of it is."""
@@ -131,13 +144,15 @@ def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]], no
     if f.kind == "count":
         return [len(records)]
     if f.kind == "list":
-        ordered = sorted(placed, key=lambda p: (p[1].topic, p[1].partition, p[1].offset))
+        ordered = sorted(placed, key=lambda p: p[1].position)
         found = [{"at": at, "value": r.at(f.source)} for at, r in ordered if r.at(f.source) is not None]
         # What has expired by the key's own last access has expired for every reader.
         found = live_elements(f, found, max((at for at, _ in placed), default=None))
         return [found if len(found) <= f.limit else bounded(f, key, live_elements(f, found, now))]
     if f.kind in ("first", "latest"):
-        return [picked(f.kind, [_position(r, f.source) for r in records if not _skipped(f, r)])]
+        counted = [r for r in records if not _skipped(f, r)]
+        pick = min if f.kind == "first" else max
+        return [_kept(pick(counted, key=lambda r: (r.event_time, r.position)), f.source) if counted else None]
     values = [v for r in records if (v := r.at(f.source)) is not None]
     if f.kind == "distinct":
         found = sorted(set(values))
@@ -169,12 +184,12 @@ def _skipped(f: StoredField, record: Decoded) -> bool:
     return f.ignore_nulls and record.at(f.source) is None
 
 
-def _position(r: Decoded, source: str) -> dict[str, Any]:
+def _kept(r: Decoded, source: str) -> dict[str, Any]:
     return {
         "at": r.event_time,
         "topic": r.topic,
         "partition": r.partition,
-        "offset": r.offset,
+        "offset": r.kept_offset,
         "value": r.at(source),
     }
 
@@ -192,10 +207,18 @@ def bounded(f: StoredField, key: Key, values: list[Any]) -> list[Any]:
 
 def picked(kind: str, found: Sequence[Any]) -> Any:
     """The first or the latest of placed values; null where there is none."""
-    ordered = sorted(
-        (p for p in found if p is not None), key=lambda p: (p["at"], p["topic"], p["partition"], p["offset"])
-    )
-    return None if not ordered else ordered[0 if kind == "first" else -1]
+    known = [p for p in found if p is not None]
+    return None if not known else (min if kind == "first" else max)(known, key=comparable)
+
+
+def comparable(value: Any) -> tuple[Any, ...]:
+    """A value as Spark compares it: null before all, structs and lists member by member."""
+    if value is None:
+        return ()
+    if isinstance(value, Mapping | list):
+        members = value.values() if isinstance(value, Mapping) else value
+        return (False, *map(comparable, members))
+    return (isinstance(value, float) and isnan(value), value)
 
 
 def extreme(kind: str, values: Sequence[Any]) -> Any:

@@ -1,7 +1,8 @@
 """Process operators in Python: the same runtime as in Spark, over records and rows in lists."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from tidemark.adapters.memory_entries import values_of
@@ -16,7 +17,7 @@ from tidemark.model.sinks import ROW_ID
 from tidemark.operators import Process
 from tidemark.processing.codec import codec_of
 from tidemark.processing.operator_state import OperatorStateType, TaskState
-from tidemark.processing.processor import PER_RECORD, Processing
+from tidemark.processing.processor import Processing
 from tidemark.processing.records import Emitted, Output, Placed
 from tidemark.processing.shapes import record_shape
 
@@ -103,22 +104,12 @@ def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> 
     )
 
 
-def position(record: Decoded) -> Position:
-    """Where a record is from."""
-    return (record.topic, record.partition, record.offset, record.n)
-
-
-def numbered(record: Decoded) -> Decoded:
-    """A record that was emitted, as a fold takes it: those of one source record are told apart by their offset."""
-    return replace(record, offset=record.offset * PER_RECORD + record.n % PER_RECORD)
-
-
 def chained_letters(
     uid: str, unkeyed: Iterable[Decoded], applied: Iterable[Decoded], failed: Mapping[Position, str]
 ) -> list[dict[str, object]]:
     """Dead letters of an operator behind another: the emitted record's position; there are no raw bytes of it."""
     why = [(r, Reason.NULL_KEY.value) for r in unkeyed]
-    why += [(r, failed[position(r)]) for r in applied if position(r) in failed]
+    why += [(r, failed[r.position]) for r in applied if r.position in failed]
     return [
         {
             "topic": r.topic,
@@ -130,7 +121,7 @@ def chained_letters(
             "key": None,
             "value": None,
         }
-        for r, reason in sorted(why, key=lambda x: position(x[0]))
+        for r, reason in sorted(why, key=lambda x: x[0].position)
     ]
 
 
@@ -141,8 +132,8 @@ def _lists(task: Task) -> OperatorStateType | None:
 
 def _order(operator: Process) -> Any:
     if operator.order == "event_time":
-        return lambda r: (r.event_time, *position(r))
-    return position
+        return lambda r: (r.event_time, *r.position)
+    return attrgetter("position")
 
 
 def _placed(r: Decoded, at: int, record: Any) -> Placed:
@@ -159,6 +150,7 @@ def _decoded(operator: Process, e: Emitted) -> Decoded:
         partition=e.partition,
         offset=e.offset,
         n=e.n,
+        emitted=True,
         event_time=e.event_time,
         fields=dict(zip(_names(operator), e.fields, strict=True)),
     )

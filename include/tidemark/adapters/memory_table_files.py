@@ -45,7 +45,7 @@ class MemoryTableFiles:
         files = tuple(sorted(found, key=lambda f: (f.added, f.path)))
         return TableHistory(table=table, oldest=oldest, newest=len(versions) - 1, files=files)
 
-    def write_log_checkpoint(self, table: str, version: int) -> None:
+    def ensure_log_checkpoint(self, table: str, version: int) -> None:
         """See `ports.TableFiles`."""
         self.tables.log_checkpoints.setdefault(table, set()).add(version)
 

@@ -135,7 +135,11 @@ class MemoryTables:
         if not self.oldest.get(segment.path, 0) <= segment.version < len(history):
             raise _gone(f"version {segment.version} of {segment.path}")
         live = history[segment.version].live
-        return [f for _, f in sorted(live.items()) if segment.after < f.checkpoint <= segment.through]
+        found = [f for _, f in sorted(live.items()) if segment.after < f.checkpoint <= segment.through]
+        why = segment.difference((f.file.size, f.file.rows) for f in found)
+        if why is not None:
+            raise _gone(f"version {segment.version} of {segment.path} is not what was committed: {why}")
+        return found
 
     def _refuse_unequal(self, request: CommitRequest) -> None:
         written = sum(len(self.files.get(f"{request.table}/{f.path}", ())) for f in request.files)

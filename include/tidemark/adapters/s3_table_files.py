@@ -10,6 +10,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.adapters.delta_reading import open_table
 from tidemark.adapters.log_replay import LogReplays
 from tidemark.adapters.s3_folder import BATCH, S3Folder
+from tidemark.adapters.torn_logs import HINT, hinted_version
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.delta_logs import LOG, log_version
 from tidemark.model.shared_state import StoredFile, TableHistory, unknown
@@ -43,10 +44,16 @@ class S3TableFiles:
         with _mapped("read the log of", _checked(table)):
             return self._replays.history(table)
 
-    def write_log_checkpoint(self, table: str, version: int) -> None:
-        """See `ports.TableFiles`."""
+    def ensure_log_checkpoint(self, table: str, version: int) -> None:
+        """See `ports.TableFiles`. What a bucket has acknowledged is whole and durable."""
+        logs = _S3Logs(self.warehouse)
         with _mapped("write a Delta log checkpoint of", _checked(table)):
-            _S3Logs(self.warehouse).open(table, version).create_checkpoint()
+            if not logs.has_checkpoint(table, version):
+                logs.open(table, version).create_checkpoint()
+            hint = f"{table}/{LOG}/{HINT}"
+            named = hinted_version(self.warehouse.get(hint))
+            if named is not None and named < version:
+                self.warehouse.remove_all([hint])
 
     def delete(self, paths: Iterable[str]) -> int:
         """See `ports.TableFiles`. Data files go by the thousand; a file of a log ends a batch, so no log has a hole.

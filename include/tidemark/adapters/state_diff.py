@@ -1,4 +1,4 @@
-"""What changed between two checkpoints, key by key, at the cost of the change (Q2, H7).
+"""What changed between two checkpoints, key by key; keys alone at the cost of the change (Q2, H7).
 
 Candidates are keys whose `_changed` is later than the newest common ancestor, on either side. Where every file of a
 side is later than that, a compaction may have dropped tombstones, so keys that only the other side has are candidates
@@ -27,7 +27,8 @@ class Detail(Enum):
 
     Members:
         KEYS: changed and deleted keys; reads key columns of what is newer than the ancestor.
-        CHANGES: inserted, updated and deleted keys; looks the candidates up in the key columns of the older state.
+        CHANGES: inserted, updated and deleted keys; looks the candidates up in the key columns of the older state, and
+            reads all of these columns where the candidates are spread.
         VALUES: the same, with both values of the keys that are shown; reads the row groups that hold them, too.
     """
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.bucket_path import BucketPath
-from tidemark.adapters.delta_reading import files_in, open_table, refused
+from tidemark.adapters.delta_reading import refused, segment_files
 from tidemark.adapters.duckdb_session import WORKER, literal, opened, streamed, told
 from tidemark.adapters.located import Located, Root, address_of, arrow_place, located, reached
 from tidemark.model.compaction import Group, groups_of, is_top_light
@@ -221,7 +221,7 @@ def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFi
 
 def _files_of(warehouse: Root, segment: Segment) -> list[LiveFile]:
     table = located(warehouse, segment.path)
-    found = list(files_in(open_table(table, segment.version), segment.after, segment.through))
+    found = segment_files(table, segment)
     for f in found:
         if not (table / f.path).is_file():
             raise refused(table, f"file {f.path} of version {segment.version} is gone")

@@ -9,6 +9,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from tidemark.adapters.delta_mending import secure
 from tidemark.adapters.delta_reading import commit_file, open_table
 from tidemark.adapters.log_replay import LogReplays
 from tidemark.errors import NameRefusedError, StoreError
@@ -52,10 +53,10 @@ class LocalTableFiles:
         with _mapped("read the log of", table):
             return self._replays.history(table)
 
-    def write_log_checkpoint(self, table: str, version: int) -> None:
+    def ensure_log_checkpoint(self, table: str, version: int) -> None:
         """See `ports.TableFiles`."""
         with _mapped("write a Delta log checkpoint of", table):
-            open_table(self._place(table), version).create_checkpoint()
+            secure(self._place(table), version)
 
     def delete(self, paths: Iterable[str]) -> int:
         """See `ports.TableFiles`."""

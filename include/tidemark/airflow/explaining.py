@@ -28,7 +28,7 @@ applies nothing twice; one whose interval is covered already says so and does no
 | dead letters | at most {pipeline.max_dead_letters:.1%} of the records, per operator |
 | checkpoints kept | {_kept(retention)} |
 | an attempt expires after | {pipeline.checkpoint_timeout} |
-| failures in a row before the DAG is paused | {pipeline.tolerable_failed_checkpoints + 1} |
+| failed checkpoints in a row before the DAG is paused | {pipeline.tolerable_failed_checkpoints + 1} |
 
 | operator | key | remembers |
 |---|---|---|

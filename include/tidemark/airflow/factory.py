@@ -85,8 +85,9 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
     """The DAG that checkpoints a pipeline; called at the module level of a DAG file.
 
     One run at a time, none for the past unless it is asked for (a backfill, which brings a limit of its own: give it
-    `max_active_runs` 1). After more than `tolerable_failed_checkpoints` failed runs in a row the DAG is paused. A fold
-    that takes longer than `checkpoint_timeout` expires.
+    `max_active_runs` 1). After more than `tolerable_failed_checkpoints` failed checkpoints in a row the plugin pauses
+    the DAG; a run that fails for another reason does not count. A fold that takes longer than `checkpoint_timeout`
+    expires.
 
     Args:
         pipeline: the declaration.
@@ -109,7 +110,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
         end_date=None if last is None else last - timedelta(microseconds=1),
         catchup=False,
         max_active_runs=1,
-        max_consecutive_failed_dag_runs=pipeline.tolerable_failed_checkpoints + 1,
+        max_consecutive_failed_dag_runs=0,
         dagrun_timeout=pipeline.checkpoint_timeout * RUN_BUDGET,
         on_failure_callback=partial(abort_after_timeout, pipeline.name),
         params=form(pipeline.name),
@@ -121,7 +122,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
 
 
 def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
-    assets = assets_of(pipeline)
+    assets, tolerable = assets_of(pipeline), pipeline.tolerable_failed_checkpoints
     shared: dict[str, Any] = {
         "pipeline": pipeline.name,
         "until": chosen.until is not None,
@@ -133,6 +134,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             doc_md=PlanOperator.__doc__,
             checkpoint=assets.checkpoint,
             min_pause=round(pipeline.min_pause.total_seconds() * 1000),
+            tolerable=tolerable,
             **shared,
         ),
         FoldOperator(
@@ -141,10 +143,10 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             inlets=[*assets.topics, *assets.states],
             outlets=[*assets.changed, *assets.sent_ahead],
             execution_timeout=pipeline.checkpoint_timeout,
-            on_failure_callback=partial(abort_after_last_try, pipeline.name),
+            on_failure_callback=partial(abort_after_last_try, pipeline.name, tolerable),
             **shared,
         ),
-        ValidateOperator(task_id=VALIDATE, doc_md=ValidateOperator.__doc__, **shared),
+        ValidateOperator(task_id=VALIDATE, doc_md=ValidateOperator.__doc__, tolerable=tolerable, **shared),
         CompleteOperator(
             task_id=COMPLETE,
             doc_md=CompleteOperator.__doc__,

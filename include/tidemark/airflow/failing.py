@@ -7,7 +7,6 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.observing import observe
-from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.errors import CheckpointExpiredError, TidemarkError
 
 if TYPE_CHECKING:
@@ -16,9 +15,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+COUNTED = "failed_checkpoints"
+"""Where a task keeps its count; the plugin's listener reads it."""
 
-def abort_after_last_try(pipeline: str, context: Context) -> None:
-    """Callback of the fold task, when its last try failed: the next DAG run plans the same offsets anew."""
+
+def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> None:
+    """Callback of the fold task, when its last try failed: the next DAG run plans the same offsets anew.
+
+    A plan that waits for a person stays open: planned again, its records would have other ids.
+
+    Args:
+        pipeline: its name.
+        tolerable: failed checkpoints in a row that do not pause the DAG yet.
+        context: of the task.
+    """
     from tidemark.coordinator.checkpoints.failures import classify
 
     error = context.get("exception")
@@ -28,11 +38,16 @@ def abort_after_last_try(pipeline: str, context: Context) -> None:
     opened = _runtime()
     reason = classify(cause)
     slot = open_slot(opened, pipeline, context)
-    if slot is not None:
+    if slot is not None and not reason.waits:
         reason = opened.abort(pipeline, slot, cause) or reason
     observe(opened, pipeline)
     _log.error("%s of %s failed for good with %s: %s", slot or "the plan", pipeline, reason.value, cause)
     keep_reason(context, reason)
+    if slot is not None and reason.waits:
+        keep_count(context, opened.counted_failures(pipeline) + 1, tolerable)  # this plan is not aborted, and counts
+        return
+    failed = failed_slot(opened, pipeline, context)
+    keep_count(context, 0 if failed is None else opened.counted_failures(pipeline, failed), tolerable)
 
 
 def keep_reason(context: Context, reason: "FailureReason") -> None:
@@ -40,6 +55,16 @@ def keep_reason(context: Context, reason: "FailureReason") -> None:
     store = context.get("task_state_store")
     if store is not None:
         store.set("failure_reason", reason.value)
+
+
+def keep_count(context: Context, in_a_row: int, tolerable: int) -> None:
+    """Puts on the task how many checkpoints have failed in a row: by that the plugin pauses the DAG, or does not.
+
+    A task cannot: only the scheduler may write to Airflow's database. 0 = this failure does not count (E8).
+    """
+    store = context.get("task_state_store")
+    if store is not None:
+        store.set(COUNTED, {"in_a_row": in_a_row, "tolerable": tolerable})
 
 
 def abort_after_timeout(pipeline: str, context: Context) -> None:
@@ -81,6 +106,16 @@ def open_slot(opened: "Runtime", pipeline: str, context: Context) -> str | None:
     return str(pending.slot) if ours else None
 
 
+def failed_slot(opened: "Runtime", pipeline: str, context: Context) -> str | None:
+    """The slot of the plan that was aborted last, where this DAG run made or adopted it: by us or by fold itself."""
+    slot = refused_slot(opened, pipeline)
+    if slot is None:
+        return None
+    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
+    ours = opened.plan_at(pipeline, slot).origin == context["run_id"] or slot == planned.get("slot")
+    return slot if ours else None
+
+
 def refused_slot(opened: "Runtime", pipeline: str) -> str | None:
     """The slot of the plan that was aborted last, where nothing was planned since: the one that the gate refused."""
     from tidemark.coordinator.records.states import NothingOpen
@@ -90,7 +125,6 @@ def refused_slot(opened: "Runtime", pipeline: str) -> str | None:
 
 
 def _runtime() -> "Runtime":
-    from tidemark import wiring
+    from tidemark.airflow.operators import runtime
 
-    take_s3_connection()
-    return wiring.open_runtime()
+    return runtime()

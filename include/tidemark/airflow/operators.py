@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
+from airflow.sdk.log import mask_secret
 from pydantic import JsonValue
 
-from tidemark.airflow.failing import abort_expired, keep_reason, open_slot, refused_slot
+from tidemark.airflow.failing import abort_expired, keep_count, keep_reason, open_slot, refused_slot
 from tidemark.airflow.jobs import SparkJob, fold, spark_job
 from tidemark.airflow.observing import observe
 from tidemark.airflow.params import RunConf, parse_conf, request_of
@@ -20,6 +21,7 @@ from tidemark.airflow.retrying import as_airflow
 from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.airflow.spans import attempts_traced
 from tidemark.errors import GateFailedError, TidemarkError
+from tidemark.redaction import secrets_of
 from tidemark.retention import Retention
 
 if TYPE_CHECKING:
@@ -37,7 +39,11 @@ def runtime() -> "Runtime":
     from tidemark import wiring
 
     take_s3_connection()
-    return wiring.open_runtime()
+    opened = wiring.open_runtime()
+    # What others log in this task, tracebacks of Spark's client among them, is out of our hands.
+    for secret in secrets_of(opened.settings.spark_address):
+        mask_secret(secret)
+    return opened
 
 
 @contextmanager
@@ -90,16 +96,18 @@ class PlanOperator(PipelineOperator):
     Args:
         checkpoint: the asset of completed checkpoints: what an earlier run left sealed is published and told here.
         min_pause: of the pipeline, in milliseconds; told to whoever reads the DAG, nothing here goes by it.
+        tolerable: failed checkpoints in a row that do not pause the DAG yet.
         **kwargs: as PipelineOperator takes them.
     """
 
     ui_color = "#e8f0fe"
-    template_fields = ("min_pause",)
+    template_fields = ("min_pause", "tolerable")
 
-    def __init__(self, *, checkpoint: Asset, min_pause: int = 0, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, checkpoint: Asset, min_pause: int = 0, tolerable: int = 0, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.checkpoint = checkpoint
         self.min_pause = min_pause
+        self.tolerable = tolerable
 
     def execute(self, context: Context) -> Ids:
         """Returns `{"slot", "checkpoint"}`, or `{"covered_by"}`.
@@ -122,6 +130,8 @@ class PlanOperator(PipelineOperator):
             self.log.info("nothing to do: covered by chk-%d", planned.covered_by)
             return {"covered_by": f"chk-{planned.covered_by}"}
         self.log.info("%s %s at %s", "adopted" if planned.adopted else "planned", planned.name, planned.slot)
+        # For a run that times out: then no task is left to count.
+        keep_count(context, opened.counted_failures(self.pipeline), self.tolerable)
         return {"slot": planned.slot, "checkpoint": planned.name}
 
     def _restore(self, opened: "Runtime", conf: RunConf) -> None:
@@ -193,9 +203,18 @@ class FoldOperator(PipelineOperator):
 
 
 class ValidateOperator(PipelineOperator):
-    """Reports the gate's verdict that fold recorded; judges nothing itself."""
+    """Reports the gate's verdict that fold recorded; judges nothing itself.
+
+    Args:
+        tolerable: failed checkpoints in a row that do not pause the DAG yet.
+        **kwargs: as PipelineOperator takes them.
+    """
 
     ui_color = "#fef7e0"
+
+    def __init__(self, *, tolerable: int = 0, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.tolerable = tolerable
 
     def execute(self, context: Context) -> Ids:
         """Returns the ids it was given.
@@ -206,12 +225,14 @@ class ValidateOperator(PipelineOperator):
         from tidemark.coordinator.checkpoints.failures import classify
 
         folded: Ids = context["ti"].xcom_pull(task_ids=FOLD)
+        opened = runtime()
         with typed_failures():
             try:
-                verdict = runtime().validate(self.pipeline, folded["slot"])
+                verdict = opened.validate(self.pipeline, folded["slot"])
             except GateFailedError as error:
                 self._tell(error.verdict)
                 keep_reason(context, classify(error))
+                keep_count(context, opened.counted_failures(self.pipeline, folded["slot"]), self.tolerable)
                 raise
         self._tell(verdict)
         self.log.info("%s: the gate passed, %d expectations", folded["checkpoint"], len(verdict.expectations))
@@ -231,7 +252,7 @@ class CompleteOperator(PipelineOperator):
 
     Args:
         checkpoint: the asset of completed checkpoints.
-        changed: assets that a checkpoint changes: states, dead letters and sinks.
+        changed: assets that a checkpoint may change: states, dead letters and sinks. An event is only of those it did.
         sent: topics that are sent to once the checkpoint is complete.
         retention: which checkpoints are kept; None = all.
         **kwargs: as PipelineOperator takes them.
@@ -261,14 +282,32 @@ class CompleteOperator(PipelineOperator):
             checkpoint = opened.complete(self.pipeline, folded["slot"])
         observe(opened, self.pipeline)
         names = [*folded.get("completed", ()), checkpoint.plan.name]
-        # Not declared as outlets: in the graph it is fold that writes them.
-        self.outlets = [self.checkpoint, *self.changed]
         facts = opened.facts(checkpoint)
-        announce(context, self.changed, facts, names)
-        announce(context, [self.checkpoint], {**facts, **self._kept(opened, checkpoint)}, names)
+        self.outlets = [self.checkpoint]
+        announce(context, self.outlets, {**facts, **self._kept(opened, checkpoint)}, names)
+        self._announce_changed(context, opened, checkpoint, names)
         told = "\n".join(f"{name}: {value}" for name, value in facts.items())
         self.log.info("completed %s\n%s", ", ".join(names), told)
         return {"checkpoint": checkpoint.plan.name, "completed": names}
+
+    def _announce_changed(
+        self, context: Context, opened: "Runtime", newest: "Checkpoint", names: Sequence[str]
+    ) -> None:
+        """Tells what the checkpoints changed: the asset's own facts after the last change, a key for each change."""
+        from tidemark.wiring.asset_facts import changed_assets
+
+        facts: dict[str, Mapping[str, object]] = {}
+        keys: dict[str, list[str]] = {}
+        for name in names:
+            made = newest if name == newest.plan.name else opened.checkpoint(self.pipeline, int(name[4:]))
+            for asset, told in changed_assets(made).items():
+                facts[asset] = told
+                keys.setdefault(asset, []).append(name)
+        for found in self.changed:
+            if found.name in facts:
+                # Not declared as outlets: in the graph it is fold that writes them.
+                self.outlets.append(found)
+                announce(context, [found], facts[found.name], keys[found.name])
 
     def _kept(self, opened: "Runtime", checkpoint: "Checkpoint") -> dict[str, object]:
         """What the retention comes to, for the event: its text, and how many checkpoints it keeps."""

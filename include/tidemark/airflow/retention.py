@@ -1,11 +1,16 @@
-"""`retention_dag()`: lets old checkpoints go and deletes what nobody needs, every day, for each pipeline (E11, D15)."""
+"""`retention_dag()`: lets old checkpoints go and deletes what nobody needs, every day, for each pipeline (E11, D15).
+
+The tasks of a pipeline are a group, and the group is mapped over the pipelines: what is wrong with one of them fails
+its tasks and the DAG run, and the others are swept.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset, BaseOperator, Context, Param, chain
+from airflow.sdk import DAG, Asset, BaseOperator, Context, Param, chain, task_group
+from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import BaseModel, ConfigDict
 
 from tidemark.airflow.answering import answering, names_of, parsed
@@ -17,7 +22,7 @@ from tidemark.model.deletion import spans
 from tidemark.model.expiry import span_ms
 from tidemark.pipeline import Pipeline
 
-APPROVE, SWEEP, VERIFY = "approve", "sweep", "verify"
+GROUP, APPROVE, SWEEP, VERIFY = "pipelines", "approve", "sweep", "verify"
 _SHOWN = 50
 
 
@@ -43,12 +48,14 @@ class RetentionConf(BaseModel):
 
 
 class RetentionOperator(BaseOperator):
-    """A task of the retention DAG; one instance is mapped over each pipeline.
+    """A task of one pipeline's group.
 
     Args:
-        pipeline: its name.
+        pipeline: its name; a field that is rendered, because the group is mapped over it.
         **kwargs: as BaseOperator takes them.
     """
+
+    template_fields: Sequence[str] = ("pipeline",)
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
@@ -90,7 +97,7 @@ class PlanRetentionOperator(RetentionOperator):
 
 
 class ApproveRetentionOperator(ApprovalOperator):
-    """Asks whether the plans shall be carried out, with their counts beside the question; not where they are empty."""
+    """Asks whether the plan shall be carried out, with its counts beside the question; not where it is empty."""
 
     ui_color = "#f3e8fd"
 
@@ -99,11 +106,10 @@ class ApproveRetentionOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:  # noqa: ANN401
         """Waits for an answer."""
-        # A list of tasks, because one alone gives no list where it was mapped over one pipeline.
-        plans = [plan for plan in context["ti"].xcom_pull(task_ids=[PLAN]) if _is_due(plan)]
-        if not plans:
+        plan = context["ti"].xcom_pull(task_ids=PLAN, map_indexes=context["ti"].map_index)
+        if not _is_due(plan):
             return None
-        self.body = "\n\n".join(map(_page, plans))
+        self.body = _page(plan)
         return super().execute(context)
 
 
@@ -130,6 +136,7 @@ class SweepOperator(RetentionOperator):
         """
         from tidemark.wiring.retentions import swept_facts
 
+        self._skip_rejected(context)
         opened = runtime()
         with answering():
             done = opened.retention_sweep(self.pipeline, grace_ms=self.grace_ms(context))
@@ -138,6 +145,14 @@ class SweepOperator(RetentionOperator):
         announce(context, self.outlets, facts, [context["dag_run"].run_id])
         self.log.info("%s", "\n".join(f"{name}: {value}" for name, value in facts.items()))
         return facts
+
+    def _skip_rejected(self, context: Context) -> None:
+        """Skips this pipeline where its plan was rejected: Airflow skips nothing behind a task of a mapped group."""
+        if APPROVE not in self.upstream_task_ids:
+            return
+        answer = context["ti"].xcom_pull(task_ids=APPROVE, map_indexes=context["ti"].map_index)
+        if answer is not None and answer["chosen_options"] != [ApprovalOperator.APPROVE]:
+            raise AirflowSkipException(f"the plan of {self.pipeline} was rejected: nothing is deleted")
 
 
 class VerifyRetentionOperator(RetentionOperator):
@@ -173,12 +188,12 @@ def retention_dag(
     Which checkpoints are kept is declared per pipeline, by `checkpoint_dag(retention=...)`; without it all are.
 
     Args:
-        pipelines: whose files; each task is mapped over them.
+        pipelines: whose files; the group of tasks is mapped over them, and none waits for another.
         dag_id: as Airflow shows it.
         schedule: cron expression or preset; None = on demand only.
         start: no scheduled run before it.
         grace: how long a file must have been free before it goes: `1h`, `7d`, `0`; a form may ask for another one.
-        approve: ask somebody between plan and sweep.
+        approve: ask somebody between plan and sweep, for each pipeline.
 
     Raises:
         DeclarationError: no pipelines.
@@ -211,14 +226,26 @@ def _tasks(names: Sequence[str], assets: dict[str, Asset], *, approve: bool) -> 
         "map_index_template": "{{ task.pipeline }}",
         **retry_arguments(FixedDelay(attempts=3)),
     }
-    plan = PlanRetentionOperator.partial(task_id=PLAN, doc_md=PlanRetentionOperator.__doc__, **shared)
-    told = {"assets": assets, "outlets": list(assets.values())}
-    sweep = SweepOperator.partial(task_id=SWEEP, doc_md=SweepOperator.__doc__, **told, **shared)
-    verify = VerifyRetentionOperator.partial(task_id=VERIFY, doc_md=VerifyRetentionOperator.__doc__, **shared)
-    line: list[Any] = [task.expand(pipeline=list(names)) for task in (plan, sweep, verify)]
-    if approve:
-        line.insert(1, ApproveRetentionOperator(task_id=APPROVE, doc_md=ApproveRetentionOperator.__doc__))
-    chain(*line)
+
+    @task_group(group_id=GROUP, prefix_group_id=False)
+    def one(pipeline: str) -> None:
+        shared["pipeline"] = pipeline
+        line: list[Any] = [
+            PlanRetentionOperator(task_id=PLAN, doc_md=PlanRetentionOperator.__doc__, **shared),
+            SweepOperator(
+                task_id=SWEEP,
+                doc_md=SweepOperator.__doc__,
+                assets=assets,
+                outlets=list(assets.values()),
+                **shared,
+            ),
+            VerifyRetentionOperator(task_id=VERIFY, doc_md=VerifyRetentionOperator.__doc__, **shared),
+        ]
+        if approve:
+            line.insert(1, ApproveRetentionOperator(task_id=APPROVE, doc_md=ApproveRetentionOperator.__doc__))
+        chain(*line)
+
+    one.expand(pipeline=list(names))
 
 
 def _is_due(plan: Mapping[str, object]) -> bool:
@@ -237,7 +264,8 @@ _GRACE = "How long a file must have been free before it goes: 1h, 7d, 0. What a 
 _PAGE = """### Retention
 Every day, for each pipeline: `plan` says which checkpoints the rule lets go, which files nobody needs, and what keeps
 the rest; `sweep` releases them and deletes what has been free for the grace time; `verify` checks every restore point
-that is left. What one run releases the next one deletes.
+that is left. What one run releases the next one deletes. A fault of one pipeline fails its tasks and the run; the
+others are swept.
 
 Savepoints, forks, plans and jobs in progress, legal holds and the newest checkpoint always keep their files.
 

@@ -22,6 +22,7 @@ from tidemark.errors import (
     DataLostError,
     DeclarationError,
     NotFoundError,
+    RecordRefusedError,
     StoppedError,
     TidemarkError,
     UsageError,
@@ -37,7 +38,7 @@ STRATEGIES: dict[str, RestartStrategy] = {
 """Flink's four names, with Flink's defaults."""
 
 BUSY_DELAY = timedelta(seconds=10)
-HOPELESS = (UsageError, NotFoundError, DataLostError, StoppedError)
+HOPELESS = (UsageError, NotFoundError, DataLostError, StoppedError, RecordRefusedError)
 """What a retry of the same words will meet again, whether or not there is a plan to abort."""
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any
 
@@ -83,6 +83,10 @@ class Consent:
     mode: Annotated[Mode, typer.Option(help="Compare only; or then promote; or ask, and promote.")] = Mode.COMPARE
     execute: Execute = False
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the fork is promoted.")] = False
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="Once promoted, send what the fork emitted and the live timeline has not sent."),
+    ] = False
 
 
 def register(app: typer.Typer) -> None:
@@ -102,14 +106,14 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
       tidemark backfill flights --from-checkpoint chk-6 --max-records 100000 --mode promote --execute
     """
     runtime = open_runtime()
-    terms = what.terms(consent.mode)
+    terms = replace(what.terms(consent.mode), send=consent.send)
     with Steps() as steps:
         one = runtime.backfill(pipeline, terms, steps)
         found = one.begin() if consent.execute else one.outlook()
         if consent.execute:
             _repeat(runtime, one, found)
     if not consent.execute:
-        _outlook(found, as_json)
+        _outlook(found, consent, as_json)
         return
     differences = runtime.differences(one)
     compared, skipped = difference_facts(differences), list(differences.not_compared) if differences else []
@@ -125,8 +129,11 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
         note(f"fork {one.fork} stays beside the live timeline. Next: the same command with --mode promote")
 
 
-def _outlook(found: Outlook, as_json: bool) -> None:
+def _outlook(found: Outlook, consent: Consent, as_json: bool) -> None:
     show_fields({"executed": False, **outlook_facts(found)}, as_json=as_json)
+    if found.unsent and not consent.send and consent.mode is not Mode.COMPARE:
+        waiting = "; ".join(f"{name} of {', '.join(c.plan.name for c in of)}" for name, of in found.unsent.items())
+        note(f"not delivered yet, and never sent once the fork is live: {waiting}. --send sends what the fork emitted")
     note(
         "it is done, and was promoted: nothing is left"
         if found.promoted

@@ -1,4 +1,4 @@
-"""`tidemark checkpoint list | show | stats | replay | abort`."""
+"""`tidemark checkpoint list | show | stats | replay | abort | give-up`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -15,16 +15,18 @@ from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.segments import Segment
 from tidemark.wiring import open_runtime
 from tidemark.wiring.facts import iso
+from tidemark.wiring.retentions import given_up_facts
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Look at checkpoints, repeat one, or give up an open one.", no_args_is_help=True)
+    group = typer.Typer(help="Look at checkpoints, repeat one, give up one.", no_args_is_help=True)
     group.command("list")(list_checkpoints)
     group.command("show")(show)
     group.command("stats")(stats)
     group.command("replay")(replay)
     group.command("abort")(abort)
+    group.command("give-up")(give_up)
     app.add_typer(group, name="checkpoint")
 
 
@@ -141,6 +143,31 @@ def abort(
     _show_abort(pending.name, None, reason.value, as_json=as_json)
 
 
+def give_up(
+    pipeline: PipelineName, checkpoint: CheckpointId, execute: Execute = False, as_json: JsonFlag = False
+) -> None:
+    """Give up a completed checkpoint whose manifest is damaged, and that no backup has: nobody reads it any more.
+
+    A timeline that ends with it goes on from the checkpoint before. Whatever came behind it stays whole.
+
+    Examples:
+      tidemark checkpoint give-up flights chk-3
+      tidemark checkpoint give-up flights chk-3 --execute
+    """
+    found = open_runtime().give_up(pipeline, parse_id(checkpoint), execute=execute)
+    show_fields(given_up_facts(found), as_json=as_json)
+    if found.stops_at is not None:
+        note(f"{found.stops_at}, before it, was released. Restore one that is kept, with --restore-sinks:")
+        note(f"  tidemark verify {pipeline} lists them.")
+    if found.sinks and found.is_newest:
+        note(f"what {found.manifest.name} sent to {', '.join(found.sinks)} is sent again, under other ids.")
+    elif found.sinks:
+        note(f"what {found.manifest.name} emitted to {', '.join(found.sinks)} and was not sent yet is never sent.")
+    if not execute:
+        note("First look for the object in a backup of the warehouse: put back, nothing is lost.")
+        note(f"Next: tidemark checkpoint give-up {pipeline} {found.manifest.name} --execute")
+
+
 def _show_abort(done: str | None, would: str | None, reason: str | None, *, as_json: bool) -> None:
     show_fields({"aborted": done, "would_abort": would, "reason": reason}, as_json=as_json)
 
@@ -169,7 +196,7 @@ def _line(found: Checkpoint) -> dict[str, Any]:
         "timeline": found.plan.slot.timeline,
         "until": None if interval is None else when(interval.end_ms),
         "records": found.sealed.facts.records,
-        "dead letters": found.sealed.dead_lettered,
+        "dead letters": f"{'≤ ' if found.sealed.dead_lettered_at_most else ''}{found.sealed.dead_lettered}",
         "run": human_bytes(found.sealed.run_bytes),
         "full": human_bytes(found.sealed.full_bytes),
         "seconds": round(sum(found.sealed.timings_ms.values()) / 1000, 1),

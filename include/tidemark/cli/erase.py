@@ -30,10 +30,11 @@ def register(app: typer.Typer) -> None:
 
 
 def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, as_json: JsonFlag = False) -> None:
-    """Erase a key of an operator from the live state and from every restore point, and block its records.
+    """Erase a key from an operator's state, live and in every restore point; records read so far count no more.
 
-    Files that hold it are written again without it; every other key stays what it is. Operators behind the named one
-    lose it too, if their key columns are the same. Says what it does not reach.
+    State files that hold it are written again without it; every other key stays as it is. Operators behind the named
+    one lose it too, if their key columns are the same. Dead letters, sinks, topics and exports keep it: they are
+    listed.
 
     Examples:
       tidemark erase flights aircraft --key N14228

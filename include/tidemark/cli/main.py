@@ -3,8 +3,9 @@
 import logging
 import signal
 import sys
+import traceback
 from importlib.metadata import version
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Annotated
 
 import structlog
@@ -31,6 +32,7 @@ from tidemark.cli import (
 from tidemark.cli.help_texts import keep_examples
 from tidemark.cli.output import complain, note
 from tidemark.errors import TidemarkError
+from tidemark.redaction import redacted, redacted_event
 
 app = typer.Typer(
     name="tidemark",
@@ -68,6 +70,13 @@ def whole(
 def entry() -> None:
     """Runs a command: exit 0, or the code of its error; 130 when interrupted."""
     structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S"),
+            structlog.processors.format_exc_info,
+            redacted_event,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
@@ -77,12 +86,20 @@ def entry() -> None:
     except TidemarkError as error:
         complain(error)
         sys.exit(error.code)
+    except Exception:
+        sys.excepthook = _tell_defect  # now, because Typer has put its own there, which shows everything
+        raise
     except (KeyboardInterrupt, SystemExit) as ended:
         # Typer turns an interruption into an exit before it reaches us.
         if isinstance(ended, SystemExit) and ended.code != _INTERRUPTED:
             raise
         note("interrupted\nSafe: every completed checkpoint is intact.\nNext: run the command again.")
         sys.exit(_INTERRUPTED)
+
+
+def _tell_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Shows a defect of ours whole, but for what nobody may read."""
+    note(redacted("".join(traceback.format_exception(kind, error, trace)).rstrip()))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.errors import TidemarkError
+from tidemark.wiring.facts import as_text
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
 """The `--json` option, the same everywhere."""
@@ -83,6 +84,8 @@ def cell(value: object) -> str:
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, list | tuple):
         return ", ".join(cell(v) for v in value) or "-"
+    if isinstance(value, Mapping) and (text := as_text(value)) is not None:
+        return text
     if isinstance(value, Mapping):
         return ", ".join(f"{k} {cell(v)}" for k, v in value.items()) or "-"
     return str(value)

@@ -108,6 +108,10 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
 
 
 def _tell(found: DeletionPlan) -> None:
+    for bad in found.damaged:
+        note(f"{bad.name}: {bad.why}")
+        note(f"  nothing of timeline {', '.join(bad.blocks)} is released or deleted: it may name the files.")
+        note(f"  put it back from a backup, or: tidemark checkpoint give-up {found.pipeline} {bad.name}")
     rule = found.rule or "none declared: every checkpoint is kept"
     note(f"rule: {rule}")
     note(f"would release: {spans(found.released)}")

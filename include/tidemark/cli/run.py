@@ -47,6 +47,9 @@ def run(
     bounds: Bounds,
     accept_loss: AcceptLoss = False,
     allow_non_restored_state: AllowNonRestoredState = False,
+    accept_time: Annotated[
+        bool, typer.Option("--accept-time", help="Take the time, though it is far beyond all checkpoints and records.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Make one checkpoint: finish the open one, or plan a new one.
@@ -65,6 +68,7 @@ def run(
         max_records=bounds.max_records,
         accept_loss=accept_loss,
         allow_non_restored_state=allow_non_restored_state,
+        accept_time=accept_time,
     )
     runtime = open_runtime()
     try:

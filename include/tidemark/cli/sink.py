@@ -1,11 +1,12 @@
-"""`tidemark sink show`, with `source`: what operators emitted, as of a checkpoint, read without Spark."""
+"""`tidemark sink list | show | source | skip | skipped`: what operators emitted, and what became of it."""
 
 from typing import Annotated
 
 import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
-from tidemark.cli.output import JsonFlag, show_rows
+from tidemark.cli.option_groups import Execute, user_name
+from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
 from tidemark.cli.run import PipelineName
 from tidemark.cli.sources import sink_source
 from tidemark.wiring import open_runtime
@@ -13,9 +14,12 @@ from tidemark.wiring import open_runtime
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Read what operators emitted, as of a checkpoint.", no_args_is_help=True)
+    group = typer.Typer(help="Read what operators emitted, and see to what cannot be sent.", no_args_is_help=True)
+    group.command("list")(list_sinks)
     group.command("show")(show)
     group.command("source")(sink_source)
+    group.command("skip")(skip)
+    group.command("skipped")(skipped)
     app.add_typer(group, name="sink")
 
 
@@ -38,3 +42,74 @@ def show(
     at = chosen_id(runtime, pipeline, checkpoint, savepoint)
     table = runtime.sink_table(pipeline, name, checkpoint=at, limit=limit)
     show_rows(table.to_pylist(), as_json=as_json, empty=f"{name} is empty")
+
+
+def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
+    """List the sinks of a pipeline: what waits to be sent to Kafka, since when, and why it was not sent.
+
+    Examples:
+      tidemark sink list flights
+      tidemark sink list flights --json
+    """
+    found = open_runtime().sinks(pipeline)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        {
+            "sink": sink["sink"],
+            "topic": sink["topic"],
+            "waiting checkpoints": len(sink["waiting"]["checkpoints"]),
+            "records": sink["waiting"]["records"],
+            "since": sink["waiting"]["since"],
+            "skipped": sink["skipped"],
+            "last failure": None if sink["failure"] is None else sink["failure"]["what"],
+        }
+        for sink in found
+    ]
+    show_rows(rows, as_json=False, empty=f"{pipeline} has no sinks")
+    for sink in found:
+        if sink["failure"] is not None:
+            note(f"Next, for {sink['sink']}: {sink['failure']['next']}")
+
+
+def skip(
+    pipeline: PipelineName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The sink.")],
+    record: Annotated[str, typer.Argument(metavar="RECORD-ID", help="The id of a record that Kafka refused.")],
+    why: Annotated[str, typer.Option("--note", help="Why, for people.")] = "",
+    execute: Execute = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Leave a record that Kafka refuses out of a sink for good; what waits behind it is sent by the next run.
+
+    The record stays in the outbox as long as its checkpoint, and in the list of skipped records.
+
+    Examples:
+      tidemark sink skip flights alerts flights/t1/chk-7/alerts/flights-0-4711-0
+      tidemark sink skip flights alerts flights/t1/chk-7/alerts/flights-0-4711-0 --execute
+      tidemark sink skip flights alerts flights/t1/chk-7/alerts/flights-0-4711-0 --note "case 12" --execute --json
+    """
+    found = open_runtime().skip_record(pipeline, name, record, user_name() if execute else "", why)
+    show_fields(found, as_json=as_json)
+    if as_json:
+        return
+    if found["skipped"]:
+        note(f"Next: tidemark run {pipeline}    (sends what waits behind it)")
+    else:
+        note(f"Next: tidemark sink skip {pipeline} {name} {record} --execute")
+
+
+def skipped(
+    pipeline: PipelineName,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A sink; all of them without it.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the records that were left out of sinks: the dead letters of sinks, by their ids.
+
+    Examples:
+      tidemark sink skipped flights
+      tidemark sink skipped flights alerts --json
+    """
+    found = open_runtime().skipped_records(pipeline, name)
+    show_rows(found, as_json=as_json, empty="no record was skipped")

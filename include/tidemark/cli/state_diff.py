@@ -23,7 +23,7 @@ def diff(
         typer.Option(
             "--values/--keys-only",
             show_default=False,
-            help="Show both values of each key; or do not even tell inserted from updated keys, which reads least.",
+            help="Also show both values of a key, or only that it changed or was deleted. Costs: see above.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many keys; the counts are of all.")] = 100,
@@ -31,8 +31,12 @@ def diff(
 ) -> None:
     """Show which keys of an operator's state were inserted, updated or deleted from one checkpoint to another.
 
-    An updated key is one that a checkpoint between them touched, even if its value came out the same. Only what
-    changed is read; where fields have a ttl, or the declaration has changed, both states are read in full.
+    An updated key is one that a checkpoint between them touched, even if its value came out the same.
+
+    --keys-only reads the key columns of what changed. Without it, the changed keys are looked up in the older
+    state: where they are spread, that reads all of its key columns, often most of its bytes. --values also reads
+    the row groups of both states that hold the keys shown. Where fields have a ttl, or the declaration has
+    changed, every form reads both states in full. The last line says how much was read.
 
     Examples:
       tidemark state diff flights aircraft --from chk-3 --to chk-9

@@ -67,9 +67,10 @@ def close(
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """End a fork that nobody promotes: retention lets go of what only it keeps. Deletes nothing itself.
+    """End a timeline that never became live: retention lets go of what only it keeps. Deletes nothing itself.
 
-    Refused for the live timeline, and while a checkpoint of the fork is in progress. What a savepoint pins stays, and
+    That is a fork, or what a restore left that died or lost to another one; a savepoint that it claimed is free again.
+    Refused for the live timeline, and while a checkpoint of it is in progress. What a savepoint pins stays, and
     so does what another fork began at. Without --execute it says what it would do.
 
     Examples:

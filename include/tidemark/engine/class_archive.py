@@ -126,7 +126,6 @@ def _driver(jars: Sequence[Path], conf: Mapping[str, str]) -> "Iterator[SparkSes
     """A driver whose JVM has ended afterwards."""
     from tidemark.engine.session import SparkSettings, open_session
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     own = {**conf, _CLASS_PATH: os.pathsep.join(map(str, jars))}
     spark: Any = open_session(SparkSettings(master="local[2]", conf=own), "classes", 1)
     try:

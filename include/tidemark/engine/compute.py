@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +19,7 @@ from tidemark.engine.frames import dead_letters
 from tidemark.engine.intake import Intake, Taker
 from tidemark.engine.judging import Candidate, judge
 from tidemark.engine.limits import LimitCheck, refuse_overflow
-from tidemark.engine.process import ProcessFrame, ProcessTask, lacking, processed, told_apart
+from tidemark.engine.process import ProcessFrame, ProcessTask, lacking, processed
 from tidemark.engine.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.tally import misread
 from tidemark.engine.warehouse import Warehouse
@@ -162,10 +163,7 @@ class SparkBatch:
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters in order of their positions; see `ports.Batch`."""
-        schema = self._plan.schemas[uid]
-        letters = dead_letters(self._records(uid), schema)
-        if uid in self._processed:
-            letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid)))
+        letters = self._letters(uid)
         with translated():
             order, wanted = ["topic", "partition", "offset"], self.counts[uid].dead_lettered
             done = self._written(letters, order, folder, wanted, order)
@@ -180,7 +178,7 @@ class SparkBatch:
         """Writes what a process emitted, in order of positions; see `ports.Batch`."""
         order = [name for name, _ in ROW_ID[1:]]
         with translated():
-            rows = lacking(self._plan.sinks[uid], self._processed[uid].sunk())
+            rows = lacking(self._plan, uid, self._processed[uid].sunk())
             return self._written(rows, order, folder, self.counts[uid].emitted, order)
 
     def emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
@@ -189,6 +187,22 @@ class SparkBatch:
             rows = self._processed[uid].sunk().orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
         for part in rows.to_batches(max_chunksize=1000):
             yield from part.to_pylist()
+
+    def rejected(self) -> int:
+        """Counts records that at least one operator rejected: by the tally, or by a query; see `ports.Batch`."""
+        lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
+        if not any(map(self._rejects_later, lettered)):
+            return self._intake.tally.rejected
+        if len(lettered) == 1 and not self._is_fed(lettered[0]):
+            return self.counts[lettered[0]].dead_lettered
+        with translated():
+            places = [self._letters(uid).select("topic", "partition", "offset") for uid in lettered]
+            return reduce(DataFrame.unionAll, places).distinct().count()
+
+    def refuse_recreated(self) -> None:
+        """Compares topic ids: what an executor has lost of the batch was read again; see `ports.Batch`."""
+        if self._intake.inputs:
+            self._compute.refuse_recreated(self._plan)
 
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate; see `ports.Batch`."""
@@ -232,11 +246,15 @@ class SparkBatch:
         return self._processed[uid].emitted if uid in self._processed else 0
 
     def _fold(self, uid: str, folder: str) -> WrittenRun:
-        records, at_most = self._records(uid), self.counts[uid].applied
-        if self._is_fed(uid):
-            records = told_apart(records)
-        target = self._target(folder)
-        return write_fold(records, FoldTask(plan=self._plan, uid=uid, now=self._now, at_most=at_most, folder=target))
+        task = FoldTask(
+            plan=self._plan,
+            uid=uid,
+            now=self._now,
+            at_most=self.counts[uid].applied,
+            folder=self._target(folder),
+            emitted=self._is_fed(uid),
+        )
+        return write_fold(self._records(uid), task)
 
     def _limits(self, uid: str, files: Sequence[str], rows: int) -> LimitCheck:
         return LimitCheck(
@@ -264,6 +282,18 @@ class SparkBatch:
         found = joined((emitted + read)[0], schema.joins, self._broadcast)
         dropped = blocked_column(schema, self._blocked)
         return found if dropped is None else found.where(~dropped)
+
+    def _letters(self, uid: str) -> DataFrame:
+        """The operator's dead letters: records without a key or not decoded, and those that its function failed on."""
+        letters = dead_letters(self._records(uid), self._plan.schemas[uid])
+        if uid in self._processed:
+            letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid)))
+        return letters
+
+    def _rejects_later(self, uid: str) -> bool:
+        """Whether an operator has dead letters that the tally did not see: of a join, of a function, of one before."""
+        failed = uid in self._processed and self._processed[uid].failed > 0
+        return failed or self._is_fed(uid) or self._plan.schemas[uid].has_joined_key
 
     def _is_fed(self, uid: str) -> bool:
         """Whether an operator gets what another one emitted; its records have the column `_n`."""

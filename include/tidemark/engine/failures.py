@@ -25,6 +25,7 @@ _BROKER = (
     "Timed out waiting for a node assignment",
 )
 _DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system", "Permission denied")
+_GONE = "StatusCode.UNAVAILABLE"
 _NUMBERS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "BINARY_ARITHMETIC_OVERFLOW")
 _FOREIGN = ("pyspark", "py4j", "grpc")
 
@@ -79,6 +80,12 @@ def _ours(message: str) -> TidemarkError:
             f"the disk refused: {first}",
             safe="every completed checkpoint is intact; nothing was published.",
             next="make room or mend the permissions, then run the pipeline again.",
+        )
+    if _GONE in message:
+        return EngineError(
+            f"Spark does not answer any more: {first}",
+            safe="every completed checkpoint is intact; nothing was published.",
+            next="tidemark up --only spark    (or start your own server), then run the pipeline again.",
         )
     return EngineError(
         f"Spark failed: {first}",

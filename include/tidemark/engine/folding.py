@@ -26,6 +26,7 @@ class FoldTask:
         now: the clocks after the batch; nothing of them is used where no field has a limit.
         at_most: records.
         folder: where the run goes.
+        emitted: whether a process emitted the records.
     """
 
     plan: CheckpointPlan
@@ -33,6 +34,7 @@ class FoldTask:
     now: Now
     at_most: int
     folder: RunFolder
+    emitted: bool = False
 
 
 def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = None) -> WrittenRun:
@@ -52,7 +54,7 @@ def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = N
     with overflows_of(task.uid):
         try:
             with translated():
-                run = folded(records, schema, task.plan, task.now)
+                run = folded(records, schema, task.plan, task.now, emitted=task.emitted)
                 files, bounded = files_for(task.at_most), bounded_columns(schema)
                 return write_rows(run, order, task.folder, files, bounded, observed)
         except NumericOverflow as error:

@@ -105,7 +105,9 @@ def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
     return "timestamp_millis(0)" if is_broadcast else "timestamp"
 
 
-def folded(records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> DataFrame:
+def folded(
+    records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan, now: Now, *, emitted: bool = False
+) -> DataFrame:
     """The run of an operator: one row per key that the batch touched, of merge operands or of what follows a delete.
 
     Args:
@@ -113,10 +115,12 @@ def folded(records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan, now
         schema: its stored schema.
         plan: the plan.
         now: the clocks after the batch: what has expired by then does not count against a limit.
+        emitted: whether a process emitted them.
     """
     rows = keyed(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
     rows = _with_cuts(rows, schema)
-    aggregates = [F.expr(spark(sql)).alias(name) for f in schema.fields for name, sql in partials(f, _only(f, schema))]
+    found = [pair for f in schema.fields for pair in partials(f, _only(f, schema), emitted=emitted)]
+    aggregates = [F.expr(spark(sql)).alias(name) for name, sql in found]
     aggregates += [F.expr(f"bool_or(_from{f.ttl.ms} > _least)").alias(f"{f.name}__cut") for f in _cut(schema) if f.ttl]
     aggregates += [F.expr(f"{sql} AS {name}") for name, sql in _accesses(schema)]
     keys = [F.col(k).alias(key.name) for k, key in zip(key_names(schema), schema.keys, strict=True)]

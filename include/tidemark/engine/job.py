@@ -6,8 +6,8 @@ commit reads it once more, after it has read the table version. Planning, taking
 the coordinator. It works on ports alone, so the in-memory twin runs the same order.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 from tidemark.engine.outputs import dead_letters, emitted, send
 from tidemark.engine.steps import Steps, Target, extended
@@ -30,9 +30,17 @@ from tidemark.ports import (
 )
 
 
+def skip_nothing(sink: str) -> Collection[str]:
+    """No record of a sink is left out."""
+    return ()
+
+
 @dataclass(frozen=True)
 class CheckpointJob:
-    """Executes attempts of plans, up to and including the seal."""
+    """Executes attempts of plans, up to and including the seal; `skipped` gives ids of records that a sink leaves out.
+
+    They are left out by sinks that attempts send to; see `coordinator.records.refusals`.
+    """
 
     compute: Compute
     tables: StateTables
@@ -41,6 +49,7 @@ class CheckpointJob:
     crash: CrashPoints
     max_dead_letters: float
     sender: Sender | None = None
+    skipped: Callable[[str], Collection[str]] = skip_nothing
 
     def execute(self, attempt: Attempt) -> Sealed:
         """Runs the steps in order.
@@ -61,15 +70,18 @@ class CheckpointJob:
             for uid in batch.uids:
                 ack, runs[uid] = self._operator(steps, batch, uid)
                 pending.acknowledge(ack)
+            rejected = batch.rejected()
             verdict = steps.take("gate", lambda: batch.judge(_paths(steps, runs)))
             refuse_failed(plan, verdict)
+            batch.refuse_recreated()
             _make_durable(steps, pending)
-            send(steps, batch, self.sender)
+            send(steps, batch, self.sender, self.skipped)
         except BaseException as error:
             _close_after(error, batch)
             raise
         batch.close()
-        return _seal(steps, pending, batch, verdict)
+        sealed = pending.sealed(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=steps.timings_ms)
+        return _seal(steps, replace(sealed, rejected=rejected, sealed_at_ms=self.clock.now_ms()))
 
     def _steps(self, attempt: Attempt) -> Steps:
         return Steps(attempt=attempt, tables=self.tables, clock=self.clock, write_ids=self.write_ids, crash=self.crash)
@@ -133,11 +145,9 @@ def _make_durable(steps: Steps, pending: PendingCheckpoint) -> None:
     steps.take("fsync", lambda: steps.tables.make_durable(commits, folders))
 
 
-def _seal(steps: Steps, pending: PendingCheckpoint, batch: Batch, verdict: Verdict) -> Sealed:
-    attempt = steps.attempt
-    sealed = pending.sealed(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=steps.timings_ms)
+def _seal(steps: Steps, sealed: Sealed) -> Sealed:
     steps.crash("seal", "before")
-    attempt.seal(sealed)
+    steps.attempt.seal(sealed)
     steps.crash("seal", "after")
     return sealed
 

@@ -1,5 +1,6 @@
 """What an operator leaves besides its state: dead letters, and what a process emits to a sink (J1, J16)."""
 
+from collections.abc import Callable, Collection
 from functools import partial
 
 from tidemark.engine.steps import Steps, Target, extended
@@ -58,13 +59,20 @@ def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Co
     return extended(table.handle, done), (done.commit,)
 
 
-def send(steps: Steps, batch: Batch, sender: Sender | None) -> None:
+def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[str], Collection[str]]) -> None:
     """Sends what goes to sinks that keep no rows, per operator in the batch's order: steps `sent.<uid>` (D9).
 
     Called once everything else of the attempt is done: what is sent cannot be taken back.
 
+    Args:
+        steps: of the attempt.
+        batch: what it emitted.
+        sender: sends.
+        skipped: per sink the ids of records that are left out.
+
     Raises:
         FencedError: the attempt was revoked.
+        RecordRefusedError: Kafka refuses one record.
         BrokerError: not all was acknowledged.
         UsageError: there is no sender.
     """
@@ -75,8 +83,9 @@ def send(steps: Steps, batch: Batch, sender: Sender | None) -> None:
             continue
         if sender is None:
             raise UsageError(f"{uid}: nothing here sends to Kafka", next="run the pipeline with tidemark run.")
-        rows = (r for r in batch.emitted(uid) if table.lacks(r["_topic"], r["_partition"], r["_offset"]))
-        topic, messages = table.topic, messages_of(plan, table, rows)
+        lacks = partial(table.lacks, topic_ids=plan.topic_ids)
+        rows = (r for r in batch.emitted(uid) if lacks(r["_topic"], r["_partition"], r["_offset"]))
+        topic, messages = table.topic, messages_of(plan, table, rows, skipped(table.name))
         steps.take(f"sent.{uid}", partial(sender.send, topic, messages))
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tidemark.engine.deleting import applied_sql
 from tidemark.engine.observing import Observed
-from tidemark.engine.tally import Tally, countable
+from tidemark.engine.tally import Tally, countable, rejected_sql
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.pipeline import Pipeline
@@ -64,6 +64,7 @@ class PassingTally:
             bytes=found["bytes"] or 0,
             greatest_ms={tp: at for tp, at in times.items() if at is not None},
             applied={uid: found[f"applied_{n}"] for n, uid in enumerate(self._uids)},
+            rejected=found["rejected"],
         )
 
     @property
@@ -106,6 +107,7 @@ class PassingTally:
             )
         for n, uid in enumerate(self._uids):
             sql[f"applied_{n}"] = f"count_if({applied_sql(self.plan.schemas[uid])})"
+        sql["rejected"] = rejected_sql([(self.plan.schemas[uid], None) for uid in self._uids])
         return sql
 
 

@@ -6,10 +6,10 @@ run, the sink, the dead letters and the operators behind are all written from on
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.engine.deleting import keyed
@@ -39,11 +39,11 @@ from tidemark.model.key_groups import key_group_sql
 from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema
-from tidemark.model.sinks import ROW_ID, SinkTable
+from tidemark.model.sinks import ROW_ID
 from tidemark.model.ttl import Now
 from tidemark.operators import Process
 from tidemark.processing.operator_state import OperatorStateType
-from tidemark.processing.processor import PER_RECORD, Processing
+from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 
 
@@ -174,16 +174,12 @@ def processed(task: ProcessTask) -> ProcessFrame:
         raise
 
 
-def told_apart(records: DataFrame) -> DataFrame:
-    """Emitted records as a fold takes them: those of one source record are told apart by their offset."""
-    return records.withColumn("offset", F.expr(f"`offset` * {PER_RECORD} + _n % {PER_RECORD}"))
-
-
-def lacking(table: SinkTable, rows: DataFrame) -> DataFrame:
-    """Rows of a sink that it does not hold yet; see `SinkTable.emitted_until`."""
-    for tp, until in table.emitted_until.items():
+def lacking(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
+    """Rows that a sink does not have yet; see `SinkTable.covered`."""
+    for tp, ranges in plan.sinks[uid].skipped(plan.ranges, plan.topic_ids).items():
         of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
-        rows = rows.where(~(of & (F.col("_offset") < until)))
+        offset = F.col("_offset")
+        rows = rows.where(~(of & reduce(Column.__or__, ((offset >= r.start) & (offset < r.end) for r in ranges))))
     return rows
 
 

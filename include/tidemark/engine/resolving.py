@@ -43,20 +43,24 @@ def resolved(
     return _split(warehouse, schema, groups, now)
 
 
-def union_of(session: SparkSession, warehouse: str, table: SinkTable) -> DataFrame:
+def union_of(warehouse: Warehouse, table: SinkTable) -> DataFrame:
     """The rows of a sink as of a manifest, with `_checkpoint`: those of every declaration in the columns of its own.
 
     Args:
-        session: any session that sees the warehouse. It needs
+        warehouse: where it lies. Its session needs
             `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or Delta refuses
             versions older than a week although all their files exist.
-        warehouse: root of all tables.
         table: the sink.
+
+    Raises:
+        StoreError: a version of the sink is gone, or has other files than were committed.
     """
+    session = warehouse.session
     if not table.handle:
         empty = ", ".join(f"{quoted(name)} {sql}" for name, sql in (*table.stored, ("_checkpoint", "BIGINT")))
         return session.createDataFrame([], spark(empty))
-    parts = [_segment(session, warehouse, s).selectExpr(*_sunk(table, s.path)) for s in table.handle]
+    warehouse.groups(table.handle)  # Spark does not compare a version with the manifest
+    parts = [_segment(session, warehouse.root, s).selectExpr(*_sunk(table, s.path)) for s in table.handle]
     return reduce(DataFrame.unionAll, parts)
 
 

@@ -6,6 +6,9 @@ interrupts and releases it. A released id stays closed on the server: a zombie c
 
 import atexit
 import hashlib
+import os
+import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +16,16 @@ from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
-from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from tidemark.engine.class_archive import is_own_process, jar_conf
 from tidemark.engine.failures import translated
-from tidemark.engine.package import packed
+from tidemark.engine.package import PACKAGE, packed
+from tidemark.engine.patience import RECONNECTING, policies
 
 _USER = "tidemark"
 _SPARK_HOME = Path(pyspark.__file__).parent
-_TRIES, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 100, 5_000
-"""How a Connect client tries again: for about half a minute in all."""
+_PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _DELTA = "spark.databricks.delta"
 _OPENED: list[Any] = []
 """Every client session of this process, for good: the collector must never find one. Its finalizer closes channel and
@@ -79,7 +82,7 @@ class SparkSettings:
         session_conf: more configuration of every session, such as where the warehouse is reached; no secrets.
     """
 
-    master: str
+    master: str = field(repr=False)
     jars: Path | None = None
     s3_jars: Path | None = None
     parallelism: int = 2
@@ -140,18 +143,17 @@ def end_session(settings: SparkSettings, owner: str, attempt: int) -> None:
 
 
 def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
+    # A driver of our own does without.
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
     base = settings.master if "/;" in settings.master else f"{settings.master.rstrip('/')}/"
     url = f"{base};session_id={session_id(owner, attempt)};user_id={_USER}"
-    session: Any = SparkSession.builder.remote(url).create()
+    # As `builder.remote(url)` does, which takes no options of a channel.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    session: Any = ConnectSession.builder.channelBuilder(DefaultChannelBuilder(url, RECONNECTING)).create()
     _OPENED.append(session)
     # The default waits for ten minutes for a server that is gone; a checkpoint is repaired by its next attempt (I9).
-    patience = DefaultPolicy(
-        max_retries=_TRIES,
-        backoff_multiplier=2.0,
-        initial_backoff=_FIRST_PAUSE_MS,
-        max_backoff=_LONGEST_PAUSE_MS,
-    )
-    session.client.set_retry_policies([patience])
+    session.client.set_retry_policies(policies())
     # We use none of Spark's ML; its clean-up at the end of the process would wait long for a server that is gone.
     cleanup = getattr(session.client, "_cleanup_ml_cache", None)
     if cleanup is not None:
@@ -163,9 +165,22 @@ def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
 def _classic(settings: SparkSettings, owner: str) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName(f"tidemark {owner}")
     jars = jar_conf(settings.master, [settings.jars, settings.s3_jars], settings.conf, _SPARK_HOME)
-    for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf, **jars}.items():
+    is_own = is_own_process(settings.master)
+    python = _python_path(settings.conf) if is_own else {}
+    for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf, **jars, **python}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
-    if not is_own_process(settings.master):
+    if is_own:
+        # Else it is PYSPARK_PYTHON, or the first `python3` of the shell, which need not have a library of ours.
+        session.sparkContext.pythonExec = sys.executable
+    else:
         session.sparkContext.addPyFile(str(packed()))
     return session
+
+
+def _python_path(given: Mapping[str, str]) -> dict[str, str]:
+    """Leads workers to the package that this process has; from where libraries are installed they have it anyway."""
+    place = str(PACKAGE.parent)
+    if place in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        return {}
+    return {_PYTHON_PATH: os.pathsep.join(filter(None, [place, given.get(_PYTHON_PATH)]))}

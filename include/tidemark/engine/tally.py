@@ -15,6 +15,7 @@ from tidemark.model.checkpoint import BatchFacts
 from tidemark.model.erasure import BlockedKey
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
+from tidemark.model.schema import OperatorSchema
 from tidemark.pipeline import Pipeline
 from tidemark.ports import UidCounts
 
@@ -29,6 +30,7 @@ class Tally:
         greatest_ms: greatest event time of a good record, per partition of the pipeline's sources.
         applied: per uid that reads an input.
         blocked: per uid records of keys that were erased: they are not counted.
+        rejected: records that at least one of these uids does not apply, each counted once.
     """
 
     records: Mapping[str, int] = field(default_factory=dict)
@@ -36,6 +38,7 @@ class Tally:
     greatest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     applied: Mapping[str, int] = field(default_factory=dict)
     blocked: Mapping[str, int] = field(default_factory=dict)
+    rejected: int = 0
 
     def facts(self, plan: CheckpointPlan) -> BatchFacts:
         """The facts that manifests carry."""
@@ -93,6 +96,7 @@ def counted(
         greatest_ms=greatest,
         applied={uid: sum(row[f"applied_{n}"] for row in found) for n, uid in enumerate(uids)},
         blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
+        rejected=sum(row["rejected"] for row in found),
     )
 
 
@@ -128,6 +132,8 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
         if uid in drops:
             frame = frame.withColumn(f"_blocked_{n}", drops[uid] if uid in own else F.lit(False))
             sql[f"blocked_{n}"] = f"count_if(_blocked_{n})"
+    dropped = {uid: f"_blocked_{n}" for n, uid in enumerate(uids) if uid in drops}
+    sql["rejected"] = rejected_sql([(plan.schemas[uid], dropped.get(uid)) for uid in own])
     grouped = frame.selectExpr("*", "bitmap_bucket_number(offset) AS _bucket", "bitmap_bit_position(offset) AS _bit")
     counts = grouped.groupBy("topic", "partition", "_bucket").agg(*(F.expr(e).alias(as_) for as_, e in sql.items()))
     return counts.selectExpr(f"'{name}' AS input", "*")
@@ -136,6 +142,19 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
 def countable(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
     """The uids that read an input, but for folds with a joined key: what is joined is not there yet."""
     return [uid for uid in pipeline.readers(name) if not plan.schemas[uid].has_joined_key]
+
+
+def rejected_sql(readers: Sequence[tuple[OperatorSchema, str | None]]) -> str:
+    """Counts the records that at least one operator does not apply.
+
+    Args:
+        readers: of each operator its stored schema, and the column that says whether a record was erased for it.
+    """
+    refused = [
+        f"(NOT ({applied_sql(schema)})" + (")" if erased is None else f" AND NOT {erased})")
+        for schema, erased in readers
+    ]
+    return f"count_if({' OR '.join(refused)})" if refused else "CAST(0 AS BIGINT)"
 
 
 def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> None:

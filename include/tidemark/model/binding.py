@@ -10,7 +10,7 @@ from tidemark.model.joins import Join
 from tidemark.model.names import is_field
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.model.ttl import Clock
-from tidemark.model.types import KEY_KINDS, FieldType, holds_map
+from tidemark.model.types import KEY_KINDS, FieldType
 
 
 def distinct_columns(uid: str, schema: OperatorSchema) -> OperatorSchema:
@@ -164,10 +164,6 @@ def bind_process_field(where: str, declared: StateDescriptor) -> StoredField:
         raise DeclarationError(
             f"{where}.{declared.name}: initial value {declared.initial!r}",
             next="give None, a bool, a number or a text; use state.list() or state.map() for collections.",
-        )
-    if declared.kind != "map" and holds_map(declared.type):
-        raise DeclarationError(
-            f"{where}.{declared.name}: a dict inside another type", next="declare it as state.map()."
         )
     inner = declared.type.element if declared.kind in ("list_of_values", "map") else declared.type
     assert inner is not None  # noqa: S101  (for the type checker)

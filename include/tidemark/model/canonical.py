@@ -90,8 +90,10 @@ def _dump(value: Any) -> bytes:
 
 
 def _corrupt(key: str, why: str) -> CorruptObjectError:
+    back = "put the object back from a backup of the warehouse"
+    passed = "; without one, tidemark verify names the checkpoint, and tidemark checkpoint give-up passes over it."
     return CorruptObjectError(
         f"object damaged: {key}: {why}",
         safe="nothing was written; objects are never edited, so a copy of this one from a backup is valid.",
-        next="put the object back from a backup of the warehouse, or restore an older restore point.",
+        next=back + (passed if key.startswith("timelines/") else ", or restore an older restore point."),
     )

@@ -1,11 +1,12 @@
 """Pending and completed checkpoints: one type per phase, so an unfinished one cannot be restored by mistake."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidemark.errors import UsageError
 from tidemark.model.codec import ADDED
+from tidemark.model.coverage import OffsetCoverage
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import CheckpointPlan, Interval
@@ -196,13 +197,27 @@ class PendingCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """A candidate that passed its gate, with all acks; whoever finds it publishes it."""
+    """A candidate that passed its gate, with all acks; whoever finds it publishes it.
+
+    Attributes:
+        attempt: which try.
+        acks: of all operators, in the plan's order.
+        facts: what the read found.
+        verdict: of the gate.
+        timings_ms: per step.
+        rejected: records that at least one operator could not apply, each counted once. 0 where there are none, and in
+            manifests of 0.1, which count per operator only: see `dead_lettered`.
+        sealed_at_ms: clock of the attempt when all operators had acknowledged; 0 in manifests of 0.1, whose outcome
+            has the time of its put.
+    """
 
     attempt: int
     acks: tuple[Ack, ...]
     facts: BatchFacts
     verdict: Verdict
     timings_ms: Mapping[str, int]
+    rejected: int = field(default=0, metadata=ADDED)
+    sealed_at_ms: int = field(default=0, metadata=ADDED)
 
     @property
     def run_bytes(self) -> int:
@@ -216,8 +231,28 @@ class Sealed:
 
     @property
     def dead_lettered(self) -> int:
-        """Records that its operators could not apply, each as often as one could not."""
-        return sum(ack.dead_lettered for ack in self.acks)
+        """Records that at least one operator could not apply, each counted once; see `dead_lettered_at_most`."""
+        return rejected_records(self.rejected, [ack.dead_lettered for ack in self.acks], self.facts.records)[0]
+
+    @property
+    def dead_lettered_at_most(self) -> bool:
+        """Whether `dead_lettered` is an upper bound: by a manifest of 0.1, operators may share rejected records."""
+        return rejected_records(self.rejected, [ack.dead_lettered for ack in self.acks], self.facts.records)[1]
+
+
+def rejected_records(rejected: int, per_operator: Sequence[int], records: int) -> tuple[int, bool]:
+    """How many records were rejected, and whether that is an upper bound.
+
+    Args:
+        rejected: as the manifest says; 0 where it does not.
+        per_operator: dead letters of each operator.
+        records: all that were read.
+    """
+    if rejected:
+        return rejected, False
+    some = [count for count in per_operator if count]
+    total = sum(some)
+    return min(total, records), len(some) > 1 or total > records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,5 +319,14 @@ class Checkpoint:
     @property
     def sinks(self) -> dict[str, SinkTable]:
         """The table of every sink after this checkpoint, by uid of its operator."""
-        after = {a.uid: a.sink for a in self.sealed.acks}
-        return {uid: replace(table, handle=after[uid]) for uid, table in self.plan.sinks.items()}
+        after, plan = {a.uid: a.sink for a in self.sealed.acks}, self.plan
+        read = OffsetCoverage.of(plan.ranges, plan.topic_ids)
+
+        def completed(table: SinkTable, handle: StateHandle) -> SinkTable:
+            covered = table.coverage(plan.topic_ids)
+            if table.kind == "delta" or table.is_sent:
+                # 0.1 kept no coverage: there a sink was taken to have all that was ever read.
+                covered |= read if table.covered is not None else OffsetCoverage.below(plan.ranges.ends, plan.topic_ids)
+            return replace(table, handle=handle, covered=covered)
+
+        return {uid: completed(table, after[uid]) for uid, table in plan.sinks.items()}

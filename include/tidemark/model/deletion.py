@@ -48,6 +48,23 @@ class KeptBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedManifest:
+    """A manifest that cannot be read.
+
+    Attributes:
+        name: `chk-17`, or its place where no plan tells its id.
+        key: of the object.
+        why: what is wrong with it.
+        blocks: timelines whose files it may name: nothing of them is released or deleted.
+    """
+
+    name: str
+    key: str
+    why: str
+    blocks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionPlan:
     """What a sweep would do now.
 
@@ -63,6 +80,7 @@ class DeletionPlan:
         kept_bytes: their bytes.
         unknown: files that lie among the tables and that nobody of ours wrote; they are left alone.
         logs: prefixes of logs that would go.
+        damaged: manifests that cannot be read; of the timelines that they may name files of nothing goes.
         now_ms: when it was made.
     """
 
@@ -77,6 +95,7 @@ class DeletionPlan:
     kept_bytes: int
     unknown: tuple[StoredFile, ...]
     logs: tuple[LogPrefix, ...]
+    damaged: tuple[DamagedManifest, ...]
     now_ms: int
 
     @property

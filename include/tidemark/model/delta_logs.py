@@ -15,7 +15,9 @@ LOG = "_delta_log"
 """The folder of a table's log."""
 INTERVAL = 20
 """Commits between two Delta log checkpoints; a log is trimmed in steps of this size."""
-_NUMBERED = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|crc)", re.ASCII)
+TORN = ".torn"
+"""Ends the name of a commit that a power cut has torn and a writer has set aside; it goes with its neighbours."""
+_NUMBERED = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|crc|json\.torn)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

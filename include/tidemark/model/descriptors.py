@@ -6,7 +6,7 @@ from typing import Any
 from tidemark.errors import DeclarationError
 from tidemark.model.aggregates import Aggregate
 from tidemark.model.ttl import Ttl
-from tidemark.model.types import FieldType
+from tidemark.model.types import FieldType, holds_map
 
 _COLLECTIONS = ("distinct", "list", "list_of_values", "map")
 
@@ -69,6 +69,7 @@ def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str
     if wanted is not None and found.kind != wanted:
         words = {"list": "list[...]", "map": "dict[..., ...]"}.get(wanted, wanted)
         raise DeclarationError(f"{where}: state.{shown} is {wanted}, declared {found.kind}", next=f"declare {words}.")
+    _refuse_dicts(declared.kind, shown, found, where)
     if declared.kind in _COLLECTIONS:
         return replace(declared, name=name, type=found.with_null(False))
     if declared.ttl is not None and not found.nullable:
@@ -82,3 +83,15 @@ def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str
     if declared.kind == "value" and declared.initial is None and not found.nullable:
         raise DeclarationError(f"{where}: never None, but state.value(None)", next="declare `... | None`.")
     return replace(declared, name=name, type=found.with_null(is_optional))
+
+
+def _refuse_dicts(kind: str, shown: str, found: FieldType, where: str) -> None:
+    """Entries are rows of their own, so only a map's own dict can be stored."""
+    if kind == "map":
+        if found.element is not None and holds_map(found.element):
+            raise DeclarationError(
+                f"{where}: a dict inside a dict",
+                next="use one key for both levels, as in f'{a}/{b}', or a list of a dataclass with a key and a value.",
+            )
+    elif holds_map(found):
+        raise DeclarationError(f"{where}: a dict inside state.{shown}", next="declare `dict[..., ...] = state.map()`.")

@@ -1,8 +1,10 @@
 """Erasure of a key: what was asked for, which records it blocks, and what of a manifest was revised (Q9, ADR 0015)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tidemark.model.codec import ADDED
+from tidemark.model.coverage import OffsetCoverage
 from tidemark.model.key_groups import key_group
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
@@ -17,10 +19,12 @@ class ErasureRecord:
         number: ascending from 1.
         uids: the operators that it is erased from, under all names that they have had.
         key: texts of the key columns, in order, as `state show --key` takes them.
-        ends: per partition the offset up to which, exclusive, records of the key do not count.
+        ends: per partition the offset up to which, exclusive, records of the key do not count; see `reached`.
         forever: no record of the key ever counts.
         owner: who asked.
         at_ms: clock of the writer, for people.
+        reached: the same offsets by topic id: a topic that was recreated since blocks nothing. None in records of 0.1,
+            where `ends` counts for every topic of the name.
     """
 
     number: int
@@ -31,10 +35,17 @@ class ErasureRecord:
     owner: str
     at_ms: int
     write_id: str
+    reached: OffsetCoverage | None = field(default=None, metadata=ADDED)
 
-    def covers(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether it blocks everything that was read up to these offsets."""
-        return self.forever or all(self.ends.get(tp, 0) >= end for tp, end in ends.items())
+    def covers(self, reached: OffsetCoverage) -> bool:
+        """Whether it blocks everything that was read up to there; one of 0.1 does not say of which topics."""
+        return self.forever or (self.reached is not None and self.reached.contains(reached))
+
+    def ends_of(self, topic_ids: Mapping[str, str]) -> Mapping[TopicPartition, int] | None:
+        """Per partition the offset up to which, exclusive, records of the key do not count; None = none ever counts."""
+        if self.forever:
+            return None
+        return self.ends if self.reached is None else self.reached.ends(topic_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,14 @@ from tidemark.model.aggregates import Aggregate, call_of, finish_sql, merge_sql,
 from tidemark.model.dialects import DUCKDB_MACROS as DUCKDB_MACROS
 from tidemark.model.dialects import Dialect
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.sinks import PER_RECORD
 from tidemark.model.ttl import Now
 from tidemark.model.types import FieldType
 
 OVERFLOW = "tidemark_state_overflow"
 """Marks an overflow in the message of a foreign error: `tidemark_state_overflow <field> of key (<key>) <why>`."""
 _FOUND = re.compile(rf"{OVERFLOW} (.*? of key \(.*?\) does not fit[a-z0-9 ]*)", re.DOTALL)
+_NUMBER = ", 'n', \"_n\""
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -37,15 +39,16 @@ def record_path(source: str) -> str:
     return ".".join(quoted(step) for step in ("record", *source.split(".")))
 
 
-def partials(field: StoredField, only: str = "") -> list[tuple[str, str]]:
+def partials(field: StoredField, only: str = "", *, emitted: bool = False) -> list[tuple[str, str]]:
     """(column, aggregate expression over the records of a key) of each accumulator of a field.
 
     Args:
         field: the field.
         only: a condition on records; without it all count.
+        emitted: whether a process emitted the records: several have one offset then, and `_n` is in the frame.
     """
     names = [name for name, _ in field.accumulators]
-    return list(zip(names, _partial_sql(field, only), strict=True))
+    return list(zip(names, _partial_sql(field, only, emitted=emitted), strict=True))
 
 
 def merges(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[tuple[str, str]]:
@@ -143,7 +146,7 @@ def _finish_sql(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect)
     return column
 
 
-def _partial_sql(field: StoredField, only: str) -> list[str]:
+def _partial_sql(field: StoredField, only: str, *, emitted: bool) -> list[str]:
     where = _where(only)
     if field.kind == "count":
         return [f"count(1){where}"]
@@ -151,20 +154,32 @@ def _partial_sql(field: StoredField, only: str) -> list[str]:
         return aggregate_partials(field.aggregate, where)
     value = record_path(field.source)
     if field.kind in ("first", "latest"):
-        which = "min" if field.kind == "first" else "max"
         known = f"{value} IS NOT NULL" if field.ignore_nulls else ""
-        order = "'at', \"event_time\", 'topic', \"topic\", 'partition', CAST(\"partition\" AS BIGINT)"
-        return [f"{which}(named_struct({order}, 'offset', \"offset\", 'value', {value})){_where(only, known)}"]
+        return [f"{_picked_sql(field.kind, value, emitted=emitted)}{_where(only, known)}"]
     if field.kind == "mean":
         return [_sum_sql(value, field.over, where), f"count({value}){where}"]
     if field.kind == "distinct":
         return [f"array_sort(collect_set({value}){where})"]
     if field.kind == "list":
-        place = "'topic', \"topic\", 'partition', \"partition\", 'offset', \"offset\""
+        place = "'topic', \"topic\", 'partition', \"partition\", 'offset', \"offset\"" + _NUMBER * emitted
         placed = f"named_struct({place}, 'held', named_struct('at', \"_at\", 'value', {value}))"
         collected = f"collect_list({placed}){_where(only, f'{value} IS NOT NULL')}"
         return [f"transform(array_sort({collected}), r -> r.held)"]
     return [_sum_sql(value, field.over, where) if field.kind == "sum" else f"{field.kind}({value}){where}"]
+
+
+def _picked_sql(kind: str, value: str, *, emitted: bool) -> str:
+    """The first or the latest value with its place.
+
+    What is kept of an emitted record's place has one number for offset and `_n`. It holds the last digit of `_n` only,
+    as in all releases: it is compared with those of other checkpoints, never within one source record.
+    """
+    which = "min" if kind == "first" else "max"
+    place = "'at', \"event_time\", 'topic', \"topic\", 'partition', CAST(\"partition\" AS BIGINT), 'offset', "
+    if not emitted:
+        return f"{which}(named_struct({place}\"offset\", 'value', {value}))"
+    kept = f'named_struct({place}"offset" * {PER_RECORD} + "_n" % {PER_RECORD}, \'value\', {value})'
+    return f'{which}_by({kept}, named_struct({place}"offset"{_NUMBER}))'
 
 
 def _where(*conditions: str) -> str:

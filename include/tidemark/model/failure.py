@@ -29,6 +29,8 @@ class FailureReason(Enum):
     """A file or version that the plan's input handles name cannot be read."""
     BROKER_ERROR = "BROKER_ERROR"
     """Kafka did not answer."""
+    RECORD_REFUSED = "RECORD_REFUSED"
+    """Kafka refuses one emitted record; the plan waits until the topic takes it or `tidemark sink skip` names it."""
     STORE_ERROR = "STORE_ERROR"
     """The store or the disk refused to read or write."""
     ENGINE_ERROR = "ENGINE_ERROR"
@@ -39,6 +41,8 @@ class FailureReason(Enum):
     """A stop record forbids plans."""
     STATE_ERASED = "STATE_ERASED"
     """A key was erased from the state that the plan reads."""
+    PROMOTED = "PROMOTED"
+    """The plan was made on a fork, which sends nothing to Kafka; the fork is live now."""
     DECLINED = "DECLINED"
     """`tidemark checkpoint abort`, or the DAG run was marked failed."""
     PUBLISH_FAILED = "PUBLISH_FAILED"
@@ -58,6 +62,11 @@ class FailureReason(Enum):
         """Whether a new try of the same plan cannot help, so that the plan is aborted at once."""
         return self in _FINAL
 
+    @property
+    def waits(self) -> bool:
+        """Whether the plan stays open, and no retry helps, until a person has acted."""
+        return self is FailureReason.RECORD_REFUSED
+
 
 _UNCOUNTED = frozenset(
     {
@@ -67,6 +76,7 @@ _UNCOUNTED = frozenset(
         FailureReason.SUBSUMED,
         FailureReason.CODE_CHANGED,
         FailureReason.STATE_ERASED,
+        FailureReason.PROMOTED,
     }
 )
 _FINAL = frozenset(
@@ -81,6 +91,7 @@ _FINAL = frozenset(
         FailureReason.PROCESS_FAILED,
         FailureReason.INPUT_LOST,
         FailureReason.STATE_ERASED,
+        FailureReason.PROMOTED,
         FailureReason.DECLINED,
     }
 )

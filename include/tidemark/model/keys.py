@@ -4,6 +4,7 @@ Numbers are padded, so that a listing in order of names is in order of numbers.
 """
 
 from collections.abc import Iterable
+from hashlib import sha256
 
 from tidemark.model.plan import Slot
 
@@ -90,6 +91,16 @@ def job_end_key(job: str) -> str:
 def delivery_key(sink: str, checkpoint: int) -> str:
     """What a checkpoint emitted to a Kafka sink was sent."""
     return f"deliveries/{sink}/{checkpoint:012d}.json"
+
+
+def delivery_failure_key(sink: str, number: int) -> str:
+    """Why a sink could not send."""
+    return f"delivery_failures/{sink}/{number:08d}.json"
+
+
+def skip_key(sink: str, record: str) -> str:
+    """A record that a sink leaves out; its id holds slashes, so the key is a hash."""
+    return f"skips/{sink}/{sha256(record.encode()).hexdigest()}.json"
 
 
 def report_key(name: str, checkpoint: int) -> str:

@@ -52,7 +52,7 @@ class ManifestLine:
             handles=found.handles,
             others=tuple(h for h in (*beside, *plan.left_behind.values()) if h),
             tables=dict(plan.tables),
-            sinks=frozenset(table.kind for table in sinks.values()),
+            sinks=frozenset(table.kind for table in (*sinks.values(), *plan.outboxes.values())),
             sends=any(table.kind == "kafka" and uid in emitted for uid, table in sinks.items()),
         )
 

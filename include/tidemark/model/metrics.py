@@ -95,7 +95,12 @@ METRICS: Mapping[str, Metric] = {
     "lastCheckpointDuration": Metric(
         unit="ms",
         flink="the time it took to complete the last checkpoint",
-        meaning="steps of the sealed attempt, added up; without the time that the DAG run waited",
+        meaning="from the trigger to the last acknowledgement",
+        of=lambda s: NONE if s.newest is None or s.sealed_ms is None else s.sealed_ms - s.newest.plan.planned_at_ms,
+    ),
+    "lastCheckpointWork": Metric(
+        unit="ms",
+        meaning="steps of its sealed attempt, added up; without the time that the DAG run waited",
         of=_newest(lambda c: sum(c.sealed.timings_ms.values())),
     ),
     "lastCheckpointSize": Metric(
@@ -173,7 +178,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "lastCheckpointDeadLetters": Metric(
         unit="records",
-        meaning="that its operators could not apply",
+        meaning="that at least one operator could not apply, each counted once",
         of=_newest(lambda c: c.sealed.dead_lettered),
     ),
     "deadLetterRows": Metric(

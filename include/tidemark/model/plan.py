@@ -94,6 +94,8 @@ class CheckpointPlan:
         broadcast_ids: Delta's id of the same tables.
         copies: those whose version the input handle does not hold yet: this checkpoint copies them.
         sinks: per uid of an operator with a sink its table, as the parent left it.
+        outboxes: by name the outboxes of sinks that the pipeline no longer declares, as the last checkpoint that had
+            them left them: what waits there is still sent, and a restore still knows what was.
         left_behind: state of operators that are not declared any more, by uid (G11).
         queries: per uid the sha256 of each stored text that resolves its state, by name (`model.queries`).
         operator_states: per uid of an operator that declares lists what the parent left in them.
@@ -139,6 +141,7 @@ class CheckpointPlan:
     replays: tuple[int, ...] = field(default=(), metadata=ADDED)
     parent_revision: int = field(default=0, metadata=ADDED)
     erasures: int = field(default=0, metadata=ADDED)
+    outboxes: Mapping[str, SinkTable] = field(default_factory=dict, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

@@ -6,6 +6,7 @@ from enum import Enum
 
 from tidemark.model.checkpoint import Commit, Revised, Sealed, Verdict
 from tidemark.model.codec import ADDED
+from tidemark.model.coverage import OffsetCoverage
 from tidemark.model.failure import FailureReason
 from tidemark.model.offsets import OffsetRanges, TopicPartition
 from tidemark.model.operator_state import OperatorState
@@ -101,6 +102,13 @@ class Genesis:
         at_ms: clock of the writer, for people.
         parent_revision: of the parent's manifest, as it was taken over.
         revised: why it is not as it was put; None where it is.
+        outboxes: as those of a plan.
+        keeps_sinks: of a restore: sinks keep what the closed timeline wrote and sent. What that one has sent is looked
+            at again, for a delivery may have ended since.
+        sinks_of: of a restore whose sinks go on, id of the checkpoint whose sinks those are; 0 where they are the
+            parent's. It pins both.
+        sent: of a restore, per Kafka sink, also of those that neither the checkpoint nor the closed timeline has: the
+            source offsets whose rows were sent and are not sent again.
     """
 
     timeline: str
@@ -134,6 +142,10 @@ class Genesis:
     note: str = field(default="", metadata=ADDED)
     parent_revision: int = field(default=0, metadata=ADDED)
     revised: Revised | None = field(default=None, metadata=ADDED)
+    outboxes: Mapping[str, SinkTable] = field(default_factory=dict, metadata=ADDED)
+    keeps_sinks: bool = field(default=False, metadata=ADDED)
+    sinks_of: int = field(default=0, metadata=ADDED)
+    sent: Mapping[str, OffsetCoverage] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def revision(self) -> int:
@@ -149,8 +161,10 @@ class Closing:
         successor: empty where there is none: the timeline was never live, and nobody goes on with it.
         why: `restore`, `promote` or `close`.
         at_ms: clock of the writer, for people.
-        sent: of a promote, per sink with an outbox: what the fork has emitted for records below these offsets is never
-            sent, because the closed timeline sent it, or because nobody asked for it (J2).
+        sent: written by 0.1 in place of the two below, offsets without topic ids.
+        delivered: of a promote, per Kafka sink: the source offsets whose rows the closed timeline has sent.
+        withheld: of a promote, per Kafka sink: the source offsets whose rows wait in an outbox of the fork and are not
+            sent, because the promote was not asked to (J2).
     """
 
     timeline: str
@@ -160,6 +174,8 @@ class Closing:
     write_id: str
     at_ms: int = field(default=0, metadata=ADDED)
     sent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict, metadata=ADDED)
+    delivered: Mapping[str, OffsetCoverage] = field(default_factory=dict, metadata=ADDED)
+    withheld: Mapping[str, OffsetCoverage] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def fate(self) -> str:
@@ -250,13 +266,18 @@ class OffsetReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
-    """`deliveries/<sink>/<id>.json`: the outbox rows of a checkpoint were all acknowledged by Kafka."""
+    """`deliveries/<sink>/<id>.json`: the outbox rows of a checkpoint were all acknowledged by Kafka.
+
+    Attributes:
+        sent: the source offsets whose rows the line of checkpoints up to this one has sent; None in records of 0.1.
+    """
 
     sink: str
     checkpoint: int
     records: int
     at_ms: int
     write_id: str
+    sent: OffsetCoverage | None = field(default=None, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

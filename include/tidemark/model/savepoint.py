@@ -31,8 +31,9 @@ class SavepointRecord:
         changed_at_ms: clock of the writer of this revision.
         origin: which call made it, so that a repetition of that call knows its own work.
         drained: the pipeline was stopped for good with it; going on from it wants to be forced (G3).
-        disposed: the final revision: it pins nothing any more (G13).
-        claimed_by: of a final revision, the timeline that took the pin over (G10, CLAIM); None where nobody did.
+        disposed: the final revision: it pins nothing any more (G13). Only a claim can be taken back.
+        claimed_by: of a final revision, the timeline that took the pin over (G10, CLAIM); None where none did. A
+            timeline that ends before it was live gives the pin back, by one revision more.
         write_id: of the writer.
     """
 
@@ -78,6 +79,17 @@ class SavepointRecord:
             revision=self.revision + 1,
             disposed=True,
             claimed_by=claimed_by,
+            changed_at_ms=now_ms,
+            write_id=write_id,
+        )
+
+    def given_back(self, *, now_ms: int, write_id: str) -> "SavepointRecord":
+        """The next revision, which pins again: the timeline that claimed it ended before it was live."""
+        return replace(
+            self,
+            revision=self.revision + 1,
+            disposed=False,
+            claimed_by=None,
             changed_at_ms=now_ms,
             write_id=write_id,
         )
@@ -147,6 +159,7 @@ class TombstoneRecord:
         at_ms: clock of the writer, for people.
         write_id: of the writer.
         place: of a checkpoint, the key of its manifest, so that it is left out without being read.
+        given_up: of a checkpoint, its manifest is damaged, and somebody gave it up: nobody reads it any more.
     """
 
     kind: TombstoneKind
@@ -158,6 +171,7 @@ class TombstoneRecord:
     write_id: str
     confirmed: bool = field(default=False, metadata=ADDED)
     place: str = field(default="", metadata=ADDED)
+    given_up: bool = field(default=False, metadata=ADDED)
 
 
 def checked_savepoint(name: str) -> str:

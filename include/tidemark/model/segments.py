@@ -1,6 +1,6 @@
 """Segments and state handles: what a manifest names as the state of one operator (design section 5)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemark.errors import UsageError
@@ -31,6 +31,21 @@ class Segment:
     def __post_init__(self) -> None:
         if not 0 <= self.after < self.through:
             raise UsageError(f"not a segment: ({self.after}, {self.through}]", next="give 0 <= after < through.")
+
+    def difference(self, files: Iterable[tuple[int, int]]) -> str | None:
+        """How files differ from those that were committed; None where they do not.
+
+        Args:
+            files: bytes and rows of each file that the version has in the range.
+        """
+        found = list(files)
+        held = (len(found), sum(size for size, _ in found), sum(rows for _, rows in found))
+        if held == (self.files, self.bytes, self.rows):
+            return None
+        return (
+            f"it has {held[0]} files of {held[2]} rows and {held[1]} bytes in ({self.after}, {self.through}];"
+            f" the manifest names {self.files}, {self.rows} and {self.bytes}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,14 +46,17 @@ class TableHistory:
     Attributes:
         table: relative to the warehouse.
         oldest: oldest version that can be read.
-        newest: newest version; -1 = nothing was committed there.
+        newest: newest version that can be read; -1 = nothing was committed there.
         files: in order of `added`.
+        ends: why nothing above `newest` can be read although there is something; empty where there is nothing. A power
+            cut leaves it so where a killed attempt or job had committed; what anybody names was fsynced.
     """
 
     table: str
     oldest: int
     newest: int
     files: tuple[TableFile, ...]
+    ends: str = ""
 
     def live(self, versions: Iterable[int]) -> Iterator[tuple[int, Sequence[TableFile]]]:
         """The files of several versions, oldest version first: one pass, however many versions are asked for.
@@ -64,7 +67,8 @@ class TableHistory:
         following, active = 0, list[TableFile]()
         for version in sorted(set(versions)):
             if not self.oldest <= version <= self.newest:
-                raise unknown(f"version {version} of {self.table} is not in its log ({self.oldest} to {self.newest})")
+                log = f"its log ({self.oldest} to {self.newest}{self.ends and f': {self.ends}'})"
+                raise unknown(f"version {version} of {self.table} is not in {log}")
             while following < len(self.files) and self.files[following].added <= version:
                 active.append(self.files[following])
                 following += 1

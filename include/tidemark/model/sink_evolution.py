@@ -48,13 +48,13 @@ def evolved_sink(old: SinkTable, new: SinkTable, number: int) -> SinkTable:
     if old.columns == new.columns:
         own = old.path.partition("~")[0] == new.path
         path = old.path if own else new.path
-        return replace(new, path=path, handle=old.handle, older=old.older, emitted_until=old.emitted_until)
+        return replace(new, path=path, handle=old.handle, older=old.older, covered=old.covered)
     kept = {name for name, _ in new.columns}
     older: dict[str, Columns] = {}
     for path in dict.fromkeys(segment.path for segment in old.handle):
         older[path] = tuple((name, sql) for name, sql in old.columns_of(path) if name in kept)
     path = f"{new.path}~{number}"
-    return replace(new, path=path, handle=old.handle, older=older, emitted_until=old.emitted_until)
+    return replace(new, path=path, handle=old.handle, older=older, covered=old.covered)
 
 
 def sources_of(table: SinkTable, path: str) -> Mapping[str, str]:

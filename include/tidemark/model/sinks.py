@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.model.codec import ADDED
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.coverage import OffsetCoverage, Ranges
+from tidemark.model.offsets import OffsetRange, TopicPartition
 from tidemark.model.segments import StateHandle
 
 Columns = tuple[tuple[str, str], ...]
@@ -19,6 +20,10 @@ ROW_ID: tuple[tuple[str, str], ...] = (
     ("_n", "BIGINT"),
 )
 """Columns that identify an emitted record, behind its fields: by whom, for which record, its number there (J16)."""
+PER_RECORD = 2**20
+"""A process may answer a record by less than so many. `_n` has a digit of this base per process of a chain."""
+NUMBERS = 2**63
+"""Every `_n` is below."""
 _FOLDERS: dict[str, str] = {"delta": "sinks", "kafka": "outbox", "topic": "outbox"}
 
 
@@ -29,15 +34,19 @@ class SinkTable:
     Attributes:
         name: of the sink.
         kind: `delta`, a table to read; `kafka`, an outbox that is sent after the manifest; or `topic`, which keeps
-            nothing: the attempt sends to the topic itself, before it is sealed (D9).
+            nothing: the attempt sends to the topic itself, before it is sealed (D9). On a fork, which never sends
+            (J2), such a sink has an outbox, so that a promote can send what nobody has sent.
         path: the table that rows go to now, relative to the warehouse; a `topic` has one only by name.
         columns: (column, SQL type) of the emitted fields, in order.
-        topic: of a Kafka sink; None for a `topic` of a timeline that is not live: a fork never sends (J2).
+        topic: of a Kafka sink; None for a `topic` that 0.1 planned on a fork.
         key_by: of a Kafka sink: the field that becomes the message key.
         handle: what lies in it; in a plan as the parent left it.
         older: per path of a table that was begun with other columns those that are still read (C9).
-        emitted_until: per partition the offset below which what is emitted is there already, or was sent: a restored
-            timeline whose sinks did not go back with the state skips it, so that nothing is doubled (I8).
+        emitted_until: written by 0.1 in place of `covered`: per partition the offset below which rows are skipped.
+        covered: the source offsets whose rows are there already (`delta`), or were sent (`kafka`, `topic`), before the
+            plan that holds it: an operator emits nothing for them, so that nothing is doubled (I8). A timeline that
+            was restored with its sinks kept starts with what the closed one had. Of an outbox it holds what other
+            timelines sent; what its own checkpoints sent is in their delivery records. None in objects of 0.1.
     """
 
     name: str
@@ -49,6 +58,7 @@ class SinkTable:
     handle: StateHandle = field(default=StateHandle())
     older: Mapping[str, Columns] = field(default_factory=dict, metadata=ADDED)
     emitted_until: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
+    covered: OffsetCoverage | None = field(default=None, metadata=ADDED)
 
     @property
     def stored(self) -> Columns:
@@ -59,9 +69,24 @@ class SinkTable:
         """Emitted fields, as far as they are read, in one of its tables."""
         return self.older.get(path, self.columns)
 
-    def lacks(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether what is emitted for a record is yet to be written."""
-        return offset >= self.emitted_until.get(TopicPartition(topic, partition), 0)
+    def coverage(self, topic_ids: Mapping[str, str]) -> OffsetCoverage:
+        """What is covered; `topic_ids` are those of the object that holds the table, for one that 0.1 wrote."""
+        return OffsetCoverage.below(self.emitted_until, topic_ids) if self.covered is None else self.covered
+
+    def skipped(
+        self, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, Ranges]:
+        """The offsets of a plan whose rows are not emitted, because they are covered."""
+        return self.coverage(topic_ids).within(ranges, topic_ids)
+
+    def lacks(self, topic: str, partition: int, offset: int, topic_ids: Mapping[str, str]) -> bool:
+        """Whether what is emitted for a record is yet to be written; `topic_ids` are those of the plan."""
+        return not self.coverage(topic_ids).covers(TopicPartition(topic, partition), offset, topic_ids)
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether attempts send its rows to a topic themselves; not on a fork of 0.1, which has no topic."""
+        return self.kind == "topic" and self.topic is not None
 
     @property
     def keeps_rows(self) -> bool:

@@ -130,6 +130,7 @@ class PlanRequest:
         max_records: per partition; None = no bound.
         accept_loss: record gaps instead of stopping.
         allow_non_restored_state: drop the state of operators that the pipeline does not declare any more.
+        accept_time: take the logical time, however far it is from all that is known.
         replay_to: on a fork, repeat what was recorded up to this checkpoint id instead of reading on (Q7); the bound of
             `max_records` is then that of one step, of several checkpoints or a single one.
     """
@@ -141,4 +142,5 @@ class PlanRequest:
     max_records: int | None = None
     accept_loss: bool = False
     allow_non_restored_state: bool = False
+    accept_time: bool = False
     replay_to: int | None = None

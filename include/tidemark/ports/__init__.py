@@ -5,6 +5,7 @@ Every port has an in-memory twin (`tidemark.adapters.memory`), held to the same 
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any, Protocol
 
 from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
@@ -16,6 +17,7 @@ from tidemark.model.records import PutOutcome
 from tidemark.model.segments import Segment
 from tidemark.model.writes import CommitRequest, Committed, LiveFile, PlanRequest, UidCounts, WrittenFile, WrittenRun
 from tidemark.ports.files import KeyFiles, TableFiles
+from tidemark.ports.records import RecordReader
 from tidemark.sources import Broadcast
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "CrashPoints",
     "Fence",
     "ForeignTables",
+    "HeldLock",
     "KeyFiles",
     "LiveFile",
     "Log",
@@ -36,6 +39,7 @@ __all__ = [
     "PlanRequest",
     "PutOutcome",
     "Sender",
+    "SourceLog",
     "StateTables",
     "TableFiles",
     "TimelineLock",
@@ -93,11 +97,18 @@ class CheckpointStore(Protocol):
         """
 
 
+class HeldLock(Protocol):
+    """A lock that is held."""
+
+    def renew(self, timeout: timedelta) -> None:
+        """Says anew how long others wait from now on: an attempt begins."""
+
+
 class TimelineLock(Protocol):
     """Spares wasted work among processes of one host; never needed for correctness."""
 
-    def hold(self, timeline: str) -> AbstractContextManager[None]:
-        """Holds the timeline for the duration of a block.
+    def hold(self, timeline: str, timeout: timedelta) -> AbstractContextManager[HeldLock]:
+        """Holds the timeline for the duration of a block; a holder that hangs blocks others for `timeout`, no longer.
 
         Raises:
             BusyError: another process holds it.
@@ -126,6 +137,10 @@ class Log(Protocol):
 
     def report_group_offsets(self, group: str, ends: Mapping[TopicPartition, int]) -> None:
         """Sets the group's offsets, for lag monitoring (J10). Failure is harmless and raises BrokerError."""
+
+
+class SourceLog(Log, RecordReader, Protocol):
+    """Kafka, as the coordinator sees it. It reads records for their timestamps only, where no index has the answer."""
 
 
 class ForeignTables(Protocol):
@@ -191,11 +206,26 @@ class Batch(Protocol):
     def emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
         """The same rows, in order of their positions, for a sink that keeps none (D9)."""
 
+    def rejected(self) -> int:
+        """How many records at least one operator could not apply, each counted once; asked when all are prepared.
+
+        Raises:
+            EngineError: Spark failed.
+        """
+
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate.
 
         Args:
             runs: per uid the files of the run, relative to the warehouse; empty where nothing was written.
+        """
+
+    def refuse_recreated(self) -> None:
+        """Compares the ids of the topics once more, behind all that may have read records again; asked before a seal.
+
+        Raises:
+            DataLostError: a topic has another id than the plan.
+            BrokerError: no answer.
         """
 
     def close(self) -> None:
@@ -222,13 +252,15 @@ class Compute(Protocol):
 
 
 class Sender(Protocol):
-    """Kafka, as an attempt sees it that sends what it emitted before it is sealed (D9)."""
+    """Kafka, as seen by an attempt that sends what it emitted before its seal (D9), and by what empties outboxes."""
 
     def send(self, topic: str, messages: Iterable[Message]) -> int:
         """Sends messages in order and waits until all are acknowledged; returns how many.
 
         Raises:
+            RecordRefusedError: Kafka refuses one record, which is named; all ahead of it were acknowledged.
             BrokerError: some may have arrived; the next attempt sends all of them again, with the same ids.
+            UsageError: a setting does not fit.
         """
 
 
@@ -249,14 +281,19 @@ class StateTables(Protocol):
         """
 
     def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
-        """Files of a segment: live at its version, `_checkpoint` in its range."""
+        """Files of a segment: live at its version, `_checkpoint` in its range.
+
+        Raises:
+            StoreError: the version is not readable, or has other files than were committed: an action was lost.
+        """
 
     def files_of(self, segment: Segment) -> Sequence[LiveFile]:
-        """The same files with their levels and checkpoints; what a compaction chooses from."""
+        """The same files with their levels and checkpoints; what a compaction chooses from. Raises as `live_files`."""
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
         """Fsyncs an attempt's data files, commit files and directories (local disk), before the seal.
 
+        With a commit go those that it was built on since its input, whoever made them, and their Delta log checkpoints.
         Reads every commit file back and raises StoreError where write id or sha256 differ.
         """
 

@@ -24,19 +24,26 @@ class TableFiles(Protocol):
     def history(self, table: str) -> TableHistory:
         """Which data files the versions of a table name; reads what was committed since it was asked last.
 
+        It ends before a hole or a torn commit: whoever needs a version above is told so by `TableHistory.live`.
+
         Raises:
-            StoreError: the log has a hole, or cannot be read: nothing may be deleted then.
+            StoreError: the log cannot be read: nothing may be deleted then.
         """
 
-    def write_log_checkpoint(self, table: str, version: int) -> None:
-        """Writes the Delta log checkpoint of a version, so that the log before it is no longer needed.
+    def ensure_log_checkpoint(self, table: str, version: int) -> None:
+        """Sees to it that the log before a version is no longer needed, not even after a power cut.
+
+        Afterwards the version has a Delta log checkpoint that is whole, says what the commits say, and is durable
+        (local disk: file, hint and folder are fsynced, whoever made them). No hint names one below the version.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: it could not be written, or made durable.
         """
 
     def delete(self, paths: Iterable[str]) -> int:
         """Deletes files, in order, and folders that are empty then; returns how many files were there.
+
+        Of a log only behind `ensure_log_checkpoint`.
 
         A store that does not tell whether a file was there counts each path once.
 

@@ -1,4 +1,4 @@
-"""The port of people who ask where a row comes from: records of Kafka, within bounds."""
+"""Records of Kafka within bounds: for people who ask where a row comes from, and for the timestamps of a plan."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,7 +8,7 @@ from tidemark.model.offsets import OffsetRange, TopicPartition
 
 
 class RecordReader(Protocol):
-    """Records of Kafka, for people who ask where a row comes from. Never for a checkpoint: an engine reads its own."""
+    """Records of Kafka within bounds. Never the records of a checkpoint: an engine reads its own."""
 
     def read(
         self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, bounds: ReadBounds, wanted: Wanted

@@ -10,6 +10,7 @@ from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.dead_letters import Reason
 from tidemark.model.key_groups import key_group
 from tidemark.model.schema import OperatorSchema
+from tidemark.model.sinks import NUMBERS, PER_RECORD
 from tidemark.operators import Process
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
@@ -21,8 +22,6 @@ from tidemark.processing.records import Emitted, Letter, Output, Placed
 from tidemark.processing.shapes import Shape, record_shape, shape_of
 
 Key = tuple[Any, ...]
-PER_RECORD = 2**20
-"""A record may be answered by less than so many; the number of an emitted record is unique among those of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,10 +132,8 @@ class Processing:
         for item in found:
             at = clock.place
             place, n = (at, 0) if at is not place else (place, n + 1)
-            if n == PER_RECORD:
-                raise DoesNotFit(f"more than {PER_RECORD:,} records are emitted for one")
-            dumped = self._dumped(item)
-            emitted.append(Emitted(at.topic, at.partition, at.offset, at.n * PER_RECORD + n, at.event_time, dumped))
+            number = _number(at.n, n)
+            emitted.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, self._dumped(item)))
 
     def _dumped(self, item: Any) -> tuple[Any, ...]:
         emits = self.operator.emits
@@ -208,6 +205,16 @@ def _handed(records: Iterable[Placed], clock: KeyClock) -> Iterator[Any]:
         if placed.at > clock.now:
             clock.now = placed.at
         yield placed.record
+
+
+def _number(of: int, n: int) -> int:
+    """What tells the n-th record that is emitted for one from all others of the same source record, in order."""
+    if n == PER_RECORD:
+        raise DoesNotFit(f"more than {PER_RECORD:,} records are emitted for one")
+    number = of * PER_RECORD + n
+    if number >= NUMBERS:
+        raise DoesNotFit("the number of an emitted record leaves 64 bits: too many processes behind one another")
+    return number
 
 
 def _field(emits: type, name: str, codec: Codec, item: Any) -> Any:

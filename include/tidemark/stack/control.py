@@ -11,7 +11,7 @@ from typing import Literal
 
 from tidemark.errors import NotFoundError, TidemarkError, UsageError
 from tidemark.settings import Settings
-from tidemark.stack import processes
+from tidemark.stack import jars, processes
 from tidemark.stack.addresses import (
     Addresses,
     choose_addresses,
@@ -71,10 +71,12 @@ def up(
 
     Raises:
         UsageError: an unknown group, or a port that was set is taken.
+        NotFoundError: jars or DAGs are missing, as they are outside of a checkout.
         TidemarkError: a prerequisite is missing, or a service did not become healthy; then whatever this call had
             started is stopped again, and its logs are kept.
     """
     groups = [group for group in GROUPS if group in _known(only)]
+    _refuse_incomplete(settings, groups)
     with ExitStack() as locks:
         locks.enter_context(exclusive(settings.home / "stack.lock", report))
         # Ports are chosen and bound under a lock of all checkouts, lest two of them choose the same.
@@ -243,6 +245,24 @@ def _status_of(settings: Settings, name: str, group: Group, addresses: Addresses
         return ServiceStatus(name=name, group=group, state="stale", pid=record.pid)
     uptime = round(time.time() - record.started, 1)
     return ServiceStatus(name=name, group=group, state="running", pid=record.pid, address=address, uptime=uptime)
+
+
+def _refuse_incomplete(settings: Settings, groups: Collection[Group]) -> None:
+    """Raises where what the services are made of is not there: Java would only say which class it does not find.
+
+    Raises:
+        NotFoundError: naming each folder.
+    """
+    wanted = {settings.jar_folder / group: "jars" for group in groups if group in jars.PROFILES}
+    missing = [f"{what} in {folder}" for folder, what in wanted.items() if not any(folder.glob("*.jar"))]
+    if "airflow" in groups and not (settings.root / "dags").is_dir():
+        missing.append(f"DAGs in {settings.root / 'dags'}")
+    if missing:
+        raise NotFoundError(
+            f"there are no {', no '.join(missing)}",
+            safe="nothing was started.",
+            next="cd to the checkout of the project, or set TIDEMARK_ROOT to it; make setup fetches the jars.",
+        )
 
 
 def _is_up(settings: Settings, group: Group) -> bool:

@@ -18,6 +18,7 @@ import psutil
 
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.buckets import S3Url
+from tidemark.redaction import redacted
 from tidemark.settings import Settings, recorded_service
 from tidemark.stack import control, jars
 from tidemark.stack.addresses import DEFAULT_PORTS, accepts, is_free, recorded_addresses
@@ -237,15 +238,14 @@ def _kafka(settings: Settings) -> Finding:
 def _spark(settings: Settings) -> Finding:
     if settings.spark is None and _is_stopped(settings, "spark"):
         return _stopped("spark")
-    address = settings.spark_address
+    address, shown = settings.spark_address, redacted(settings.spark_address)
     host, _, port = address.removeprefix("sc://").partition(";")[0].partition("/")[0].partition(":")
     if not address.startswith("sc://"):
-        return Finding(check="spark", verdict="ok", detail=f"{address}, started by each checkpoint")
+        return Finding(check="spark", verdict="ok", detail=f"{shown}, started by each checkpoint")
     if accepts(int(port or 15002), host):
-        return Finding(check="spark", verdict="ok", detail=f"{address} answers")
-    return Finding(
-        check="spark", verdict="missing", detail=f"{address} does not answer", remedy="tidemark logs spark; tidemark up"
-    )
+        return Finding(check="spark", verdict="ok", detail=f"{shown} answers")
+    remedy = "tidemark logs spark; tidemark up" if settings.spark is None else "start it, or correct TIDEMARK_SPARK"
+    return Finding(check="spark", verdict="missing", detail=f"{shown} does not answer", remedy=remedy)
 
 
 def _airflow(settings: Settings) -> Finding:

@@ -32,6 +32,7 @@ class Announcing(Core):
         Raises:
             TidemarkError: as `execute`.
         """
+        self.renew(pipeline, owned.plan)
         if self.lineage is None:
             return self.execute(pipeline, owned, crash)
         told = Attempted(plan=owned.plan, attempt=owned.number, naming=self._naming)

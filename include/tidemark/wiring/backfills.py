@@ -37,6 +37,7 @@ class BackfillTerms:
         max_records: offsets per partition of one step.
         origin: who asks: a DAG run id, or "cli".
         promotes: whether the fork may become live; refused at once where there is a `to`.
+        send: once promoted, the fork sends what it emitted and the live timeline had not sent.
     """
 
     begins: RestoreRequest
@@ -45,6 +46,7 @@ class BackfillTerms:
     max_records: int | None = None
     origin: str = "cli"
     promotes: bool = False
+    send: bool = False
 
     def __post_init__(self) -> None:
         if self.promotes:
@@ -103,6 +105,7 @@ class Backfills(Steps, Queries, Recoveries):
             name=terms.fork,
             to=terms.to,
             max_records=terms.max_records,
+            send=terms.send,
             origin=terms.origin,
         )
         made = Backfill(
@@ -206,6 +209,7 @@ def outlook_facts(found: Outlook) -> dict[str, object]:
         "done": [step_facts(c) for c in found.done],
         "left": [_names(step) for step in found.left],
         "promoted": found.promoted,
+        "unsent": {name: [c.plan.name for c in left] for name, left in found.unsent.items()},
     }
 
 

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,15 +16,17 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.reports import reported
 from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
+from tidemark.coordinator.records.refusals import Refusals
 from tidemark.discovery import find_pipeline
-from tidemark.errors import BrokerError, CheckpointExpiredError, EngineError, StoreError
+from tidemark.errors import CheckpointExpiredError, EngineError, StoreError, TidemarkError, UsageError
 from tidemark.faults import CrashAt, no_crash
 from tidemark.model.canonical import sha256_of
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.names import checked_name
+from tidemark.model.plan import CheckpointPlan
 from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
-from tidemark.ports import CrashPoints
+from tidemark.ports import CrashPoints, HeldLock
 from tidemark.ports.caching import Cache
 from tidemark.ports.records import RecordReader
 from tidemark.settings import Settings
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("tidemark")
 
 
+HOLDING = timedelta(hours=1)
+"""How long other processes wait for a verb that makes no attempt, as an erasure, where it hangs."""
 _CONNECT_PORT = 15002
 _CONNECT_TIMEOUT = 10.0
 
@@ -63,6 +68,7 @@ class Core(Roots):
         self.settings = settings
         self.clock = SystemClock()
         self._indexes: dict[str, ManifestIndex] = {}
+        self._held: dict[tuple[str, str], HeldLock] = {}
 
     def pipeline(self, name: str) -> Pipeline:
         """The declaration of a pipeline; see `discovery.find_pipeline`."""
@@ -146,8 +152,13 @@ class Core(Roots):
                 session.stop()
 
     @contextmanager
-    def holding(self, name: str, timeline: str) -> Iterator[None]:
+    def holding(self, name: str, timeline: str, timeout: timedelta = HOLDING) -> Iterator[None]:
         """Holds a timeline against other processes of this host; spares wasted work, no more.
+
+        Args:
+            name: of the pipeline.
+            timeline: to hold.
+            timeout: how long others wait for a holder that hangs; each attempt of this process begins it again.
 
         Raises:
             BusyError: another process holds it.
@@ -155,8 +166,18 @@ class Core(Roots):
         from tidemark.adapters.timeline_lock import FileTimelineLock
 
         folder = self.here / checked_name("pipeline", name) / "locks"
-        with FileTimelineLock(folder).hold(timeline):
-            yield
+        with FileTimelineLock(folder, self.clock.now_ms).hold(timeline, timeout) as held:
+            self._held[name, timeline] = held
+            try:
+                yield
+            finally:
+                del self._held[name, timeline]
+
+    def renew(self, pipeline: Pipeline, plan: CheckpointPlan) -> None:
+        """An attempt of a plan begins: other processes wait until it must have ended."""
+        held = self._held.get((pipeline.name, plan.slot.timeline))
+        if held is not None:
+            held.renew(pipeline.checkpoint_timeout)
 
     def execute(self, pipeline: Pipeline, owned: "OwnedAttempt", crash: CrashPoints | None = None) -> Sealed:
         """Executes one attempt up to its seal, in a Spark session of its own."""
@@ -187,6 +208,7 @@ class Core(Roots):
             crash=crash,
             max_dead_letters=pipeline.max_dead_letters,
             sender=LazySender(self.settings),
+            skipped=Refusals(self.coordinator(pipeline.name).objects).skipped_ids,
         )
 
     def state_of(self, spark: "SparkSession") -> "Warehouse":
@@ -197,7 +219,7 @@ class Core(Roots):
         return Warehouse(session=spark, root=spark_root(self.root), files_of=self.tables.files_of, arrow=self.arrow)
 
     def report_offsets(self, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
-        """Sets the consumer groups' offsets, where sources name any; monitoring only, so failure is harmless."""
+        """Sets the consumer groups' offsets, where sources name any; monitoring only, so no failure of it is raised."""
         plan = checkpoint.plan
         for name, source in pipeline.inputs.items():
             if source.group is None:
@@ -206,7 +228,7 @@ class Core(Roots):
             failure = None
             try:
                 LazyLog(self.settings).report_group_offsets(source.group, ends)
-            except BrokerError as error:
+            except TidemarkError as error:  # no answer, a topic that is gone since the read, or an option that is wrong
                 failure = error.what
                 _log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=failure)
             try:
@@ -267,10 +289,17 @@ def _refuse_silent(address: str) -> None:
     """
     at = urlsplit(address)
     try:
-        socket.create_connection((at.hostname or "localhost", at.port or _CONNECT_PORT), _CONNECT_TIMEOUT).close()
+        port = at.port or _CONNECT_PORT
+    except ValueError as error:
+        raise UsageError(
+            f"TIDEMARK_SPARK is no address: {address}",
+            next="write it as in sc://spark:15002, with options behind a slash: sc://spark:443/;use_ssl=true",
+        ) from error
+    try:
+        socket.create_connection((at.hostname or "localhost", port), _CONNECT_TIMEOUT).close()
     except OSError as error:
         raise EngineError(
-            f"Spark does not answer at {at.hostname}:{at.port or _CONNECT_PORT}: {error.strerror or error}",
+            f"Spark does not answer at {at.hostname}:{port}: {error.strerror or error}",
             safe="every completed checkpoint is intact; nothing was published.",
             next="tidemark up --only spark    (or correct TIDEMARK_SPARK), then run the pipeline again.",
         ) from error

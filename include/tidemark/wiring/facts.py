@@ -1,8 +1,11 @@
-"""What is told of a checkpoint: short and flat, the same in the command line, asset events and lineage."""
+"""What is told of a checkpoint: short, the same in the command line, asset events and lineage."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.offsets import OffsetRange
+from tidemark.model.plan import Gap
 from tidemark.model.segments import Segment
 
 
@@ -10,7 +13,7 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
     """The facts of a completed checkpoint, JSON values only.
 
     Returns:
-        id, timeline, sequence, parent, interval, ranges as `[start, end)` per partition, records, dead letters and
+        id, timeline, sequence, parent, interval, `start` and `end` of each partition, records, dead letters and
         touched keys per operator, records emitted per process, the table of each sink, bytes of the run and of the
         whole state, gate, milliseconds per step; how many offsets the log held beyond the ranges when they were
         planned; the watermark, over all and per partition, and the versions of the tables that broadcast states copy.
@@ -28,7 +31,7 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
         "interval_end": None if interval is None else iso(interval.end_ms),
         "logical_time": iso(plan.logical_time_ms),
         "covered_until": None if checkpoint.covered_until_ms is None else iso(checkpoint.covered_until_ms),
-        "ranges": {str(tp): str(r) for tp, r in plan.ranges.items()},
+        "ranges": {str(tp): range_facts(r) for tp, r in plan.ranges.items()},
         "pending_records": sum(plan.pending.values()),
         "watermark": None if sealed.facts.watermark_ms is None else iso(sealed.facts.watermark_ms),
         "watermarks": {str(tp): iso(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
@@ -42,14 +45,36 @@ def facts(checkpoint: Checkpoint) -> dict[str, object]:
         "full_bytes": sealed.full_bytes,
         "gate": _gate(checkpoint),
         "left_behind": {uid: [_segment(s) for s in handle] for uid, handle in plan.left_behind.items()},
-        "accepted_losses": [f"{g.partition} {g.lost}: {g.why}" for g in plan.losses],
+        "accepted_losses": [loss_facts(gap) for gap in plan.losses],
         "timings_ms": dict(sealed.timings_ms),
         "seconds": round(sum(sealed.timings_ms.values()) / 1000, 3),
     }
 
 
-def _segment(s: Segment) -> str:
-    return f"{s.path} version {s.version} ({s.after}, {s.through}]"
+def range_facts(offsets: OffsetRange) -> dict[str, object]:
+    """A range of offsets; `end` is the first that is not in it."""
+    return {"start": offsets.start, "end": offsets.end}
+
+
+def loss_facts(gap: Gap) -> dict[str, object]:
+    """Offsets that were not read, and why."""
+    return {"partition": str(gap.partition), **range_facts(gap.lost), "why": gap.why}
+
+
+def _segment(s: Segment) -> dict[str, object]:
+    return {"path": s.path, "version": s.version, "after": s.after, "through": s.through}
+
+
+def as_text(told: Mapping[str, object]) -> str | None:
+    """A range, a loss or a segment of the facts, as people read it; None of anything else."""
+    match told:
+        case {"partition": partition, "start": start, "end": end, "why": why, **rest} if not rest:
+            return f"{partition} [{start}, {end}): {why}"
+        case {"start": start, "end": end, **rest} if not rest:
+            return f"[{start}, {end})"
+        case {"path": path, "version": version, "after": after, "through": through, **rest} if not rest:
+            return f"{path} version {version} ({after}, {through}]"
+    return None
 
 
 def _gate(checkpoint: Checkpoint) -> str:

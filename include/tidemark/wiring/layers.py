@@ -6,6 +6,7 @@ from typing import Any
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.compaction import Group, groups_of
+from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import CompactionRecord
 from tidemark.model.segments import StateHandle
 from tidemark.wiring.core import Core
@@ -32,6 +33,18 @@ class Layers(Core):
             "run_rows": None if groups is None else _spread(groups, found.id),
             "compaction": self._compaction(found, uid),
         }
+
+    def committed(self, plan: CheckpointPlan, attempt: int) -> list[str]:
+        """Operators whose run an attempt has committed so far; one that writes nothing is not among them."""
+        from tidemark.adapters.delta_reading import newest, written_by
+        from tidemark.adapters.located import located
+
+        found = []
+        for uid, table in plan.tables.items():
+            opened = newest(located(self.root, f"{table}/runs"))
+            if opened is not None and written_by(opened, plan.id, attempt):
+                found.append(uid)
+        return found
 
     def _compaction(self, found: Checkpoint, uid: str) -> dict[str, Any] | None:
         key = found.plan.adopted.get(uid)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.log_records import BoundedRead, ReadBounds, Wanted
+from tidemark.model.offsets import OffsetRange, TopicPartition
 from tidemark.ports import PartitionLog
 from tidemark.settings import Settings
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LazyLog:
-    """The port `Log` over the broker that the settings name, whose address is looked up when it is first needed."""
+    """The port `SourceLog` over the broker of the settings, whose address is looked up when it is first needed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -43,3 +44,12 @@ class LazyLog:
     def report_group_offsets(self, group: str, ends: Mapping[TopicPartition, int]) -> None:
         """See `ports.Log`."""
         self._log.report_group_offsets(group, ends)
+
+    def read(
+        self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, bounds: ReadBounds, wanted: Wanted
+    ) -> BoundedRead:
+        """See `ports.records.RecordReader`."""
+        from tidemark.adapters.kafka_records import KafkaRecords
+
+        reader = KafkaRecords(self._settings.kafka_address, options=self._settings.kafka_client_options)
+        return reader.read(ranges, isolation, bounds, wanted)

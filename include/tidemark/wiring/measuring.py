@@ -8,14 +8,13 @@ from typing import Any
 import structlog
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.failures import in_a_row
 from tidemark.coordinator.records.branches import Branch, branches
 from tidemark.coordinator.records.stops import Stops
 from tidemark.coordinator.records.tallies import tally
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.metrics import NONE, Standing, gauges
-from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.plan import CheckpointPlan
 from tidemark.model.punctuality import Punctuality
 from tidemark.model.records import IdRecord
 from tidemark.ports.observing import Metrics
@@ -49,7 +48,7 @@ class Measuring(Layers):
             newest=newest,
             sealed_ms=None if newest is None else sealed_ms(coordinator, newest.plan, newest.sealed),
             restored_ms=max(restores, default=None),
-            failures_in_row=_failures(coordinator),
+            failures_in_row=coordinator.failures_in_a_row(),
             layers=self._deepest(newest),
             punctuality=self.punctuality(name, live),
         )
@@ -183,12 +182,3 @@ def _since(coordinator: CheckpointCoordinator, live: Branch) -> int | None:
     first = coordinator.objects.read(IdRecord, listed[0]) if listed else None
     plan = None if first is None else coordinator.objects.plan(first.slot)
     return None if plan is None else plan.planned_at_ms
-
-
-def _failures(coordinator: CheckpointCoordinator) -> int:
-    """Failures that count at the place where the live timeline waits."""
-    slot, found = coordinator.head().next_slot, []
-    while (record := coordinator.objects.abort(slot)) is not None:
-        found.append(record)
-        slot = Slot(timeline=slot.timeline, sequence=slot.sequence, k=slot.k + 1)
-    return in_a_row(found)

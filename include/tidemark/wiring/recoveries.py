@@ -17,6 +17,7 @@ from tidemark.coordinator.recovery.restoring import RestorePlan, plan_restore
 from tidemark.coordinator.recovery.stepping_back import newest_whole
 from tidemark.errors import ConflictError
 from tidemark.model.records import Genesis
+from tidemark.wiring.facts import loss_facts, range_facts
 from tidemark.wiring.verifications import Verifications
 
 _log = structlog.get_logger("tidemark")
@@ -204,6 +205,7 @@ def ended_facts(found: Ended) -> Mapping[str, object]:
         "checkpoints": [c.plan.name for c in found.checkpoints],
         "pinned_by_savepoints": list(found.savepoints),
         "begun_there": list(found.forks),
+        "gives_back": found.gives_back or None,
     }
 
 
@@ -215,8 +217,8 @@ def restore_facts(plan: RestorePlan) -> Mapping[str, object]:
         "savepoint": genesis.savepoint or None,
         "closes": genesis.closes,
         "left": [c.plan.name for c in plan.left],
-        "read_again": {str(tp): str(r) for tp, r in plan.read_again.items()},
-        "lost": [f"{gap.partition} {gap.lost}: {gap.why}" for gap in plan.gaps],
+        "read_again": {str(tp): range_facts(r) for tp, r in plan.read_again.items()},
+        "lost": [loss_facts(gap) for gap in plan.gaps],
         "sinks": dict(plan.sinks),
         "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
         "renamed": dict(genesis.renamed),

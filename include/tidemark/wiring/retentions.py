@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidemark.coordinator.recovery.verification import Tell, tell_nobody
+from tidemark.coordinator.retention.giving_up import GivenUp, GivingUp
 from tidemark.coordinator.retention.holding import Holding
 from tidemark.coordinator.retention.planning import plan
 from tidemark.coordinator.retention.rules import Rules
@@ -15,7 +16,7 @@ from tidemark.model.retention_text import parse_retention
 from tidemark.model.verification import Verified
 from tidemark.ports import TableFiles
 from tidemark.retention import Retention
-from tidemark.wiring.facts import iso
+from tidemark.wiring.facts import iso, range_facts
 from tidemark.wiring.verifications import Verifications
 
 _SHOWN = 1000
@@ -95,6 +96,15 @@ class Retentions(Verifications):
         swept = self.retention_sweep(name, keep, grace_ms=grace_ms)
         return Applied(swept=swept, verified=self.verifier(name).verify_all(tell))
 
+    def give_up(self, name: str, number: int, *, execute: bool = False) -> GivenUp:
+        """Gives up a checkpoint whose manifest is damaged, or says what that would come to.
+
+        Raises:
+            TidemarkError: as `GivingUp.outlook`.
+        """
+        verb = GivingUp(coordinator=self.coordinator(self.known(name)))
+        return verb.give_up(number) if execute else verb.outlook(number)
+
     def storage(self, name: str) -> Storage:
         """Where the bytes of a pipeline are.
 
@@ -147,6 +157,27 @@ def plan_facts(found: DeletionPlan, grace_ms: int, *, shown: int | None = _SHOWN
             for f in found.free[:shown]
         ],
         "unknown": [f.path for f in found.unknown[:shown]],
+        "damaged": _damaged(found),
+    }
+
+
+def _damaged(found: DeletionPlan) -> list[dict[str, object]]:
+    return [{"checkpoint": d.name, "key": d.key, "why": d.why, "blocks": list(d.blocks)} for d in found.damaged]
+
+
+def given_up_facts(found: GivenUp) -> Mapping[str, object]:
+    """What is told of a checkpoint that is given up, JSON values only."""
+    return {
+        "checkpoint": found.manifest.name,
+        "key": found.manifest.key,
+        "why": found.manifest.why,
+        "timeline": found.timeline,
+        "given_up": found.done,
+        "goes_on_from": found.goes_on_from,
+        "stops_at": found.stops_at,
+        "read_again": {str(tp): range_facts(r) for tp, r in found.read_again.items()},
+        "savepoints": list(found.savepoints),
+        "kafka_sinks": list(found.sinks),
     }
 
 
@@ -165,6 +196,7 @@ def swept_facts(swept: Swept) -> Mapping[str, object]:
         "deleted_log_files": swept.log_files,
         "kept_files": swept.plan.kept_files,
         "kept_bytes": swept.plan.kept_bytes,
+        "damaged": _damaged(swept.plan),
     }
 
 

@@ -96,7 +96,7 @@ class Steps(Deliveries):
             timeline=timeline,
         )
         live = coordinator.timelines.live()
-        with self.holding(name, timeline or live):
+        with self.holding(name, timeline or live, pipeline.checkpoint_timeout):
             done = advance.once(request)
         for made in done.checkpoints:
             self.announce(made)
@@ -120,7 +120,7 @@ class Steps(Deliveries):
         """
         coordinator, pipeline = self.coordinator(name), self.pipeline(name)
         self.refuse_unconditional()
-        with self.holding(name, coordinator.timelines.live()):
+        with self.holding(name, coordinator.timelines.live(), pipeline.checkpoint_timeout):
             published: list[int] = []
             found = coordinator.trigger(pipeline, request)
             while isinstance(found, Completed):
@@ -144,7 +144,7 @@ class Steps(Deliveries):
         coordinator, pipeline = self.coordinator(name), self.pipeline(name)
         plan = self.plan_at(name, slot)
         completed: list[int] = []
-        with self.holding(name, plan.slot.timeline):
+        with self.holding(name, plan.slot.timeline, pipeline.checkpoint_timeout):
             plan = _to_execute(coordinator, pipeline, plan, request)
             while True:
                 self._seal(coordinator, pipeline, plan)
@@ -190,6 +190,20 @@ class Steps(Deliveries):
         """Gives a plan up because of an error; None where it was sealed or completed first."""
         state = self.coordinator(name).abort(self.plan_at(name, slot), failure_of(error))
         return state.record.failure.reason if isinstance(state, Aborted) else None
+
+    def counted_failures(self, name: str, slot: str | None = None) -> int:
+        """Failures that count, since the newest checkpoint of the live timeline (E8).
+
+        Args:
+            name: the pipeline.
+            slot: of a plan that failed; 0 is the answer where it did not, or where its failure does not count.
+        """
+        coordinator = self.coordinator(self.known(name))
+        if slot is not None:
+            state = coordinator.state(self.plan_at(name, slot))
+            if not isinstance(state, Aborted) or not state.record.failure.reason.counts:
+                return 0
+        return coordinator.failures_in_a_row()
 
     def decline(self, name: str, plan: CheckpointPlan) -> FailureReason | None:
         """Gives a plan up because a person said so; None where it was sealed or completed first."""

@@ -44,6 +44,7 @@ from tidemark_ui.models.overview import (
     Trouble,
 )
 from tidemark_ui.models.relations import (
+    BackfillPlan,
     Disposal,
     Edge,
     Graph,
@@ -58,6 +59,7 @@ from tidemark_ui.models.relations import (
 )
 
 __all__ = [
+    "BackfillPlan",
     "Change",
     "Config",
     "Counts",

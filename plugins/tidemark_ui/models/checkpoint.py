@@ -105,7 +105,7 @@ class Task(BaseModel):
     kind: str
     checkpointed_size: int
     state_size: int
-    end_to_end_duration: int
+    work_duration: int
     rows: int
     files: int
     levels: int
@@ -154,8 +154,20 @@ class Interval(BaseModel):
     end: str
 
 
+class Progress(BaseModel):
+    """How far a checkpoint under way is: `planned`, `running` or `sealed`; `elapsed` in ms since it was planned.
+
+    `acknowledged` are the operators whose run the newest attempt has committed, or all once it is sealed.
+    """
+
+    step: str
+    attempt: int
+    elapsed: int
+    acknowledged: list[str]
+
+
 class Details(Line):
-    """One checkpoint, whole."""
+    """One checkpoint, whole; `previous` and `next` are ids of its neighbours."""
 
     slot: str
     ranges: list[Range]
@@ -165,7 +177,9 @@ class Details(Line):
     adopted: dict[str, str]
     losses: list[str]
     left_behind: dict[str, int]
-    latest_ack_timestamp: int | None
+    previous: int | None
+    next: int | None
+    progress: Progress | None
     watermark: str | None = None
     covered_until: str | None = None
     expectations: list[Expectation]

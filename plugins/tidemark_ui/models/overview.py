@@ -26,7 +26,7 @@ class Counts(BaseModel):
 
 
 class Quantiles(BaseModel):
-    """Of one measure, over all completed checkpoints."""
+    """Of one measure, over all completed checkpoints that are not empty."""
 
     min: float
     max: float
@@ -39,13 +39,16 @@ class Quantiles(BaseModel):
 
 
 class Summary(BaseModel):
-    """Sizes in bytes, durations in milliseconds."""
+    """Sizes in bytes, durations in milliseconds; `measured` checkpoints, without those that are `empty`."""
 
     checkpointed_size: Quantiles
     state_size: Quantiles
     end_to_end_duration: Quantiles
+    work_duration: Quantiles
     processed_data: Quantiles
     records: Quantiles
+    measured: int
+    empty: int
 
 
 class Span(BaseModel):
@@ -73,6 +76,8 @@ class Line(BaseModel):
     checkpointed_size: int
     state_size: int
     end_to_end_duration: int
+    latest_ack_timestamp: int | None
+    work_duration: int
     processed_data: int
     num_subtasks: int
     num_acknowledged_subtasks: int
@@ -92,6 +97,7 @@ class Line(BaseModel):
     logical_time: str | None
     records: int
     dead_letters: int
+    dead_letters_at_most: bool
     keys: int
     emitted: int
     offsets: dict[str, Span]
@@ -179,10 +185,12 @@ class Point(BaseModel):
     id: int
     trigger_timestamp: int
     end_to_end_duration: int
+    work_duration: int
     checkpointed_size: int
     state_size: int
     records: int
     dead_letters: int
+    dead_letters_at_most: bool
     offsets: dict[str, int]
     pending_records: int
     pending: dict[str, int]

@@ -97,6 +97,13 @@ class Disposal(BaseModel):
     disposed: bool = False
 
 
+class Range(BaseModel):
+    """Offsets of a partition; `end` is the first that is not among them."""
+
+    start: int
+    end: int
+
+
 class RestorePlan(BaseModel):
     """What a restore would come to."""
 
@@ -105,7 +112,18 @@ class RestorePlan(BaseModel):
     drained: bool
     closes: str
     left: list[str]
-    read_again: dict[str, str]
+    read_again: dict[str, Range]
+
+
+class BackfillPlan(BaseModel):
+    """What a backfill would repeat: checkpoints, oldest first, their records, and how long they worked (ms)."""
+
+    checkpoint: str
+    savepoint: str | None
+    repeats: list[str]
+    to: str
+    records: int
+    work_duration: int
 
 
 class Keeper(BaseModel):
@@ -115,6 +133,15 @@ class Keeper(BaseModel):
     files: int
     bytes: int
     alone_bytes: int
+
+
+class DamagedManifest(BaseModel):
+    """A manifest that cannot be read; of the timelines that it blocks nothing goes."""
+
+    checkpoint: str
+    key: str
+    why: str
+    blocks: list[str]
 
 
 class RetentionPlan(BaseModel):
@@ -134,6 +161,7 @@ class RetentionPlan(BaseModel):
     log_files: int
     log_bytes: int
     kept_by: list[Keeper]
+    damaged: list[DamagedManifest]
 
 
 class MadeByRun(BaseModel):

@@ -1,28 +1,39 @@
 // One checkpoint: its operators, the ranges it read, what the gate said, and its lineage.
 
 import { Lineage, RunLink } from "./graph.js";
+import { Progress } from "./progress.js";
 import { DeadLetters, Records } from "./records.js";
-import { Answered, bytes, C, count, duration, Facts, h, Muted, Name, ours, Status, Trouble, useAnswer, useState,
-  when } from "./ui.js";
+import { Answered, bytes, C, count, duration, Facts, h, letters, Muted, Name, ours, Status, Trouble, useAnswer,
+  useState, when } from "./ui.js";
 import { Rows } from "./table.js";
 
 const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"],
   ["letters", "Dead letters"], ["gate", "Gate"], ["facts", "Facts"]];
 
+const LIVE = 2000;
+
+// A checkpoint under way is asked for until it is final; what is final never changes.
+export const useDetails = (pipeline, checkpoint) => useAnswer(
+  ours(["pipelines", pipeline, "checkpoints", "details", checkpoint]),
+  (told) => (told && told.status !== "IN_PROGRESS" ? 0 : LIVE));
+
 // `actions` are of no use for what is not completed, or is about to be deleted.
-export function Details({ pipeline, checkpoint, dag, onCheckpoint, actions }) {
-  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints", "details", checkpoint]), 0);
+export function Details({ answer, pipeline, checkpoint, dag, onCheckpoint, actions }) {
   const [part, setPart] = useState("lineage");
-  return h(Answered, { answer, what: `chk-${checkpoint}` }, (told) => h(C.Box, null,
+  return h(Answered, { answer, what: `chk-${checkpoint}` }, (told) => h(C.Box, { "data-status": told.status },
     told.status === "COMPLETED" && !told.discarded && actions,
     h(C.Flex, { gap: 4, align: "center", wrap: "wrap", fontSize: "sm", my: 2 },
       h(Status, told), h("span", null, "on ", h(Name, null, told.timeline)),
         h("span", null, `planned ${when(told.trigger_timestamp)} UTC`),
+      told.status === "COMPLETED" && h("span", null, `end to end ${duration(told.end_to_end_duration)}`),
+      told.status === "COMPLETED" && h("span", null, `work ${duration(told.work_duration)}`),
       dag && h(RunLink, { dag, run: told.origin, label: "DAG run" })),
+    told.progress && h(Progress, { progress: told.progress, of: told }),
     told.failure_message && h(Trouble, { error: { what: `${told.failure_reason}: ${told.failure_message}`,
       next: told.failure_next } }),
     h(Tabs, { name: `Parts of ${told.name}`, parts: PARTS, part, setPart }),
-    h(TabPanel, { parts: PARTS, part },
+    // Drawn again once its status is another.
+    h(TabPanel, { key: told.status, parts: PARTS, part },
       part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
       part === "operators" && h(Operators, { told }),
       part === "offsets" && h(Offsets, { told, pipeline }),
@@ -82,7 +93,7 @@ function Operators({ told }) {
     { title: "Compaction", cell: (t) => t.compaction ? compacted(t.compaction) : "–" },
     { title: "Tables", cell: (t) => h(Name, { most: "14rem" },
       t.segments.map((s) => `${s.table} ${s.version} (${s.after}, ${s.through}]`).join(", ") || "none") },
-    { title: "In all", end: true, cell: (t) => duration(t.end_to_end_duration) },
+    { title: "Work", end: true, cell: (t) => duration(t.work_duration) },
     ...steps.map((step) => ({ title: step.replace(/_/g, " "), end: true,
       cell: (t) => (step in t.timings ? duration(t.timings[step]) : "") })),
   ];
@@ -136,6 +147,10 @@ function AllFacts({ told }) {
     "Logical time": when(told.logical_time),
     Watermark: when(told.watermark),
     "Sealed at": when(told.latest_ack_timestamp),
+    "End to end": told.latest_ack_timestamp ? duration(told.end_to_end_duration) : null,
+    Work: told.latest_ack_timestamp ? duration(told.work_duration) : null,
+    "Records rejected": told.dead_letters > 0 ? `${letters(told)}${told.dead_letters_at_most
+      ? ": several operators may have rejected the same record" : ""}` : null,
     Manifest: told.external_path,
     Acknowledged: `${told.num_acknowledged_subtasks} of ${told.num_subtasks} operators`,
     "Made by": told.origin,

@@ -1,7 +1,7 @@
 // The forms behind the buttons: what would happen is shown first.
 
 import { Confirmed, Field } from "./confirmed.js";
-import { Answered, C, Facts, h, ours, useAnswer, useState } from "./ui.js";
+import { Answered, C, count, duration, Facts, h, ours, useAnswer, useState } from "./ui.js";
 import { Choice } from "./history.js";
 
 export function SavepointForm({ pipeline, begins, ...more }) {
@@ -40,7 +40,8 @@ export function RestoreForm({ pipeline, begins, ...more }) {
   h(Answered, { answer, what: "the plan" }, (plan) => h(Facts, { facts: {
     "Ends timeline": plan.closes,
     "Stays on it": list(plan.left),
-    "Read again": Object.entries(plan.read_again).map(([tp, range]) => `${tp} ${range}`).join(", ") || "nothing",
+    "Read again": Object.entries(plan.read_again)
+      .map(([tp, range]) => `${tp} [${range.start}, ${range.end})`).join(", ") || "nothing",
     Drained: plan.drained ? "the pipeline was stopped for good with it" : null,
   } })),
   h(C.Flex, { as: "label", gap: 2, fontSize: "sm", align: "center" },
@@ -52,15 +53,18 @@ const MODES = [["compare", "Compare only: the fork stays beside"], ["approve", "
   ["promote", "Promote at once"]];
 
 export function BackfillForm({ pipeline, begins, ...more }) {
-  const answer = useAnswer(ours(["pipelines", pipeline, "restore-plan"], begins), 0);
+  const answer = useAnswer(ours(["pipelines", pipeline, "backfill-plan"], begins), 0);
   const [mode, setMode] = useState("compare");
   const conf = { pipeline, ...named(begins), mode };
   return h(Confirmed, { ...more, title: `Backfill from ${word(begins)}`, word: "Backfill",
     danger: mode === "promote", conf, ready: Boolean(answer.told),
     says: "Forks at the checkpoint and repeats what was recorded since, with the code of now, while the live "
       + "timeline goes on. Then both states are compared." },
-  h(Answered, { answer, what: "the plan" }, (plan) => h(Facts,
-    { facts: { "Will be repeated": list([...plan.left].reverse()) } })),
+  h(Answered, { answer, what: "the plan" }, (plan) => h(Facts, { facts: {
+    "Will be repeated": plan.repeats.length === 0 ? "nothing: it is the live head" : list(plan.repeats),
+    "Records to read": plan.repeats.length ? count(plan.records) : null,
+    "Expected time": plan.repeats.length ? `about ${duration(plan.work_duration)}, as long as they took` : null,
+  } })),
   h(Choice, { label: "What then", value: mode, onChange: setMode, options: MODES }));
 }
 

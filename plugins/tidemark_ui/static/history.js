@@ -1,64 +1,40 @@
-// The history: every checkpoint, completed, failed or under way; filtered, in pages, each with its details.
+// The history: every checkpoint, completed, failed or under way; filtered, in pages. A line leads to its own view.
 
-import { Actions } from "./actions.js";
-import { Details } from "./details.js";
-import { Answered, bytes, C, count, duration, Empty, h, Name, ours, Panel, Status, useAnswer, useEffect, useRef,
-  useState, when } from "./ui.js";
+import { NO_FILTER, useTyped } from "./place.js";
+import { Answered, bytes, C, count, duration, Empty, h, letters, Name, ours, Status, useAnswer, useEffect,
+  when } from "./ui.js";
 import { Rows } from "./table.js";
 
 const PAGE = 25;
 
-export function History({ pipeline, facts, chosen, onChoose, timelines }) {
-  const [filter, setFilter] = useState({ status: "", timeline: "", text: "", pinned: false });
-  const [offset, setOffset] = useState(0);
-  const typed = useLater(filter.text);
-  const query = { ...filter, text: typed, pinned: filter.pinned || undefined, limit: PAGE,
+export function History({ pipeline, place, change, left, onChoose, timelines }) {
+  const { status, timeline, text, pinned } = place;
+  const offset = place.offset || 0;
+  const query = { status, timeline, text, pinned: pinned ? true : undefined, limit: PAGE,
     offset: offset || undefined };
   const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints"], query), 5000);
-  const change = (part) => {
-    setFilter({ ...filter, ...part });
-    setOffset(0);
-  };
+  useReturn(left, Boolean(answer.told));
+  const filtered = Object.keys(NO_FILTER).some((name) => name !== "offset" && place[name]);
   return h(C.Flex, { direction: "column", gap: 3 },
-    h(Filters, { filter, change, timelines }),
+    h(Filters, { filter: place, change: (part) => change({ offset: null, ...part }), timelines }),
     h(Answered, { answer, what: "the history" }, (told) => h(Page,
-      { told, offset, setOffset, chosen, onChoose, filtered: Object.values(filter).some(Boolean) })),
-    chosen && h(Opened, { key: chosen, chosen, close: () => onChoose(null) },
-      h(Details, { pipeline, checkpoint: chosen, dag: facts.dag_id, onCheckpoint: onChoose,
-        actions: h(Actions, { pipeline, facts, checkpoint: chosen }) })));
+      { told, offset, setOffset: (next) => change({ offset: next || null }), onChoose, filtered })));
 }
 
-// Below the table, hence out of sight: it comes into view with the keyboard's focus, and gives that back to its line.
-function Opened({ chosen, close, children }) {
-  const box = useRef(null);
+// Who comes back from a checkpoint finds the focus at its line.
+function useReturn(left, there) {
   useEffect(() => {
-    box.current.focus({ preventScroll: true });
-    box.current.scrollIntoView({ block: "start" });
-  }, []);
-  const leave = () => {
-    const line = document.querySelector(`tr[data-key="${chosen}"]`);
-    close();
+    const line = there && left && document.querySelector(`tr[data-key="${left}"]`);
     if (line) line.focus();
-  };
-  return h(C.Box, { ref: box, tabIndex: -1, role: "region", "aria-label": `Checkpoint ${chosen}`, minH: "70vh" },
-    h(Panel, { title: `chk-${chosen}`, "data-details": chosen,
-      aside: h(C.Button, { size: "xs", variant: "outline", onClick: leave }, "Close") }, children));
-}
-
-function useLater(text) {
-  const [later, setLater] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => setLater(text), 300);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return later;
+  }, [there]);
 }
 
 function Filters({ filter, change, timelines }) {
+  const [typed, setTyped] = useTyped(filter.text, (text) => change({ text }));
   return h(C.Flex, { gap: 2, wrap: "wrap", align: "center", role: "search" },
     h(C.Input, { size: "sm", w: "16rem", "aria-label": "Search ids, runs and savepoints",
-      placeholder: "Id, DAG run or savepoint", maxLength: 250, value: filter.text,
-      onChange: (e) => change({ text: e.target.value }) }),
+      placeholder: "Id, DAG run or savepoint", maxLength: 250, value: typed,
+      onChange: (e) => setTyped(e.target.value) }),
     h(Choice, { label: "Status", value: filter.status, onChange: (status) => change({ status }),
       options: [["", "Any status"], ["COMPLETED", "Completed"], ["FAILED", "Failed"],
       ["IN_PROGRESS", "In progress"], ["DAMAGED", "Damaged"]] }),
@@ -66,8 +42,8 @@ function Filters({ filter, change, timelines }) {
       options: [["", "Any timeline"], ...timelines.map((t) => [t.timeline,
       t.is_live ? `${t.timeline} (live)` : t.timeline])] }),
     h(C.Flex, { as: "label", gap: 2, align: "center", fontSize: "sm" },
-      h("input", { type: "checkbox", checked: filter.pinned,
-        onChange: (e) => change({ pinned: e.target.checked }) }), "With a savepoint"));
+      h("input", { type: "checkbox", checked: Boolean(filter.pinned),
+        onChange: (e) => change({ pinned: e.target.checked ? "true" : "" }) }), "With a savepoint"));
 }
 
 export const Choice = ({ label, value, onChange, options }) => h(C.NativeSelect.Root,
@@ -83,11 +59,11 @@ const COLUMNS = [
   { title: "Savepoints", cell: (c) => c.savepoints.map((name) => h(C.Badge,
     { key: name, colorPalette: "pink", mr: 1 }, h(Name, { most: "10rem" }, name))) },
   { title: "Triggered (UTC)", cell: (c) => when(c.trigger_timestamp) },
-  { title: "Duration", end: true, cell: (c) => (c.status === "COMPLETED" ? duration(c.end_to_end_duration) : "–") },
+  { title: "End to end", end: true, cell: (c) => (c.status === "COMPLETED" ? duration(c.end_to_end_duration) : "–") },
   { title: "Incremental", end: true, cell: (c) => (c.status === "COMPLETED" ? bytes(c.checkpointed_size) : "–") },
   { title: "Full", end: true, cell: (c) => (c.status === "COMPLETED" ? bytes(c.state_size) : "–") },
   { title: "Records", end: true, cell: (c) => (c.status === "COMPLETED" ? count(c.records) : "–") },
-  { title: "Dead letters", end: true, cell: (c) => (c.status === "COMPLETED" ? count(c.dead_letters) : "–") },
+  { title: "Dead letters", end: true, cell: (c) => (c.status === "COMPLETED" ? letters(c) : "–") },
   { title: "Gate", cell: (c) => (c.gate === null ? "–" : verdict(c.gate)) },
   { title: "Offsets", cell: (c) => h(Name, { most: "11rem" }, offsets(c)) },
   { title: "Lag", end: true, cell: (c) => count(c.pending_records) },
@@ -98,7 +74,7 @@ const verdict = ({ held, expectations }) => `${held === expectations ? "✓" : "
 const offsets = (c) => Object.entries(c.offsets).filter(([, o]) => o.span > 0).map(([topic,
   o]) => `${topic} ${count(o.span)}`).join(", ") || "none";
 
-function Page({ told, offset, setOffset, chosen, onChoose, filtered }) {
+function Page({ told, offset, setOffset, onChoose, filtered }) {
   if (told.matching === 0) {
     return filtered
       ? h(Empty, { title: "No checkpoint fits" }, "Take another status, timeline or text.")
@@ -109,8 +85,8 @@ function Page({ told, offset, setOffset, chosen, onChoose, filtered }) {
   const reading = told.indexed.read < told.indexed.of
     ? `, reading ${count(told.indexed.read)} of ${count(told.indexed.of)}` : "";
   return h(C.Box, null,
-    h(Rows, { name: "History", columns: COLUMNS, rows: told.history, keyOf: (c) => c.id, chosen,
-      onRow: (c) => onChoose(c.id === chosen ? null : c.id) }),
+    h(Rows, { name: "History", columns: COLUMNS, rows: told.history, keyOf: (c) => c.id,
+      onRow: (c) => onChoose(c.id) }),
     h(C.Flex, { gap: 3, mt: 2, align: "center", fontSize: "sm" },
       h(C.Button, { size: "xs", variant: "outline", disabled: offset === 0,
         onClick: () => setOffset(Math.max(0, offset - PAGE)) }, "Newer"),

@@ -12,7 +12,7 @@ export function Overview({ told, facts, onCheckpoint }) {
     h(Health, { told, facts }),
     h(Latest, { latest: told.latest, onCheckpoint }),
     h(Answered, { answer: series, what: "the charts" }, (points) => h(Charts, { points, onCheckpoint })),
-    h(Percentiles, { summary: told.summary, completed: told.counts.completed }));
+    h(Percentiles, { summary: told.summary }));
 }
 
 // The strip: what is wrong has a sign and a word besides its colour, what is well is quiet.
@@ -77,7 +77,8 @@ function Latest({ latest, onCheckpoint }) {
         second(line)));
   return h(C.Flex, { gap: 2, wrap: "wrap" },
     of("Latest completed", latest.completed, (c) => h(Muted, null,
-      `${bytes(c.checkpointed_size)} of ${bytes(c.state_size)} in ${duration(c.end_to_end_duration)}`)),
+      `${bytes(c.checkpointed_size)} of ${bytes(c.state_size)} in ${duration(c.end_to_end_duration)}, work `
+        + duration(c.work_duration))),
     of("Latest failed", latest.failed, (c) => h(C.Text,
       { lineClamp: 3, title: c.failure_message, overflowWrap: "anywhere" },
       `${c.failure_reason}: `, h("bdi", null, c.failure_message))),
@@ -91,14 +92,16 @@ function Charts({ points, onCheckpoint }) {
   const all = { points, onChoose: onCheckpoint };
   return h(C.Box, { display: "grid", gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 26rem), 1fr))", gap: 2 },
     h(Chart, { ...all, title: "Duration", tell: duration,
-      series: [{ name: "end to end", of: (p) => p.end_to_end_duration }] }),
+      series: [{ name: "end to end", of: (p) => p.end_to_end_duration },
+        { name: "work", of: (p) => p.work_duration }] }),
     h(Chart, { ...all, title: "Size", tell: bytes, series: [
       { name: "incremental", of: (p) => p.checkpointed_size },
       { name: "full", of: (p) => p.state_size },
     ] }),
     h(Chart, { ...all, title: "Records", tell: whole, series: [{ name: "records", of: (p) => p.records }] }),
     h(Chart, { ...all, title: "Dead letters", tell: whole,
-      series: [{ name: "dead letters", of: (p) => p.dead_letters }] }),
+      series: [{ name: points.some((p) => p.dead_letters_at_most) ? "records rejected, at most" : "records rejected",
+        of: (p) => p.dead_letters }] }),
     h(Chart, { ...all, title: "Offsets read per partition", tell: whole,
       series: partitions(points, "offsets", (p) => p.offsets) }),
     h(Chart, { ...all, title: "Lag per partition", tell: whole,
@@ -107,19 +110,22 @@ function Charts({ points, onCheckpoint }) {
 
 const MEASURES = [
   ["End to end duration", "end_to_end_duration", duration],
+  ["Work", "work_duration", duration],
   ["Incremental size", "checkpointed_size", bytes],
   ["Full size", "state_size", bytes],
   ["Read from Kafka", "processed_data", bytes],
   ["Records", "records", count],
 ];
 
-function Percentiles({ summary, completed }) {
+function Percentiles({ summary }) {
   const parts = [["Min", "min"], ["Avg", "avg"], ["p50", "p50"], ["p90", "p90"], ["p95", "p95"], ["p99", "p99"],
     ["p99.9", "p999"], ["Max", "max"]];
   const columns = [
-    { title: `Over ${count(completed)} completed`, cell: ([name]) => name },
+    { title: `Over ${count(summary.measured)} completed`, cell: ([name]) => name },
     ...parts.map(([title, part]) => ({ title, end: true, cell: ([, field, tell]) => tell(summary[field][part]) })),
   ];
-  return h(Panel, { title: "Summary" }, h(Rows, { name: "Summary", columns, rows: MEASURES,
-    keyOf: ([name]) => name }));
+  return h(Panel, { title: "Summary" }, h(Rows, { name: "Summary", columns, rows: MEASURES, keyOf: ([name]) => name }),
+    summary.empty > 0 && h(Muted, { mt: 2 }, summary.empty === 1
+      ? "1 empty checkpoint is left out: it read no records."
+      : `${count(summary.empty)} empty checkpoints are left out: they read no records.`));
 }

@@ -1,42 +1,16 @@
 // The page "Checkpoints": choose a pipeline, then look at it from five sides. What is looked at stands in the address.
 
 import { Actions } from "./actions.js";
+import { CheckpointView } from "./checkpoint.js";
 import { TabPanel, Tabs } from "./details.js";
 import { Choice, History } from "./history.js";
 import { Origin } from "./origin.js";
 import { Overview } from "./overview.js";
+import { NO_FILTER, tabOf, usePlace, VIEWS } from "./place.js";
 import { Configuration } from "./settings.js";
 import { Timelines } from "./timelines.js";
 import { Answered, C, count, Empty, h, Inside, Name, ours, React, Trouble, useAnswer, useEffect,
   useState } from "./ui.js";
-
-const VIEWS = [["overview", "Overview"], ["history", "History"], ["timelines", "Timelines and savepoints"],
-  ["origin", "Row to source"], ["configuration", "Configuration"]];
-
-function read() {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  const number = Number(asked.get("checkpoint"));
-  const view = VIEWS.some(([id]) => id === asked.get("view")) ? asked.get("view") : "overview";
-  return { pipeline: asked.get("pipeline"), view, checkpoint: Number.isInteger(number) && number > 0 ? number
-    : null };
-}
-
-// The place in the address: {pipeline, view, checkpoint}, and how to go elsewhere.
-function usePlace() {
-  const [place, setPlace] = useState(read);
-  useEffect(() => {
-    const changed = () => setPlace(read());
-    addEventListener("hashchange", changed);
-    return () => removeEventListener("hashchange", changed);
-  }, []);
-  const go = (part) => {
-    const next = { ...place, ...part };
-    const kept = Object.entries(next).filter(([, value]) => value !== null && value !== "");
-    history.replaceState(history.state, "", `#${new URLSearchParams(kept)}`);
-    setPlace(next);
-  };
-  return [place, go];
-}
 
 function Checkpoints() {
   const [place, go] = usePlace();
@@ -58,7 +32,7 @@ function Checkpoints() {
           h(C.Flex, { gap: 3, align: "center", wrap: "wrap", minH: 9 },
             title,
             h(Choice, { label: "Pipeline", value: facts ? facts.name : "",
-              onChange: (pipeline) => go({ pipeline, checkpoint: null }),
+              onChange: (pipeline) => go({ ...NO_FILTER, pipeline, view: tabOf(place.view), checkpoint: null }),
               options: [...(facts ? [] : [["", "choose a pipeline"]]), ...told.map((p) => [p.name, p.name])] }),
             facts && facts.dag_id && h(Inside, { to: `/dags/${encodeURIComponent(facts.dag_id)}`, fontSize: "sm" },
               "DAG ", h(Name, { most: "14rem" }, facts.dag_id))),
@@ -76,19 +50,29 @@ function Pipeline({ facts, place, go }) {
   const tree = useAnswer(ours(["pipelines", pipeline, "timelines"]), 15000);
   const config = useAnswer(place.view === "origin" ? ours(["pipelines", pipeline, "checkpoints", "config"]) : null,
     0);
+  const part = tabOf(place.view);
   return h(C.Box, null,
-    h(Tabs, { name: "Views", parts: VIEWS, part: place.view, setPart: (view) => go({ pipeline, view }) }),
-    h(TabPanel, { parts: VIEWS, part: place.view }, h(View, { facts, place, go, answer, tree, config })));
+    h(Tabs, { name: "Views", parts: VIEWS, part, setPart: (view) => go({ pipeline, view, checkpoint: null }) }),
+    h(TabPanel, { parts: VIEWS, part }, h(View, { facts, place, go, answer, tree, config })));
 }
 
 function View({ facts, place, go, answer, tree, config }) {
   const pipeline = facts.name;
-  const open = (checkpoint) => go({ pipeline, view: "history", checkpoint });
+  // The checkpoint that was looked at last: the history gives its line the focus.
+  const [left, setLeft] = useState(null);
+  useEffect(() => (tabOf(place.view) === "history" ? undefined : setLeft(null)), [place.view]);
+  const open = (checkpoint) => {
+    setLeft(checkpoint);
+    go({ pipeline, view: "checkpoint", checkpoint });
+  };
   return h(React.Fragment, null,
     place.view === "overview" && h(Answered, { answer, what: "the checkpoints" },
       (told) => h(C.Box, null, h(Reading, told), h(Overview, { told, facts, onCheckpoint: open }))),
-    place.view === "history" && h(History, { pipeline, facts, chosen: place.checkpoint, timelines: tree.told || [],
-      onChoose: (checkpoint) => go({ pipeline, checkpoint }) }),
+    place.view === "history" && h(History, { pipeline, place, left, onChoose: open, timelines: tree.told || [],
+      change: (part) => go({ pipeline, ...part }, { replace: true }) }),
+    place.view === "checkpoint" && h(CheckpointView, { key: place.checkpoint, pipeline, facts,
+      checkpoint: place.checkpoint, onCheckpoint: open,
+      onHistory: () => go({ pipeline, view: "history", checkpoint: null }) }),
     place.view === "timelines" && h(Answered, { answer: tree, what: "the timelines" },
       (told) => h(Timelines, { pipeline, facts, tree: told, onCheckpoint: open })),
     place.view === "origin" && h(Answered, { answer: config, what: "the operators" },

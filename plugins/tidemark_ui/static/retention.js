@@ -61,6 +61,8 @@ function Plan({ plan, pipeline, facts }) {
       "Old logs of tables": plan.log_files ? `${bytes(plan.log_bytes)} in ${count(plan.log_files)} files` : "",
       "Written by nobody of ours": plan.unknown_files ? `${count(plan.unknown_files)} files, which are left alone`
         : "",
+      "Damaged, put back or give up": plan.damaged
+        .map((d) => `${d.checkpoint}, which stops ${d.blocks.join(", ")}: ${d.why}`).join("; "),
     } }),
     plan.kept_by.length > 0 && h(Rows, { name: "What keeps files", columns: KEEPERS, rows: plan.kept_by,
       keyOf: (k) => k.why }),

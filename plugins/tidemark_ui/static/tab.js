@@ -1,29 +1,67 @@
 // The tab "Checkpoint" of a DAG run: what the run made, each checkpoint with its lineage.
 
-import { Details } from "./details.js";
+import { Details, useDetails } from "./details.js";
 import { Choice } from "./history.js";
+import { hashOf } from "./place.js";
 import { airflow, Answered, ask, C, Empty, h, Inside, Name, ours, Panel, useAnswer, useEffect,
   useState } from "./ui.js";
 
+const LIVE = 2000;
+const OVER = ["success", "failed"];
+const ended = (run) => Boolean(run) && OVER.includes(run.state);
+
 function Checkpoint({ dagId, runId }) {
-  const answer = useAnswer(ours(["dags", dagId, "checkpoints"], { run_id: runId }), 5000);
-  const finished = useFinished(dagId, runId);
+  const run = useAnswer(airflow(["dags", dagId, "dagRuns", runId]), (told) => (ended(told) ? 0 : LIVE)).told;
+  const tasks = useTasks(dagId);
+  const answer = useAnswer(ours(["dags", dagId, "checkpoints"], { run_id: runId }),
+    () => (ended(run) ? 10000 : LIVE));
+  const finished = useFinished(dagId, runId, ended(run) && tasks.includes("complete"));
+  const { again } = answer;
+  // What the run made last is asked for once more when it is over.
+  useEffect(() => { if (ended(run)) again(); }, [ended(run)]);
   return h(C.Box, { p: 3, "data-page": "checkpoint" }, h(Answered, { answer, what: "what the run made" }, (told) => {
     const made = told.map((one) => ({ ...one, checkpoints: [...new Set([...one.checkpoints, ...finished])].sort((a,
       b) => b - a) }));
     const any = made.filter((one) => one.checkpoints.length || one.timelines.length || one.savepoints.length);
     if (made.length === 0) return h(Empty, { title: "No checkpoints here" },
       "This DAG belongs to no pipeline of Tidemark that you may see.");
-    if (any.length === 0) return h(Empty, { title: "This run made no checkpoint" },
-      "Its interval was covered already, or it has not planned yet. The log of task plan says which.");
+    if (any.length === 0) return h(Nothing, { run, makes: tasks.includes("fold") || tasks.includes("repeat") });
     return any.map((one) => h(Made, { key: one.pipeline, one, dag: dagId }));
   }));
 }
 
+// A run without a checkpoint: it plans, or has ended without one.
+function Nothing({ run, makes }) {
+  if (!run) return null;
+  if (!ended(run)) {
+    const badge = h(C.Badge, { colorPalette: run.state === "running" ? "blue" : "gray" }, run.state);
+    return h(C.Flex, { role: "status", direction: "column", align: "center", gap: 2, p: 6,
+      "data-run-state": run.state },
+      h(C.Flex, { gap: 2, align: "center" }, h(C.Spinner, { size: "sm" }),
+        h(C.Text, { fontWeight: "semibold" }, makes ? "Planning…" : "Running…"), badge),
+      h(C.Text, { fontSize: "sm", color: "fg.muted" }, makes
+        ? "The checkpoint shows here as soon as it is planned."
+        : "What the run makes shows here."));
+  }
+  if (!makes) return h(Empty, { title: "This DAG makes no checkpoints" }, "The logs of its tasks say what it did.");
+  return run.state === "failed"
+    ? h(Empty, { title: "This run failed before it planned a checkpoint" },
+      "The log of the failed task has the reason.")
+    : h(Empty, { title: "This run made no checkpoint" },
+      "Its interval was covered already. The log of task plan says by which checkpoint.");
+}
+
+// Ids of a DAG's tasks; none until they are known.
+function useTasks(dag) {
+  const { told } = useAnswer(airflow(["dags", dag, "tasks"]), () => 0);
+  return told ? told.tasks.map((task) => task.task_id) : [];
+}
+
 // Ids that the run's last task completed, also where an earlier run had planned them.
-function useFinished(dag, run) {
+function useFinished(dag, run, there) {
   const [found, setFound] = useState([]);
   useEffect(() => {
+    if (!there) return undefined;
     let gone = false;
     const take = (told) => {
       const body = typeof told.value === "string" ? JSON.parse(told.value.replace(/'/g, '"')) : told.value;
@@ -34,15 +72,14 @@ function useFinished(dag, run) {
     ask(airflow(["dags", dag, "dagRuns", run, "taskInstances", "complete", "xcomEntries",
       "return_value"])).then(take).catch(() => undefined);
     return () => { gone = true; };
-  }, [dag, run]);
+  }, [dag, run, there]);
   return found;
 }
 
 function Made({ one, dag }) {
   const [chosen, setChosen] = useState(null);
   const shown = chosen ?? one.checkpoints[0];
-  const at = shown ? { checkpoint: shown } : {};
-  const place = new URLSearchParams({ pipeline: one.pipeline, view: "history", ...at });
+  const at = shown ? { view: "checkpoint", checkpoint: shown } : { view: "history" };
   const others = [...new Set([...one.checkpoints, ...(chosen ? [chosen] : [])])];
   return h(C.Flex, { direction: "column", gap: 3, mb: 4 },
     h(C.Flex, { gap: 3, align: "center", wrap: "wrap", fontSize: "sm" },
@@ -52,9 +89,12 @@ function Made({ one, dag }) {
         one.checkpoints.includes(n) ? `chk-${n}` : `chk-${n} (of another run)`]) }),
       one.timelines.map((t) => h(C.Badge, { key: t, colorPalette: "blue" }, "began timeline ", h(Name, null, t))),
       one.savepoints.map((s) => h(C.Badge, { key: s, colorPalette: "pink" }, "savepoint ", h(Name, null, s))),
-      h(Inside, { to: `/plugin/checkpoints#${place}` }, "On the page Checkpoints")),
-    shown && h(Panel, { key: shown }, h(Details, { pipeline: one.pipeline, checkpoint: shown, dag,
+      h(Inside, { to: `/plugin/checkpoints${hashOf({ pipeline: one.pipeline, ...at })}` }, "Open in Checkpoints")),
+    shown && h(Panel, { key: shown }, h(Shown, { pipeline: one.pipeline, checkpoint: shown, dag,
       onCheckpoint: setChosen })));
 }
+
+const Shown = ({ pipeline, checkpoint, ...more }) => h(Details, { pipeline, checkpoint, ...more,
+  answer: useDetails(pipeline, checkpoint) });
 
 globalThis.Checkpoint = Checkpoint;

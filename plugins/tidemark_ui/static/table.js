@@ -10,7 +10,7 @@ export function Rows({ columns, rows, name, keyOf, onRow, chosen }) {
     const key = keyOf(row);
     // Not bg.emphasized: it has the colour of a button's border.
     const look = chosen === key ? { bg: "bg.muted", boxShadow: `inset 3px 0 0 ${color("fg.info")}` } : {};
-    return h(C.Table.Row, { key, "data-key": key, ...look, ...acts(onRow, row, chosen === key) },
+    return h(C.Table.Row, { key, "data-key": key, ...look, ...acts(onRow, row) },
       columns.map((c, n) => h(C.Table.Cell, { key: c.title, textAlign: c.end ? "end" : "start",
         whiteSpace: "nowrap", ...(n === 0 ? { as: "th", scope: "row", fontWeight: "normal" } : {}) }, c.cell(row))));
   });
@@ -20,7 +20,7 @@ export function Rows({ columns, rows, name, keyOf, onRow, chosen }) {
       h(C.Table.Body, null, body)));
 }
 
-function acts(onRow, row, open) {
+function acts(onRow, row) {
   if (!onRow) return {};
   const go = (event) => {
     if (event.target.closest("a, button")) return;
@@ -31,6 +31,5 @@ function acts(onRow, row, open) {
     event.preventDefault();
     onRow(row);
   };
-  return { onClick: go, onKeyDown: press, tabIndex: 0, cursor: "pointer", "aria-expanded": open,
-    _hover: { bg: "bg.subtle" } };
+  return { onClick: go, onKeyDown: press, tabIndex: 0, cursor: "pointer", _hover: { bg: "bg.subtle" } };
 }

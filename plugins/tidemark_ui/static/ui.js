@@ -49,23 +49,31 @@ function refused(status, told) {
   return { status, what: `Airflow refused: ${detail}`, next: "" };
 }
 
-// What a question came to: {told, error, loading, again}. Asks anew after `every` ms while the page is looked at.
+// What a question came to: {told, error, loading, again}. Asks anew after `every` ms while the page is looked at; where
+// that is a function, it says so of each answer, and 0 ends it.
 export function useAnswer(url, every) {
   const [state, setState] = useState({ loading: true });
   const [turn, setTurn] = useState(0);
   const key = url === null ? null : String(url);
+  const pace = useRef(every);
+  pace.current = every;
+  const paced = typeof every === "function" ? "by answer" : every;
   useEffect(() => setState({ loading: key !== null }), [key]);
   useEffect(() => {
     if (key === null) return undefined;
     let gone = false;
     let timer;
     const go = async () => {
-      let wait = every;
+      const waits = (told) => (typeof pace.current === "function" ? pace.current(told) : pace.current);
+      let wait = 0;
       try {
         const told = await ask(key);
         if (!gone) setState({ told });
+        wait = waits(told);
         if (told.indexed && told.indexed.read < told.indexed.of) wait = 200;
       } catch (error) {
+        // What is not there, or not for this user, stays so.
+        wait = [403, 404, 422].includes(error.status) && typeof pace.current === "function" ? 0 : waits();
         if (!gone) setState((was) => ({ told: error.status ? undefined : was.told, error }));
       }
       if (!gone && wait) timer = setTimeout(looked, wait);
@@ -76,12 +84,15 @@ export function useAnswer(url, every) {
       gone = true;
       clearTimeout(timer);
     };
-  }, [key, every, turn]);
+  }, [key, paced, turn]);
   const again = useCallback(() => setTurn((n) => n + 1), []);
   return { ...state, again };
 }
 
 export const count = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en-US"));
+
+// Dead letters of a checkpoint: some manifests of 0.1 say only how many there may be at most.
+export const letters = (c) => `${c.dead_letters_at_most ? "≤ " : ""}${count(c.dead_letters)}`;
 
 export function bytes(n) {
   if (n === null || n === undefined) return "–";

@@ -59,7 +59,7 @@ def _row(checkpoint: Checkpoint, released: Set[str]) -> dict[str, object]:
         "id": checkpoint.plan.name,
         "interval": span,
         "records": sealed.facts.records,
-        "dead letters": sealed.dead_lettered,
+        "dead letters": f"{'≤ ' if sealed.dead_lettered_at_most else ''}{sealed.dead_lettered}",
         "run": human_bytes(sealed.run_bytes),
         "full": human_bytes(sealed.full_bytes),
         "seconds": f"{sum(sealed.timings_ms.values()) / 1000:.1f}",

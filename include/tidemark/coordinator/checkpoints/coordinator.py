@@ -13,11 +13,13 @@ from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of,
 from tidemark.coordinator.checkpoints.publishing import Publisher
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
+from tidemark.coordinator.plans.sinks import sends_otherwise
 from tidemark.coordinator.plans.starts import to_ms
 from tidemark.coordinator.records.erasures import is_outdated
 from tidemark.coordinator.records.fates import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.refusals import Refusals
 from tidemark.coordinator.records.releases import usable
 from tidemark.coordinator.records.states import (
     Aborted,
@@ -31,13 +33,15 @@ from tidemark.coordinator.records.states import (
     Void,
 )
 from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.errors import RecordRefusedError
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.failure import FailureReason
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import AbortRecord, Failure
+from tidemark.model.refusals import DeliveryFailure
 from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
-from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, Log, PlanRequest, WriteIds
+from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, PlanRequest, SourceLog, WriteIds
 
 
 def no_crash(step: str, moment: str) -> None:
@@ -65,7 +69,7 @@ class CheckpointCoordinator:
     """
 
     store: CheckpointStore
-    log: Log
+    log: SourceLog
     clock: Clock
     write_ids: WriteIds
     crash: CrashPoints = no_crash
@@ -218,6 +222,8 @@ class CheckpointCoordinator:
     ) -> FailureReport:
         """Classifies a failure, aborts the plan where a retry cannot help, and counts failures in a row."""
         failure = failure_of(error, publishing=publishing)
+        if isinstance(error, RecordRefusedError) and error.record:
+            self.keep_refusal(plan, error)
         state = self.abort(plan, failure) if failure.reason.aborts else self.state(plan)
         counted = in_a_row(self._aborts(plan), failure, current_id=plan.id)
         if isinstance(state, Completed):
@@ -225,6 +231,33 @@ class CheckpointCoordinator:
         return FailureReport(
             failure=failure, state=state, in_a_row=counted, tolerable=pipeline.tolerable_failed_checkpoints
         )
+
+    def keep_refusal(self, plan: CheckpointPlan, error: RecordRefusedError) -> None:
+        """Keeps which record of an attempt Kafka refused, so that it can be named and left out."""
+        topic = next((table.topic for table in plan.sinks.values() if table.name == error.sink), None)
+        Refusals(self.objects).put_failure(
+            DeliveryFailure(
+                sink=error.sink,
+                topic=topic or "",
+                checkpoint=plan.id,
+                what=error.what,
+                next=error.next,
+                record=error.record,
+                size=error.size,
+                why=error.why,
+                ahead="",
+                at_ms=self.clock.now_ms(),
+                write_id=self.write_ids(),
+            )
+        )
+
+    def failures_in_a_row(self) -> int:
+        """Failures that count, since the newest checkpoint of the live timeline (E8)."""
+        slot, found = self.head().next_slot, []
+        while (record := self.objects.abort(slot)) is not None:
+            found.append(record)
+            slot = replace(slot, k=slot.k + 1)
+        return in_a_row(found)
 
     def _open(
         self, pipeline: Pipeline, request: PlanRequest, head: Head, found: OpenPlan | NothingOpen
@@ -241,6 +274,8 @@ class CheckpointCoordinator:
             self.abort(found.plan, _code_changed(found.plan))
         elif is_outdated(self.objects, found.plan):
             self.abort(found.plan, state_erased(found.plan))
+        elif sends_otherwise(pipeline, found.plan) and found.plan.slot.timeline == self.timelines.live():
+            self.abort(found.plan, _promoted(found.plan))
         else:
             return replace(found, adopted=True)
         return None
@@ -278,4 +313,12 @@ def _code_changed(plan: CheckpointPlan) -> Failure:
         reason=FailureReason.CODE_CHANGED,
         message=f"{plan.name} was planned by other code than that of now",
         next="nothing: the same offsets are planned anew.",
+    )
+
+
+def _promoted(plan: CheckpointPlan) -> Failure:
+    return Failure(
+        reason=FailureReason.PROMOTED,
+        message=f"{plan.name} was planned while timeline {plan.slot.timeline} was a fork, which sends nothing to Kafka",
+        next="nothing: the same offsets are planned again, and sent.",
     )

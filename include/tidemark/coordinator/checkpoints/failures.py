@@ -19,6 +19,7 @@ from tidemark.errors import (
     FencedError,
     GateFailedError,
     ProcessFunctionError,
+    RecordRefusedError,
     StateOverflowError,
     StoreError,
     TidemarkError,
@@ -26,6 +27,7 @@ from tidemark.errors import (
 from tidemark.model.checkpoint import Verdict
 from tidemark.model.failure import FailureReason
 from tidemark.model.records import AbortRecord, Failure
+from tidemark.redaction import redacted
 
 _LONGEST_MESSAGE = 4000
 _REASONS: tuple[tuple[type[TidemarkError], FailureReason], ...] = (
@@ -35,6 +37,7 @@ _REASONS: tuple[tuple[type[TidemarkError], FailureReason], ...] = (
     (StateOverflowError, FailureReason.STATE_OVERFLOW),
     (ProcessFunctionError, FailureReason.PROCESS_FAILED),
     (CorruptObjectError, FailureReason.INPUT_LOST),
+    (RecordRefusedError, FailureReason.RECORD_REFUSED),
     (BrokerError, FailureReason.BROKER_ERROR),
     (StoreError, FailureReason.STORE_ERROR),
     (EngineError, FailureReason.ENGINE_ERROR),
@@ -64,7 +67,8 @@ class FailureReport:
     @property
     def retry(self) -> bool:
         """Whether a new try of the same plan makes sense."""
-        return isinstance(self.state, OpenPlan | SealedPlan) and not self.failure.reason.aborts
+        reason = self.failure.reason
+        return isinstance(self.state, OpenPlan | SealedPlan) and not (reason.aborts or reason.waits)
 
     @property
     def exceeded(self) -> bool:
@@ -92,9 +96,9 @@ def failure_of(error: BaseException, *, publishing: bool = False) -> Failure:
     if isinstance(error, TidemarkError):
         message, after = error.what, error.next
         if isinstance(error, ProcessFunctionError):
-            message = f"{message}\n{error.trace}".rstrip()
+            message = redacted(f"{message}\n{error.trace}".rstrip())
     else:
-        message = f"{type(error).__name__}: {error}"
+        message = redacted(f"{type(error).__name__}: {error}")
         after = "read the traceback in the log, then run the pipeline again."
     verdict = error.verdict if isinstance(error, GateFailedError) else None
     return Failure(

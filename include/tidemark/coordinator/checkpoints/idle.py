@@ -3,6 +3,8 @@
 Its ranges end where they begin, so that whoever executes it comes to the same manifest (I10).
 """
 
+from dataclasses import replace
+
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import Completed
@@ -20,7 +22,7 @@ def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> 
     """
     owned = coordinator.begin(plan)
     if isinstance(owned, OwnedAttempt):
-        owned.seal(_sealed(plan, owned.number))
+        owned.seal(replace(_sealed(plan, owned.number), sealed_at_ms=owned.clock.now_ms()))
     done = coordinator.complete(plan)
     return done.checkpoint if isinstance(done, Completed) else None
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import Completed, Void
+from tidemark.coordinator.records.timelines import Timelines
 from tidemark.errors import ConflictError, CorruptObjectError, FencedError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint, Sealed
@@ -63,7 +64,7 @@ class Publisher:
         if plan.parent is None:
             return None
         slot = plan.slot
-        entry = self.objects.slot(slot.timeline, slot.sequence - 1)
+        entry = Timelines(self.objects).reached(slot.timeline, slot.sequence - 1)
         if entry is None or isinstance(entry, Closing):
             raise CorruptObjectError(
                 f"object missing: {keys.slot_key(slot.timeline, slot.sequence - 1)}, the parent of {plan.name}",

@@ -83,6 +83,7 @@ class Beginning:
             dead_letters=self._named({a.uid: a.dead_letters for a in found.sealed.acks}),
             schemas=schemas,
             sinks=self._named(found.sinks),
+            outboxes=plan.outboxes,
             operator_states=self._named(found.operator_states),
             logical_time_ms=plan.logical_time_ms,
             watermark_ms=found.sealed.facts.watermark_ms,

@@ -1,18 +1,22 @@
 """The input state of the next plan: the parent's handles, with compactions that may be adopted (E16, design 5)."""
 
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.plans.carrying import carried_over
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.records.erasures import is_void
 from tidemark.coordinator.records.objects import Objects
+from tidemark.errors import CorruptObjectError, StoreError
 from tidemark.model.operator_state import OperatorState
 from tidemark.model.plan import Slot
 from tidemark.model.records import CompactionRecord
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.pipeline import Pipeline
+
+_log = logging.getLogger("tidemark")
 
 FilesExist = Callable[[StateHandle], bool]
 """Whether every file of a handle is there; answered by the tables, injected by the wiring."""
@@ -79,7 +83,7 @@ class InputPlanner:
     def _adopted(
         self, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
     ) -> tuple[StateHandle, tuple[str, CompactionRecord] | None]:
-        for key, record in self._newest_first(uid, timeline):
+        for key, record in self._newest_first(uid, timeline, handle):
             merged = adopt(handle, record)
             if merged == handle:
                 return handle, None
@@ -87,15 +91,46 @@ class InputPlanner:
             known = all(folder in readable for folder in record.output.folders)
             if merged is None or not known or is_void(self.objects, record):
                 continue
-            if self.files_exist(record.output):
+            if self._is_whole(record.output):
                 return merged, (key, record)
         return handle, None
 
-    def _newest_first(self, uid: str, timeline: str) -> list[tuple[str, CompactionRecord]]:
-        listed = self.objects.list(f"compactions/{uid}/")
-        found = [(key, self.objects.read(CompactionRecord, key)) for key in listed]
+    def _is_whole(self, output: StateHandle) -> bool:
+        """Whether all files of a result are there; a table that is damaged, or does not answer, has none to adopt."""
+        try:
+            return self.files_exist(output)
+        except StoreError as error:
+            _log.warning("a compaction is not adopted: %s", error.what)
+            return False
+
+    def _newest_first(self, uid: str, timeline: str, handle: StateHandle) -> Sequence[tuple[str, CompactionRecord]]:
+        """Results that may be adopted: those of checkpoints from the one on up to which a compaction is adopted now.
+
+        Older ones are not read. A damaged record is passed over: what it would save is made again.
+        """
+        oldest = absorbed_through(handle)
+        listed = [key for key in self.objects.list(f"compactions/{uid}/") if read_checkpoint(key, oldest) >= oldest]
+        found = [(key, self._undamaged(key)) for key in listed]
         mine = [(key, r) for key, r in found if r is not None and r.timeline == timeline]
         return sorted(mine, key=lambda kr: (kr[1].input.through, kr[1].checkpoint, kr[0]), reverse=True)
+
+    def _undamaged(self, key: str) -> CompactionRecord | None:
+        try:
+            return self.objects.read(CompactionRecord, key)
+        except CorruptObjectError as error:
+            _log.warning("a compaction is not adopted: %s", error.what)
+            return None
+
+
+def absorbed_through(handle: StateHandle) -> int:
+    """The checkpoint up to which a compaction has absorbed a state; 0 where none has."""
+    return next((segment.through for segment in handle if segment.path.endswith("/base")), 0)
+
+
+def read_checkpoint(key: str, default: int) -> int:
+    """The checkpoint that a compaction has read, by the key of its record; `default` where the key does not say."""
+    parts = key.rpartition("/")[2].split(".")
+    return int(parts[-3]) if len(parts) > 3 and parts[-3].isdecimal() else default
 
 
 def _absorbed(schema: OperatorSchema, through: int) -> OperatorSchema:

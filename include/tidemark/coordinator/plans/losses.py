@@ -71,6 +71,23 @@ def recreated(tp: TopicPartition, start: int, ids: tuple[str, str], log: Partiti
     return Loss(gap=Gap(partition=tp, lost=OffsetRange(start, start), why=why), resume_at=resume_at)
 
 
+def still_parked(
+    parked: Mapping[TopicPartition, int], then: Mapping[str, str], now: Mapping[str, str]
+) -> tuple[dict[TopicPartition, int], list[Loss]]:
+    """Partitions that no source reads any more, without those whose topic was recreated, and these as losses.
+
+    An offset of the old topic is no place in the new one: a source that names the partition again reads all of it.
+
+    Args:
+        parked: where each of them stands.
+        then: topic ids of the parent, in which those offsets are counted.
+        now: ids of the topics that the plan reads.
+    """
+    gone = {tp: end for tp, end in parked.items() if now.get(tp.topic, then[tp.topic]) != then[tp.topic]}
+    losses = [recreated(tp, end, (then[tp.topic], now[tp.topic]), None) for tp, end in gone.items()]
+    return {tp: end for tp, end in parked.items() if tp not in gone}, losses
+
+
 def refuse(losses: Iterable[Loss]) -> None:
     """Raises for losses that nobody accepted.
 

@@ -1,11 +1,12 @@
 """What a plan builds on: the newest completed checkpoint of a timeline, or the genesis that began it (E16)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.coverage import OffsetCoverage
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.operator_state import OperatorState
 from tidemark.model.records import Closing, Genesis
@@ -34,6 +35,7 @@ class Parent:
         broadcast_versions: per broadcast state that copies a table, the version that it holds.
         broadcast_ids: Delta's id of the same tables.
         sinks: table of every sink, by uid of its operator.
+        outboxes: of sinks that are declared no more, by name; see `CheckpointPlan.outboxes`.
         operator_states: lists per uid of an operator that declared some.
         revision: of its manifest, or of the genesis.
     """
@@ -53,6 +55,7 @@ class Parent:
     broadcast_versions: Mapping[str, int] = field(default_factory=dict)
     broadcast_ids: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    outboxes: Mapping[str, SinkTable] = field(default_factory=dict)
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict)
     revision: int = 0
 
@@ -93,6 +96,7 @@ class Parent:
             broadcast_versions=plan.broadcast_versions,
             broadcast_ids=plan.broadcast_ids,
             sinks=found.sinks,
+            outboxes=plan.outboxes,
             operator_states=found.operator_states,
             revision=found.revision,
         )
@@ -113,7 +117,16 @@ class Parent:
             watermarks=found.watermarks,
             broadcast_versions=found.broadcast_versions,
             broadcast_ids=found.broadcast_ids,
-            sinks=found.sinks,
+            sinks={uid: _with_coverage(table, found) for uid, table in found.sinks.items()},
+            outboxes=found.outboxes,
             operator_states=found.operator_states,
             revision=found.revision,
         )
+
+
+def _with_coverage(table: SinkTable, genesis: Genesis) -> SinkTable:
+    """The table of a genesis; one of 0.1 has what was emitted up to its checkpoint, and what `emitted_until` says."""
+    covered = table.coverage(genesis.topic_ids)
+    if table.covered is None and table.kind != "kafka":
+        covered |= OffsetCoverage.below(genesis.ranges.ends, genesis.topic_ids)
+    return replace(table, covered=covered)

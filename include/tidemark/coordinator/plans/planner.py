@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.plans.copies import PlannedCopies, plan_copies
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedInputs
+from tidemark.coordinator.plans.logical_time import refuse_leap
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
-from tidemark.coordinator.plans.recorded import RecordedStep, recorded_ranges, remaining, steps
-from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
+from tidemark.coordinator.plans.recorded import Place, RecordedStep, recorded_ranges, remaining, steps
+from tidemark.coordinator.plans.sinks import planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.plans.starts import to_ms
 from tidemark.coordinator.records.erasures import Erasures, refuse_stillborn
 from tidemark.coordinator.records.freezing import Freezer
@@ -26,7 +27,7 @@ from tidemark.model.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.queries import names_of, stored_texts
 from tidemark.model.records import Genesis
 from tidemark.pipeline import Pipeline
-from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, WriteIds
+from tidemark.ports import Clock, CrashPoints, ForeignTables, PlanRequest, PutOutcome, SourceLog, WriteIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Planner:
     """Makes the next plan of a timeline, unless a stop or the minimum pause forbids it."""
 
     objects: Objects
-    log: Log
+    log: SourceLog
     clock: Clock
     write_ids: WriteIds
     crash: CrashPoints
@@ -72,8 +73,9 @@ class Planner:
         Raises:
             DataLostError, NotFoundError, BrokerError: see `plan_ranges` and `recorded_ranges`.
             IncompatibleStateError: the declaration does not fit the state.
-            ConflictError: the timeline was closed, or there is nothing recorded that follows it.
-            ReleasedError: what the timeline began at was released before it began.
+            ConflictError: the timeline was closed, or there is nothing recorded that follows it, or logical time would
+                leap.
+            ReleasedError: what the timeline began at, or goes on from, was released.
         """
         parent = Parent.of(head)
         self._refuse_stillborn(head)
@@ -99,19 +101,23 @@ class Planner:
         self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent
     ) -> _Reading | Covered | Refused:
         if request.replay_to is None:
-            return self._too_early(pipeline, head) or self._onwards(pipeline, request, parent)
+            return self._too_early(pipeline, head) or self._onwards(pipeline, request, head, parent)
         timelines = Timelines(self.objects)
-        left = remaining(timelines, head, request.replay_to)
+        left = remaining(timelines, Place.of(head), request.replay_to)
         if not left:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
         return self._again(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
 
-    def _onwards(self, pipeline: Pipeline, request: PlanRequest, parent: Parent) -> _Reading:
-        interval = _interval(request)
+    def _onwards(self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent) -> _Reading:
+        interval, now_ms = _interval(request), self.clock.now_ms()
+        logical_ms = interval.end_ms if interval else now_ms
+        ranges = plan_ranges(pipeline, request, parent, self.log, now_ms=now_ms)
+        if not request.accept_time:
+            refuse_leap(pipeline.name, logical_ms, head, ranges.read, self.log)
         return _Reading(
-            ranges=plan_ranges(pipeline, request, parent, self.log),
+            ranges=ranges,
             copied=plan_copies(pipeline, request, parent, self.foreign),
-            logical_time_ms=interval.end_ms if interval else self.clock.now_ms(),
+            logical_time_ms=logical_ms,
             watermark_ms=parent.watermark_ms,
             watermarks=parent.watermarks,
             interval=interval,
@@ -133,8 +139,9 @@ class Planner:
         self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
     ) -> CheckpointPlan:
         inputs = self._inputs(pipeline, request, parent, slot)
-        fitting = timeline_sinks(pipeline, slot.timeline, parent, self.log, Timelines(self.objects).live)
+        fitting = timeline_sinks(pipeline, slot.timeline, parent, self.log, Timelines(self.objects))
         number = self._freezer.take_id(slot, (parent.id or 0) + 1)
+        sinks = planned_sinks(fitting, number)
         return CheckpointPlan(
             pipeline=pipeline.name,
             id=number,
@@ -145,7 +152,8 @@ class Planner:
             sources=reading.ranges.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
-            sinks=planned_sinks(fitting, number, reading.ranges.ranges),
+            sinks=sinks,
+            outboxes=planned_outboxes(parent, sinks),
             tables=inputs.tables(pipeline.name, slot.timeline, number),
             schemas=inputs.schemas,
             adopted=inputs.adopted,
@@ -179,6 +187,9 @@ class Planner:
         if isinstance(head.entry, Genesis):
             usable(Timelines(self.objects), Timelines(self.objects).checkpoint(head.entry.parent))
             refuse_stillborn(self.objects, head.entry)
+        elif isinstance(head.entry, Checkpoint) and head.entry.plan.slot.sequence < head.sequence:
+            # What came behind it was given up; meanwhile retention may have let it go.
+            usable(Timelines(self.objects), head.entry)
 
     @property
     def _freezer(self) -> Freezer:
@@ -200,7 +211,8 @@ class Planner:
             return None
         # A manifest holds no time of its own, so that all publishers write equal bytes; its end is the seal's.
         sealed = self.objects.outcome(head.entry.plan.slot, head.entry.sealed.attempt)
-        wait = 0 if sealed is None else sealed.at_ms + pause_ms - self.clock.now_ms()
+        # A clock that was ahead when the checkpoint was sealed, and is right by now, makes nobody wait longer.
+        wait = 0 if sealed is None else min(pause_ms, sealed.at_ms + pause_ms - self.clock.now_ms())
         if wait <= 0:
             return None
         return Refused(

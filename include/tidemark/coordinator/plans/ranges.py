@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from tidemark.coordinator.plans.losses import Loss, find_loss, recreated, refuse, refuse_deleted
+from tidemark.coordinator.plans.interval_ends import IntervalEnd
+from tidemark.coordinator.plans.losses import Loss, find_loss, recreated, refuse, refuse_deleted, still_parked
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.starts import first_starts, to_ms
-from tidemark.errors import UsageError
-from tidemark.model.offsets import Barrier, OffsetRanges, TopicPartition
+from tidemark.errors import BrokerError, UsageError
+from tidemark.model.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.plan import Gap
 from tidemark.pipeline import KafkaSource, Pipeline, shared_topic
-from tidemark.ports import Log, PartitionLog, PlanRequest
+from tidemark.ports import Log, PartitionLog, PlanRequest, SourceLog
+
+_LOOKS = 5
+"""At bounds between two answers about ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,12 @@ class PlannedRanges:
     covers: bool
     pending: Mapping[TopicPartition, int]
 
+    @property
+    def read(self) -> list[TopicPartition]:
+        """The partitions that an input reads; parked ones are left out."""
+        topics = {topic for found in self.sources.values() for topic in found}
+        return [tp for tp in self.ranges if tp.topic in topics]
+
 
 @dataclass(slots=True, kw_only=True)
 class _Input:
@@ -38,8 +49,17 @@ class _Input:
     losses: list[Loss]
 
 
-def plan_ranges(pipeline: Pipeline, request: PlanRequest, parent: Parent, log: Log) -> PlannedRanges:
+def plan_ranges(
+    pipeline: Pipeline, request: PlanRequest, parent: Parent, log: SourceLog, *, now_ms: int = 0
+) -> PlannedRanges:
     """Freezes the ranges of the next checkpoint: one barrier over all partitions of all inputs (E3, J5).
+
+    Args:
+        pipeline: the declaration.
+        request: what the caller wants.
+        parent: where the ranges begin.
+        log: Kafka.
+        now_ms: the clock: a timestamp later than this and than the interval, by `max_future`, ends no range.
 
     Raises:
         UsageError: `max_records` below 1.
@@ -56,14 +76,17 @@ def plan_ranges(pipeline: Pipeline, request: PlanRequest, parent: Parent, log: L
     losses = [loss for i in inputs.values() for loss in i.losses]
     if not request.accept_loss:
         refuse(losses)
+    interval = _interval_end(pipeline, request, now_ms)
     starts, ends, covers = dict[TopicPartition, int](), dict[TopicPartition, int](), True
     for found in inputs.values():
         _move_on(found)
-        reached, whole = _ends(found.starts, found.bounds, request, log)
+        reached, whole = _ends(found, request, log, interval)
         starts, ends, covers = starts | found.starts, ends | reached, covers and whole
     # What no input names any more keeps its place, so that naming it again goes on there (I2).
     parked = {tp: end for tp, end in parent.ends.items() if not any(s.reads(tp) for s in pipeline.inputs.values())}
     ids = {topic: number for i in inputs.values() for topic, number in i.topic_ids.items()}
+    parked, gone = still_parked(parked, parent.topic_ids, ids)
+    losses += gone
     return PlannedRanges(
         ranges=OffsetRanges.between(parked | starts, Barrier(parked | ends)),
         topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | ids,
@@ -81,14 +104,36 @@ def plan_ranges(pipeline: Pipeline, request: PlanRequest, parent: Parent, log: L
 
 def _input(name: str, source: KafkaSource, parent: Parent, log: Log) -> _Input:
     known = {tp: end for tp, end in parent.ends.items() if source.reads(tp)}
-    refuse_deleted({tp.topic for tp in known}, log.topic_ids({tp.topic for tp in known}))
-    bounds = _bounds(source, parent, log)
-    topic_ids = dict(log.topic_ids({tp.topic for tp in bounds}))
-    refuse_deleted({tp.topic for tp in bounds}, topic_ids)
+    before = log.topic_ids({tp.topic for tp in known})
+    refuse_deleted({tp.topic for tp in known}, before)
+    bounds, topic_ids = _bounds_with_ids(source, parent, log, before)
     # A source that the parent did not have starts where it says; what was read before under another name goes on.
     is_new = parent.id is None or name not in parent.sources
     starts = (first_starts(source, log, bounds) if is_new else {}) | known
     return _Input(bounds=bounds, topic_ids=topic_ids, starts=starts, losses=_losses(starts, bounds, parent, topic_ids))
+
+
+def _bounds_with_ids(
+    source: KafkaSource, parent: Parent, log: Log, before: Mapping[str, str]
+) -> tuple[Mapping[TopicPartition, PartitionLog], dict[str, str]]:
+    """The bounds of every partition, and the ids of the topics that they are counted in.
+
+    Kafka answers both in requests of their own. So bounds count between two equal answers about ids; a topic that is
+    met for the first time costs a second look.
+    """
+    for _ in range(_LOOKS):
+        bounds = _bounds(source, parent, log)
+        topics = {tp.topic for tp in bounds}
+        ids = dict(log.topic_ids(topics))
+        refuse_deleted(topics, ids)
+        if all(before.get(topic) == number for topic, number in ids.items()):
+            return bounds, ids
+        before = ids
+    raise BrokerError(
+        f"topics were recreated again and again while their ends were read: {', '.join(sorted(topics))}",
+        safe="nothing was planned; every completed checkpoint is intact.",
+        next="run the same command again once the topics stay as they are.",
+    )
 
 
 def _refuse_shared(pipeline: str, topics: Mapping[str, Sequence[str]]) -> None:
@@ -138,20 +183,22 @@ def _move_on(found: _Input) -> None:
 
 
 def _ends(
-    starts: Mapping[TopicPartition, int],
-    bounds: Mapping[TopicPartition, PartitionLog],
-    request: PlanRequest,
-    log: Log,
+    found: _Input, request: PlanRequest, log: SourceLog, interval: IntervalEnd | None
 ) -> tuple[dict[TopicPartition, int], bool]:
-    ends = {tp: bounds[tp].end for tp in starts}
-    if request.until_interval_end and request.interval_end is not None:
-        when = to_ms(request.interval_end)
-        at = log.offsets_at({tp: when for tp in ends})
-        reached = {tp: at.get(tp) for tp in ends}
-        ends = {tp: end if (cap := reached[tp]) is None else min(end, cap) for tp, end in ends.items()}
-    # An interval cap below the start (older records arrived late) is an empty range, never a backward one.
-    ends = {tp: max(end, starts[tp]) for tp, end in ends.items()}
+    starts, whole = found.starts, True
+    ends = {tp: max(found.bounds[tp].end, start) for tp, start in starts.items()}
+    if interval is not None:
+        ends, whole = interval.reached({tp: OffsetRange(starts[tp], end) for tp, end in ends.items()}, log)
     if request.max_records is None:
-        return ends, True
+        return ends, whole
     cut = {tp: min(end, starts[tp] + request.max_records) for tp, end in ends.items()}
-    return cut, cut == ends
+    return cut, whole and cut == ends
+
+
+def _interval_end(pipeline: Pipeline, request: PlanRequest, now_ms: int) -> IntervalEnd | None:
+    if not request.until_interval_end or request.interval_end is None:
+        return None
+    at_ms = to_ms(request.interval_end)
+    # Of an interval that is long past, records of the time since are later ones, and honest.
+    future_ms = max(at_ms, now_ms) + pipeline.max_future // timedelta(milliseconds=1)
+    return IntervalEnd(at_ms=at_ms, future_ms=future_ms, isolation=pipeline.isolation, max_records=request.max_records)

@@ -4,10 +4,10 @@ A plan of a repetition takes ranges, logical time and watermark of what was reco
 however much later it is made. Larger steps are several recorded checkpoints at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.coordinator.plans.losses import Loss, find_loss, recreated, told
+from tidemark.coordinator.plans.losses import Loss, find_loss, recreated, still_parked, told
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges
 from tidemark.coordinator.records.timelines import Head, Timelines
@@ -64,29 +64,67 @@ class RecordedStep:
         }
 
 
-def remaining(timelines: Timelines, head: Head, to: int) -> list[CheckpointPlan]:
-    """The recorded plans that a timeline has not repeated yet, oldest first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How far a timeline has repeated what was recorded, or a checkpoint that a fork would begin at.
+
+    Attributes:
+        timeline: its name, for messages; empty where it has none yet.
+        id: of the recorded checkpoint.
+        ends: of its ranges.
+        logical_time_ms: its "now".
+    """
+
+    timeline: str
+    id: int
+    ends: Mapping[TopicPartition, int]
+    logical_time_ms: int | None
+
+    @classmethod
+    def of(cls, head: Head) -> "Place":
+        """Of a timeline that repeats.
+
+        Raises:
+            ConflictError: it was closed, or has read on its own.
+        """
+        parent = Parent.of(head)
+        return cls(
+            timeline=head.timeline,
+            id=_repeated_through(head),
+            ends=parent.ends,
+            logical_time_ms=parent.logical_time_ms,
+        )
+
+    @classmethod
+    def at(cls, begins: Checkpoint, timeline: str = "") -> "Place":
+        """Of a fork that begins at a checkpoint and has repeated nothing yet."""
+        plan = begins.plan
+        return cls(timeline=timeline, id=begins.id, ends=plan.ranges.ends, logical_time_ms=plan.logical_time_ms)
+
+
+def remaining(timelines: Timelines, place: Place, to: int) -> list[CheckpointPlan]:
+    """The recorded plans that follow a place, oldest first.
 
     Args:
         timelines: of the pipeline.
-        head: of the timeline that repeats.
+        place: where the repetition stands.
         to: id of the checkpoint that the repetition ends with.
 
     Raises:
         NotFoundError: no such checkpoint.
-        ConflictError: the timeline does not stand on the line that leads to `to`, or has read on its own.
+        ConflictError: the place does not lie on the line that leads to `to`.
     """
-    place, parent = _repeated_through(head), Parent.of(head)
     last, line = timelines.checkpoint(to), list[Checkpoint]()
     for found in timelines.ancestry(last):
-        if found.id == place:
+        if found.id == place.id:
             return [c.plan for c in reversed(line)]
         line.append(found)
-    at = next((n for n, found in enumerate(line) if _is_there(found, parent)), None)
+    at = next((n for n, found in enumerate(line) if _is_there(found, place)), None)
     if at is not None:
         return [c.plan for c in reversed(line[:at])]
+    stands = f"timeline {place.timeline} stands at chk-{place.id}, which chk-{to} did not come from"
     raise ConflictError(
-        f"timeline {head.timeline} stands at chk-{place}, which chk-{to} did not come from",
+        stands if place.timeline else f"chk-{to} did not come from chk-{place.id}",
         next=f"tidemark checkpoint list {last.plan.pipeline}    (fork from one on the line to it).",
     )
 
@@ -142,14 +180,15 @@ def recorded_ranges(pipeline: Pipeline, step: RecordedStep, parent: Parent, log:
     read = {name: _partitions(source, step.last) for name, source in pipeline.inputs.items()}
     wanted = OffsetRanges({tp: _range(tp, step, parent) for found in read.values() for tp in found})
     refuse_lost(pipeline, wanted, step.plans, log)
-    parked = {tp: end for tp, end in parent.ends.items() if tp not in wanted}
+    ids = {tp.topic: step.last.topic_ids[tp.topic] for tp in wanted}
+    unread = {tp: end for tp, end in parent.ends.items() if tp not in wanted}
+    parked, gone = still_parked(unread, parent.topic_ids, ids)
     starts = {tp: r.start for tp, r in wanted.items()}
     return PlannedRanges(
         ranges=OffsetRanges.between(parked | starts, Barrier(parked | wanted.ends)),
-        topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked}
-        | {tp.topic: step.last.topic_ids[tp.topic] for tp in wanted},
+        topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | ids,
         sources={name: tuple(sorted({tp.topic for tp in found})) for name, found in read.items() if found},
-        losses=tuple(gap for gap in step.first.losses if gap.partition in wanted),
+        losses=(*(gap for gap in step.first.losses if gap.partition in wanted), *(loss.gap for loss in gone)),
         covers=step.covers,
         pending={},
     )
@@ -222,9 +261,9 @@ def _repeated_through(head: Head) -> int:
     )
 
 
-def _is_there(found: Checkpoint, parent: Parent) -> bool:
+def _is_there(found: Checkpoint, place: Place) -> bool:
     # A savepoint of a line that was promoted since: what was repeated has the same barrier and the same time.
-    return found.plan.ranges.ends == parent.ends and found.plan.logical_time_ms == parent.logical_time_ms
+    return found.plan.ranges.ends == place.ends and found.plan.logical_time_ms == place.logical_time_ms
 
 
 def _joins(pipeline: Pipeline, before: Sequence[CheckpointPlan], plan: CheckpointPlan, bound: int) -> bool:

@@ -1,6 +1,5 @@
 """Erasures: which keys are blocked, and what was made from a manifest that was revised since (ADR 0015)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
@@ -11,7 +10,6 @@ from tidemark.errors import ConflictError
 from tidemark.model import keys
 from tidemark.model.erasure import BlockedKey, ErasureEnd, ErasureRecord
 from tidemark.model.key_groups import typed_key
-from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import Closing, CompactionRecord, Genesis, JobRecord
 
@@ -51,20 +49,16 @@ class Erasures:
     def blocked(self, plan: CheckpointPlan) -> tuple[BlockedKey, ...]:
         """The keys that the records of a plan are held against."""
         return tuple(
-            BlockedKey(uid=uid, key=typed_key(plan.schemas[uid], record.key), ends=_ends(record))
+            BlockedKey(uid=uid, key=typed_key(plan.schemas[uid], record.key), ends=record.ends_of(plan.topic_ids))
             for record in self.until(plan.erasures)
             for uid in record.uids
             if uid in plan.schemas
         )
 
 
-def _ends(record: ErasureRecord) -> Mapping[TopicPartition, int] | None:
-    return None if record.forever else record.ends
-
-
 def is_outdated(objects: Objects, plan: CheckpointPlan) -> bool:
     """Whether what a plan was made from was revised since: it must be made anew."""
-    before = objects.slot(plan.slot.timeline, plan.slot.sequence - 1) if plan.slot.sequence > 1 else None
+    before = Timelines(objects).reached(plan.slot.timeline, plan.slot.sequence - 1)
     revision = 0 if before is None or isinstance(before, Closing) else before.revision
     return revision != plan.parent_revision
 

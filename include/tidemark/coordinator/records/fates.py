@@ -1,7 +1,7 @@
-"""Promotes and ends of one timeline meet here: the two take places of different timelines (adr/0018).
+"""Promotes, restores and ends of one timeline meet here: they take places of different timelines (adr/0018, adr/0024).
 
-Who promotes claims the place of the live timeline that he will take, then takes it. Who ends puts the end behind the
-last claim, once every claimed place is taken by somebody else. A place never changes hands, so of a claim and an end
+A promote or a restore claims the place of the live timeline that it will take, then takes it. An end is put behind the
+last claim, once every claimed place is taken by another entry. A place never changes hands, so of a claim and an end
 one is certain to see the other, without clocks.
 """
 
@@ -24,7 +24,7 @@ class Fates:
     write_ids: WriteIds
 
     def claim(self, timeline: str, closes: str, sequence: int) -> bool:
-        """Announces a promote, which may take that place from now on; False = the timeline has ended."""
+        """Announces a promote or a restore, which may take that place from now on; False = the timeline has ended."""
         while True:
             found = list(self._all(timeline))
             if found and found[-1].is_end:
@@ -49,6 +49,10 @@ class Fates:
                 return standing
             if self._put(timeline, len(found) + 1, "", 0):
                 return None
+
+    def has_ended(self, timeline: str) -> bool:
+        """Whether the end of a timeline was announced: nothing can make it live any more."""
+        return any(record.is_end for record in self._all(timeline))
 
     def standing(self, timeline: str) -> FateRecord | None:
         """The claim that stands in the way of an end; None where there is none."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.tombstones import newest_keys, standing, tombstones_of_checkpoints
+from tidemark.errors import CorruptObjectError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.index_text import Indexed, Known, read_index, written_index
@@ -37,12 +38,15 @@ class ManifestIndex:
     _held: Indexed | None = None
     _kept: Indexed = field(default_factory=Indexed)
 
-    def entries(self, objects: Objects, gone: Set[str]) -> list[ManifestLine | Genesis | Closing]:
+    def entries(
+        self, objects: Objects, gone: Set[str], damaged: Callable[[str, CorruptObjectError], None] | None = None
+    ) -> list[ManifestLine | Genesis | Closing]:
         """What has taken the places of all timelines, the highest revision of each.
 
         Args:
             objects: the store.
             gone: keys of places that are left out, unread.
+            damaged: told of each one that is damaged, by its key; it is left out then. Without it that is an error.
 
         Raises:
             CorruptObjectError: one that is not known yet is damaged.
@@ -53,7 +57,13 @@ class ManifestIndex:
         for key, stamp in _highest(stamps_of(objects, "timelines/"), gone):
             line = _same(known, key, stamp)
             if line is None:
-                entry = objects.entry(key)
+                try:
+                    entry = objects.entry(key)
+                except CorruptObjectError as error:
+                    if damaged is None:
+                        raise
+                    damaged(key, error)
+                    continue
                 if not isinstance(entry, Checkpoint):
                     found += [] if entry is None else [entry]
                     continue

@@ -26,6 +26,7 @@ from tidemark.model.records import (
     Outcome,
     StopRecord,
 )
+from tidemark.model.refusals import DeliveryFailure, SkippedRecord
 from tidemark.model.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.sweeps import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
@@ -41,6 +42,7 @@ KINDS: dict[type, str] = {
     CheckpointPlan: "plan",
     Closing: "closing",
     CompactionRecord: "compaction",
+    DeliveryFailure: "delivery_failure",
     DeliveryRecord: "delivery",
     ErasureEnd: "erasure_end",
     ErasureRecord: "erasure",
@@ -54,6 +56,7 @@ KINDS: dict[type, str] = {
     Outcome: "outcome",
     RetentionRecord: "retention",
     SavepointRecord: "savepoint",
+    SkippedRecord: "skip",
     StopRecord: "stop",
     SweepRecord: "sweep",
     SweptRecord: "swept",

@@ -157,6 +157,7 @@ class Ended:
         checkpoints: its own, oldest first: retention lets go of them, unless something else keeps them.
         savepoints: names that pin some of them.
         forks: timelines that began at one of them.
+        gives_back: the savepoint that a restore claimed for it, which pins its checkpoint again; empty = none.
         won: whether this very call put the closing.
     """
 
@@ -164,6 +165,7 @@ class Ended:
     checkpoints: tuple[Checkpoint, ...]
     savepoints: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
+    gives_back: str = ""
     won: bool = False
 
 

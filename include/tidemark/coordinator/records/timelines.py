@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects, SlotEntry
-from tidemark.errors import CorruptObjectError, NotFoundError
+from tidemark.coordinator.records.tombstones import given_up
+from tidemark.errors import CorruptObjectError, NotFoundError, ReleasedError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.plan import CheckpointPlan, Slot
@@ -18,7 +19,10 @@ from tidemark.model.records import Closing, Genesis, IdRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The highest taken slot of a timeline; sequence 0 and no entry where nothing was published yet."""
+    """The highest taken slot of a timeline; sequence 0 and no entry where nothing was published yet.
+
+    Where what took it was given up, the entry is the newest one that was not.
+    """
 
     timeline: str
     sequence: int
@@ -83,24 +87,48 @@ class Timelines:
             NotFoundError: a timeline other than the first that has no genesis.
         """
         sequence = keys.greatest(self._objects.list(f"timelines/{timeline}/"))
-        entry = self._objects.slot(timeline, sequence) if sequence else None
+        entry = self.reached(timeline, sequence)
         while (later := self._objects.slot(timeline, sequence + 1)) is not None:
             sequence, entry = sequence + 1, later
         if entry is None and timeline != keys.FIRST_TIMELINE:
             raise NotFoundError(
                 f"no timeline {timeline!r}", next=f"tidemark timeline list {self._objects.pipeline}    (lists them)."
             )
-        return Head(timeline=timeline, sequence=sequence if entry else 0, entry=entry)
+        taken = entry is not None or given_up(self._objects, keys.slot_key(timeline, sequence)) is not None
+        return Head(timeline=timeline, sequence=sequence if taken else 0, entry=entry)
 
     def entry(self, timeline: str, sequence: int) -> SlotEntry | None:
-        """What took a place of a timeline; None where it is free, or no place (0)."""
-        return self._objects.slot(timeline, sequence) if sequence else None
+        """What took a place of a timeline; None where it is free, no place (0), or was given up."""
+        try:
+            return self._objects.slot(timeline, sequence) if sequence else None
+        except CorruptObjectError:
+            if given_up(self._objects, keys.slot_key(timeline, sequence)) is None:
+                raise
+            return None
+
+    def reached(self, timeline: str, sequence: int) -> SlotEntry | None:
+        """What a timeline had come to at a place: what took it, or was ahead of what was given up there."""
+        for place in range(sequence, 0, -1):
+            entry = self.entry(timeline, place)
+            if entry is not None or given_up(self._objects, keys.slot_key(timeline, place)) is None:
+                return entry
+        return None
 
     def chain(self, timeline: str) -> Iterator[Checkpoint]:
         """The completed checkpoints of a timeline, newest first, on into the timelines it came from."""
         newest = self._newest(self.head(timeline))
         if newest is not None:
             yield from self.ancestry(newest)
+
+    def holds(self, timeline: str, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint is one of `chain`, found by where timelines begin."""
+        name, last = timeline, checkpoint.id
+        while name != checkpoint.plan.slot.timeline or checkpoint.id > last:
+            genesis = self.entry(name, 1)
+            if not isinstance(genesis, Genesis):
+                return False
+            name, last = genesis.parent_timeline, genesis.parent
+        return True
 
     def as_of(self, timeline: str, when_ms: int) -> Checkpoint | None:
         """The newest checkpoint of a timeline whose logical time is not after `when_ms`; None where there is none."""
@@ -111,7 +139,7 @@ class Timelines:
         found: Checkpoint | None = checkpoint
         while found is not None:
             yield found
-            found = None if found.plan.parent is None else self.find(found.plan.parent)
+            found = self._nearest(found.plan.parent)
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint:
         """The completed checkpoint with an id, whichever timeline it is on, released ones too.
@@ -128,11 +156,25 @@ class Timelines:
         return found
 
     def find(self, checkpoint_id: int) -> Checkpoint | None:
-        """As `checkpoint`, None where there is none."""
+        """As `checkpoint`, None where there is none.
+
+        Raises:
+            ReleasedError: its manifest is damaged, and it was given up.
+        """
         record = self._objects.read(IdRecord, keys.id_key(checkpoint_id))
         if record is None:
             return None
-        entry = self._objects.slot(record.slot.timeline, record.slot.sequence)
+        try:
+            entry = self._objects.slot(record.slot.timeline, record.slot.sequence)
+        except CorruptObjectError as error:
+            gone = given_up(self._objects, keys.slot_key(record.slot.timeline, record.slot.sequence))
+            if gone is None or gone.name != f"chk-{checkpoint_id}":
+                raise
+            raise ReleasedError(
+                f"{gone.name} was given up: {gone.why}",
+                safe="every checkpoint that is kept is intact; nothing was written.",
+                next=f"{self._list.removesuffix('    (lists them).')}    (lists those that are kept).",
+            ) from error
         return entry if isinstance(entry, Checkpoint) and entry.id == checkpoint_id else None
 
     def plan(self, checkpoint_id: int) -> CheckpointPlan:
@@ -156,7 +198,7 @@ class Timelines:
 
     def all(self) -> list[Checkpoint]:
         """Every completed checkpoint of every timeline, in order of ids."""
-        found = [self._objects.slot(*place) for place in keys.places(self._objects.list("timelines/"))]
+        found = [self.entry(*place) for place in keys.places(self._objects.list("timelines/"))]
         return sorted((c for c in found if isinstance(c, Checkpoint)), key=lambda c: c.id)
 
     def covered_by(self, timeline: str, end_ms: int) -> Checkpoint | None:
@@ -175,7 +217,16 @@ class Timelines:
     def _newest(self, head: Head) -> Checkpoint | None:
         entry = head.entry
         if isinstance(entry, Closing):
-            entry = self._objects.slot(head.timeline, entry.sequence - 1)
+            entry = self.reached(head.timeline, entry.sequence - 1)
         if isinstance(entry, Genesis):
-            return self.find(entry.parent)
+            return self._nearest(entry.parent)
         return entry if isinstance(entry, Checkpoint) else None
+
+    def _nearest(self, checkpoint_id: int | None) -> Checkpoint | None:
+        """A checkpoint, or the nearest one that it came from where it was given up: its plan says which that is."""
+        while checkpoint_id is not None:
+            try:
+                return self.find(checkpoint_id)
+            except ReleasedError:
+                checkpoint_id = self.plan(checkpoint_id).parent
+        return None

@@ -46,14 +46,16 @@ class Tombstones:
                 next=f"tidemark savepoint list {self.objects.pipeline}    (shows what is pinned; take another one).",
             )
 
-    def raise_for(self, kind: TombstoneKind, name: str, why: str, place: str = "") -> tuple[TombstoneRecord, bool]:
+    def raise_for(
+        self, kind: TombstoneKind, name: str, why: str, place: str = "", *, given_up: bool = False
+    ) -> tuple[TombstoneRecord, bool]:
         """Writes the tombstone, or finds one that stands; the flag says whether this call wrote it."""
         series = _series(self.objects, kind, name)
         while True:
             number, found = series.newest()
             if found is not None and not found.withdrawn:
                 return found, False
-            record = replace(self._record(kind, name, number + 1, why), place=place)
+            record = replace(self._record(kind, name, number + 1, why), place=place, given_up=given_up)
             if series.put(record.number, record) is PutOutcome.WON:
                 return record, True
 
@@ -77,7 +79,9 @@ class Tombstones:
         if standing.confirmed:
             return True
         record = self._record(standing.kind, standing.name, standing.number + 1, standing.why)
-        return self._settled(replace(record, confirmed=True, place=standing.place)).confirmed
+        return self._settled(
+            replace(record, confirmed=True, place=standing.place, given_up=standing.given_up)
+        ).confirmed
 
     def _settled(self, record: TombstoneRecord) -> TombstoneRecord:
         """Puts the decision about a tombstone; whoever was first has decided."""
@@ -103,6 +107,12 @@ def released(objects: Objects, checkpoint: str) -> TombstoneRecord | None:
     """The confirmed tombstone of a checkpoint; None while it may be used."""
     _, found = _series(objects, TombstoneKind.CHECKPOINT, checkpoint).newest()
     return found if found is not None and found.confirmed else None
+
+
+def given_up(objects: Objects, place: str) -> TombstoneRecord | None:
+    """The tombstone of a checkpoint that was given up, by the key of its damaged manifest; None where there is none."""
+    found = (t for t in of_checkpoints(objects).values() if t.given_up and t.confirmed and t.place == place)
+    return next(found, None)
 
 
 def of_checkpoints(objects: Objects) -> Mapping[str, TombstoneRecord]:

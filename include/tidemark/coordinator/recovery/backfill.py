@@ -5,14 +5,15 @@ whether it is over by the closings. So a repeated call goes on wherever the firs
 checkpoints go on meanwhile.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.checkpoints.advance import Advance, Execute
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.failures import FailureReport
 from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.plans.recorded import RecordedStep, refuse_end, refuse_lost, remaining, steps, whole
+from tidemark.coordinator.plans.recorded import Place, RecordedStep, refuse_end, refuse_lost, remaining, steps, whole
 from tidemark.coordinator.records.states import Covered, OpenPlan, Promoted, Refused, SealedPlan, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -37,6 +38,7 @@ class BackfillRequest:
         name: of the fork; empty = one that names the beginning and the code, so that other code begins another fork.
         to: id of the checkpoint to end with; None = the live head, wherever it is by then.
         max_records: offsets per partition of one step, which may then be several checkpoints; None = one each.
+        send: once it is live, the fork sends what it emitted and the live timeline had not sent.
         origin: who asks, for people.
     """
 
@@ -44,6 +46,7 @@ class BackfillRequest:
     name: str = ""
     to: int | None = None
     max_records: int | None = None
+    send: bool = False
     origin: str = "cli"
 
     def named(self, pipeline: Pipeline) -> str:
@@ -69,6 +72,8 @@ class Outlook:
         left: the steps that are left, in order.
         promoted: whether the fork is, or once was, the live timeline: nothing is left then.
         exists: whether the fork was begun.
+        unsent: per Kafka sink the checkpoints that the fork replaces and whose rows were not delivered: without `send`
+            nothing of what they emitted is ever sent.
     """
 
     fork: str
@@ -78,6 +83,7 @@ class Outlook:
     left: tuple[RecordedStep, ...] = ()
     promoted: bool = False
     exists: bool = False
+    unsent: Mapping[str, tuple[Checkpoint, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +136,20 @@ class Backfill:
         if self.promoted:
             return Outlook(fork=self.fork, begins=begins, to=to, done=done, promoted=True, exists=True)
         # As the fork would begin: this looks at the declaration, and at the files of the state.
-        genesis = self._recovery.genesis(self.request.beginning)
-        at = head or Head(timeline=self.fork, sequence=1, entry=replace(genesis, timeline=self.fork))
-        recorded = remaining(self.coordinator.timelines, at, to)
+        self._recovery.genesis(self.request.beginning)
+        place = Place.at(self.request.beginning.checkpoint, self.fork) if head is None else Place.of(head)
+        recorded = remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
-        return Outlook(fork=self.fork, begins=begins, to=to, done=done, left=tuple(left), exists=head is not None)
+        return Outlook(
+            fork=self.fork,
+            begins=begins,
+            to=to,
+            done=done,
+            left=tuple(left),
+            exists=head is not None,
+            unsent=self._unsent(),
+        )
 
     def begin(self) -> Outlook:
         """Begins the fork, unless it is there.
@@ -214,7 +228,7 @@ class Backfill:
         refuse_end(self.request.to)
         while True:
             catch_up()
-            found = Promotion(coordinator=self.coordinator).promote(self.fork)
+            found = Promotion(coordinator=self.coordinator).promote(self.fork, send=self.request.send)
             if isinstance(found, Promoted | Superseded):
                 return found
             if not self.outlook().left:
@@ -229,6 +243,15 @@ class Backfill:
     def _recovery(self) -> Recovery:
         return Recovery(coordinator=self.coordinator, pipeline=self.pipeline)
 
+    def _unsent(self) -> dict[str, tuple[Checkpoint, ...]]:
+        """What waits in outboxes of checkpoints that come after the beginning."""
+        timelines, found = self.coordinator.timelines, dict[str, tuple[Checkpoint, ...]]()
+        kept = {c.id for c in timelines.ancestry(self.request.beginning.checkpoint)}
+        for due in undelivered(self.coordinator):
+            if due.checkpoint.id not in kept:
+                found[due.table.name] = (*found.get(due.table.name, ()), due.checkpoint)
+        return found
+
     def _asked(self) -> PlanRequest:
         r = self.request
         return PlanRequest(
@@ -239,12 +262,11 @@ class Backfill:
         )
 
     def _target(self) -> int:
-        if self.request.to is not None:
-            return self.request.to
-        entry = self.coordinator.head().entry
-        if isinstance(entry, Checkpoint):
-            return entry.id
-        return entry.parent if isinstance(entry, Genesis) else self.request.beginning.checkpoint.id
+        return (
+            _live_id(self.coordinator, self.request.beginning.checkpoint)
+            if self.request.to is None
+            else self.request.to
+        )
 
     def _head(self) -> Head | None:
         """The head of the fork; None where it was not begun."""
@@ -262,7 +284,7 @@ class Backfill:
         """The fork's checkpoints that repeat others, oldest first."""
         found: list[Checkpoint] = []
         for sequence in range(2, head.sequence + 1):
-            entry = self.coordinator.objects.slot(head.timeline, sequence)
+            entry = self.coordinator.timelines.entry(head.timeline, sequence)
             if isinstance(entry, Closing):
                 break
             if isinstance(entry, Checkpoint) and entry.plan.replays:
@@ -286,6 +308,25 @@ class Backfill:
             safe="it stays as it is.",
             next="give the backfill another name.",
         )
+
+
+def recorded_since(coordinator: CheckpointCoordinator, begins: Checkpoint) -> list[CheckpointPlan]:
+    """What a backfill from a checkpoint to the live head repeats, oldest first, if it has not begun yet.
+
+    By manifests alone: whether the declaration fits and Kafka has the records, `Backfill.outlook` finds out.
+
+    Raises:
+        ConflictError: the checkpoint is not on the line to the live head.
+    """
+    return remaining(coordinator.timelines, Place.at(begins), _live_id(coordinator, begins))
+
+
+def _live_id(coordinator: CheckpointCoordinator, begins: Checkpoint) -> int:
+    """Id of the checkpoint that the live timeline is at; of the beginning where it has none."""
+    entry = coordinator.head().entry
+    if isinstance(entry, Checkpoint):
+        return entry.id
+    return entry.parent if isinstance(entry, Genesis) else begins.id
 
 
 def _refused(found: Refused) -> ConflictError:

@@ -1,6 +1,9 @@
-"""A timeline that nobody promotes ends: its closing takes its next place and names no successor (adr/0018)."""
+"""A timeline that never became live ends: its closing takes its next place and names no successor (adr/0018, adr/0024).
 
-from dataclasses import dataclass
+That is a fork that is not promoted, or what a restore left that died between its two puts, or lost to another one.
+"""
+
+from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import Ended, OpenPlan, SealedPlan
@@ -26,7 +29,7 @@ class Ending:
 
         Raises:
             NotFoundError: no such timeline.
-            ConflictError: it is live, or was; a plan of its is open; or somebody is about to promote it.
+            ConflictError: it is live, or was; a plan of its is open; or it may become live at any moment.
         """
         c = self.coordinator
         head = c.head(name)
@@ -35,7 +38,7 @@ class Ending:
         self._refuse_live(head)
         claim = c.fates.standing(name)
         if claim is not None:
-            raise _claimed(c.name, claim)
+            raise self._claimed(claim)
         found = c.standing(head)
         if isinstance(found, OpenPlan | SealedPlan):
             raise ConflictError(
@@ -49,20 +52,28 @@ class Ending:
     def close(self, name: str) -> Ended:
         """Ends a timeline; a repeated call finishes what one left that died.
 
-        From the moment at which the end is announced nobody may promote it. A plan that was made since is void, unless
-        its checkpoint wins the place: then it is the timeline's last one.
+        From the moment at which the end is announced it cannot become live. A plan that was made since is void, unless
+        its checkpoint wins the place: then it is the timeline's last one. A savepoint that a restore claimed for it is
+        given back before the closing: until then the timeline itself pins the checkpoint.
 
         Raises:
             NotFoundError, ConflictError: as `plan`.
         """
         c, found = self.coordinator, self.plan(name)
         if c.head(name).entry == found.closing:
+            if found.gives_back:  # a restore that was overtaken by the end claimed it, and died
+                Savepoints(c).give_back(found.gives_back, name, pinned=False)
             return found
         c.crash("fate", "before")
         claim = c.fates.end(name)
         c.crash("fate", "after")
         if claim is not None:
-            raise _claimed(c.name, claim)
+            raise self._claimed(claim)
+        gives_back = self._claimed_savepoint(name)
+        if gives_back:
+            c.crash("give_back", "before")
+            Savepoints(c).give_back(gives_back, name, pinned=True)
+            c.crash("give_back", "after")
         while True:
             head = c.head(name)
             if isinstance(head.entry, Closing):
@@ -72,7 +83,7 @@ class Ending:
             won = c.objects.put(keys.slot_key(name, closing.sequence), closing) is PutOutcome.WON
             c.crash("closing", "after")
             if won:
-                return self._ended(closing, won=True)
+                return replace(self._ended(closing, won=True), gives_back=gives_back)
 
     def _refuse_live(self, head: Head) -> None:
         c, entry = self.coordinator, head.entry
@@ -90,13 +101,6 @@ class Ending:
             )
         if entry is None:
             raise NotFoundError(f"timeline {head.timeline} holds nothing", next=f"tidemark timeline list {c.name}")
-        genesis = c.timelines.entry(head.timeline, 1)
-        if isinstance(genesis, Genesis) and genesis.why == "restore":
-            raise ConflictError(
-                f"timeline {head.timeline} was begun by a restore, which a repetition finishes",
-                safe=_SAFE,
-                next=f"repeat the restore, then restore where you want to be: tidemark restore {c.name}",
-            )
 
     def _closing(self, head: Head) -> Closing:
         c = self.coordinator
@@ -121,14 +125,28 @@ class Ending:
             checkpoints=own,
             savepoints=tuple(r.name for r in Savepoints(c).list() if r.checkpoint in ids),
             forks=tuple(g.timeline for g in begun if isinstance(g, Genesis) and g.parent in ids),
+            gives_back=self._claimed_savepoint(name),
             won=won,
         )
 
+    def _claimed_savepoint(self, name: str) -> str:
+        """The savepoint that a restore has claimed for a timeline; empty where there is none."""
+        genesis = self.coordinator.timelines.entry(name, 1)
+        if not isinstance(genesis, Genesis) or not genesis.claim:
+            return ""
+        found = Savepoints(self.coordinator).find(genesis.savepoint)
+        return genesis.savepoint if found is not None and found.claimed_by == name else ""
 
-def _claimed(pipeline: str, claim: FateRecord) -> ConflictError:
-    return ConflictError(
-        f"timeline {claim.timeline} is being promoted: it may take the next place of {claim.closes} at any moment",
-        safe=_SAFE,
-        next=f"tidemark promote {pipeline} {claim.timeline} --execute    (finishes it), or complete a checkpoint of"
-        f" {claim.closes}: tidemark run {pipeline}    (takes the place); then ask again.",
-    )
+    def _claimed(self, claim: FateRecord) -> ConflictError:
+        c = self.coordinator
+        genesis = c.timelines.entry(claim.timeline, 1)
+        verb, finishes = "promoted", f"tidemark promote {c.name} {claim.timeline} --execute"
+        if isinstance(genesis, Genesis) and genesis.why == "restore":
+            where = f"--savepoint {genesis.savepoint}" if genesis.savepoint else f"--checkpoint chk-{genesis.parent}"
+            verb, finishes = "restored", f"tidemark restore {c.name} {where} --execute"
+        return ConflictError(
+            f"timeline {claim.timeline} is being {verb}: it may take the next place of {claim.closes} at any moment",
+            safe=_SAFE,
+            next=f"{finishes}    (finishes it), or complete a checkpoint of {claim.closes}: tidemark run {c.name}"
+            "    (takes the place); then ask again.",
+        )

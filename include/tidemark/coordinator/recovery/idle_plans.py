@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import PlannedInputs
 from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.sinks import planned_sinks, timeline_sinks
+from tidemark.coordinator.plans.sinks import planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.timelines import Head
 from tidemark.model.exports import Export
@@ -49,7 +49,8 @@ class Idle:
     def _draft(self, c: CheckpointCoordinator, number: int) -> CheckpointPlan:
         of, pipeline, inputs, slot = self.of, self.pipeline, self.inputs, self.slot
         covered, schemas, copied = of.covered_until_ms, inputs.schemas, self._copied
-        sinks = timeline_sinks(pipeline, slot.timeline, _before(of), c.log, c.timelines.live)
+        before = _before(of)
+        sinks = planned_sinks(timeline_sinks(pipeline, slot.timeline, before, c.log, c.timelines), number)
         nothing = OffsetRanges.between(of.ranges.ends, Barrier(of.ranges.ends))
         return CheckpointPlan(
             pipeline=pipeline.name,
@@ -61,7 +62,8 @@ class Idle:
             sources=of.sources,
             handles=inputs.handles,
             dead_letters=inputs.dead_letters,
-            sinks=planned_sinks(sinks, number, nothing),
+            sinks=sinks,
+            outboxes=planned_outboxes(before, sinks),
             tables=inputs.tables(pipeline.name, slot.timeline, number),
             schemas=schemas,
             adopted={},

@@ -1,16 +1,17 @@
 """A fork becomes live: its closing of the live timeline and that timeline's next manifest compete for one slot."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import sent_until
 from tidemark.coordinator.plans.lineage import Reach, since_split
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.sent import SentRecords, joined
 from tidemark.coordinator.records.states import Behind, Promoted, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.coverage import OffsetCoverage
 from tidemark.model.records import Closing, Genesis, PutOutcome
 
 
@@ -61,9 +62,10 @@ class Promotion:
         if not isinstance(entry, Checkpoint | Genesis):
             raise NotFoundError(f"timeline {fork.timeline} has no head", next="name a fork.")
         reach = Reach.of(entry)
+        beside = list(since_split(timelines.chain(fork.timeline), timelines.chain(live.timeline)))
         since = list(since_split(timelines.chain(live.timeline), timelines.chain(fork.timeline)))
         return Promoted(
-            closing=self._closing(live, fork, send),
+            closing=self._closing(live, fork, () if send else beside),
             replaced=tuple(x for x in since if reach.contains(Reach.of(x))),
             left=tuple(x for x in since if not reach.contains(Reach.of(x))),
         )
@@ -84,9 +86,8 @@ class Promotion:
         c.crash("closing", "after")
         return won
 
-    def _closing(self, live: Head, fork: Head, send: bool) -> Closing:
-        c, there = self.coordinator, Parent.of(fork)
-        outboxes = [table.name for table in there.sinks.values() if table.kind == "kafka"]
+    def _closing(self, live: Head, fork: Head, mute: Iterable[Checkpoint]) -> Closing:
+        c = self.coordinator
         return Closing(
             timeline=live.timeline,
             sequence=live.sequence + 1,
@@ -94,7 +95,8 @@ class Promotion:
             why="promote",
             write_id=c.write_ids(),
             at_ms=c.clock.now_ms(),
-            sent={name: sent_until(c, name) if send else there.ends for name in outboxes},
+            delivered=SentRecords(c.timelines).of(live.timeline),
+            withheld=_emitted(mute),
         )
 
     def _closing_of(self, successor: str) -> Closing:
@@ -107,6 +109,18 @@ class Promotion:
             if closing.successor == successor:
                 return closing
         raise ConflictError(f"timeline {successor} is live from the beginning", next="name a fork.")
+
+
+def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
+    """Per Kafka sink the source offsets of some checkpoints, as far as they emitted anything to its outbox."""
+    emitted: dict[str, OffsetCoverage] = {}
+    for checkpoint in found:
+        read = OffsetCoverage.of(checkpoint.plan.ranges, checkpoint.plan.topic_ids)
+        for uid, table in checkpoint.plan.sinks.items():
+            ack = checkpoint.ack(uid)
+            if table.kind == "kafka" and ack is not None and ack.emitted:
+                emitted = joined(emitted, {table.name: read})
+    return emitted
 
 
 def ended(pipeline: str, name: str) -> ConflictError:

@@ -5,24 +5,25 @@ timeline by taking its next slot: that put is the moment at which the new timeli
 two leaves a timeline that nothing runs on, and the same request finds it again and finishes.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import sent_until
 from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.plans.lineage import Reach, since_split
+from tidemark.coordinator.plans.lineage import since_split
 from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.sinks import appended_sinks
+from tidemark.coordinator.plans.sent import SentRecords, gone_back
+from tidemark.coordinator.plans.sinks import restored_sinks
 from tidemark.coordinator.records.erasures import refuse_stillborn
+from tidemark.coordinator.records.objects import SlotEntry
 from tidemark.coordinator.records.releases import usable
 from tidemark.coordinator.records.states import Forked, Restored, Superseded
+from tidemark.coordinator.records.tombstones import released
+from tidemark.coordinator.recovery.promotion import ended
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, CorruptObjectError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.names import checked_timeline
-from tidemark.model.offsets import TopicPartition
 from tidemark.model.records import Closing, Genesis, PutOutcome
 from tidemark.model.savepoint import TombstoneKind
 from tidemark.pipeline import Pipeline
@@ -89,6 +90,9 @@ class Recovery:
         """
         wanted = self.draft(beginning, request)
         found = self._begun(wanted)
+        while found.write_id != wanted.write_id and self._is_given_up(found, again := _after(found), request):
+            wanted = replace(wanted, request=again)
+            found = self._begun(wanted)
         if _terms(found) != _terms(wanted):
             raise ConflictError(
                 f"request {request} has restored chk-{found.parent} to timeline {found.timeline}",
@@ -101,11 +105,15 @@ class Recovery:
 
         Raises:
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
+            BrokerError: sinks go back, and Kafka did not say which topics it has.
         """
-        head = self.coordinator.head()
-        live, found = Parent.of(head), self.genesis(beginning)
-        if not beginning.restore_sinks and Reach.of_parent(live).contains(Reach.of(found)):
-            found = replace(found, sinks=appended_sinks(found.sinks, live, self.sent(live)))
+        c, head = self.coordinator, self.coordinator.head()
+        live, made, sent = Parent.of(head), self.genesis(beginning), SentRecords(c.timelines).of(head.timeline)
+        if beginning.restore_sinks and sent:
+            sent = gone_back(sent, made, c.log.topic_ids({*made.topic_ids, *live.topic_ids}))
+        found = restored_sinks(made, live, sent, go_back=beginning.restore_sinks)
+        if found.keeps_sinks and any(table.handle for table in live.sinks.values()):
+            found = replace(found, sinks_of=_sinks_of(head.entry))
         wanted = request or beginning.request(head.timeline)
         return replace(found, why="restore", request=wanted, closes=head.timeline)
 
@@ -131,28 +139,41 @@ class Recovery:
             )
         return made
 
-    def sent(self, live: Parent) -> dict[str, Mapping[TopicPartition, int]]:
-        """Per sink with an outbox where the offsets end whose records the live timeline has sent."""
-        outboxes = [table.name for table in live.sinks.values() if table.kind == "kafka"]
-        return {name: sent_until(self.coordinator, name) for name in outboxes}
-
     def _begun(self, wanted: Genesis) -> Genesis:
         """The genesis of a request: that of an earlier call, or ours under the next free name.
 
         Names are taken in order, and every one before the free one is looked at: so a request has one at most,
         whatever a listing shows.
         """
-        number = 2
         while True:
-            named = replace(wanted, timeline=f"t{number}")
-            found = self.coordinator.objects.slot(named.timeline, 1)
-            if found is None:
-                found = self._put(named)
-                if found is None:
-                    return named
-            if isinstance(found, Genesis) and found.request == wanted.request:
+            found, free = self._genesis_of(wanted.request)
+            if found is not None:
                 return found
+            named = replace(wanted, timeline=free)
+            if self._put(named) is None:
+                return named
+
+    def _genesis_of(self, request: str) -> tuple[Genesis | None, str]:
+        """What a request has begun, and the first name that is free behind all that were looked at."""
+        number = 2
+        while (found := self.coordinator.objects.slot(f"t{number}", 1)) is not None:
+            if isinstance(found, Genesis) and found.request == request:
+                return found, ""
             number += 1
+        return None, f"t{number}"
+
+    def _is_given_up(self, found: Genesis, again: str, request: str) -> bool:
+        """Whether an earlier call's timeline can never become live, so that the same request may begin another.
+
+        A request with an id of its own is not carried out again after its timeline was closed by hand.
+        """
+        c = self.coordinator
+        closing = c.head(found.closes).entry
+        if isinstance(closing, Closing):
+            return closing.successor != found.timeline and self._genesis_of(again)[0] is not None
+        if found.sinks_of and released(c.objects, f"chk-{found.sinks_of}") is not None:
+            return True
+        return not request and c.fates.has_ended(found.timeline)
 
     def _put(self, genesis: Genesis) -> Genesis | None:
         """None where it was put; else what is there."""
@@ -173,6 +194,13 @@ class Recovery:
         tombstones = Savepoints(self.coordinator).tombstones
         tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, f"chk-{genesis.parent}")
         refuse_stillborn(self.coordinator.objects, genesis)
+        if genesis.sinks_of and tombstones.active(TombstoneKind.CHECKPOINT, f"chk-{genesis.sinks_of}") is not None:
+            raise ConflictError(
+                f"chk-{genesis.sinks_of}, whose sinks timeline {genesis.timeline} would go on with,"
+                " is about to be deleted",
+                safe="the live timeline goes on; every restore point that is kept is intact.",
+                next="repeat the same restore: it goes on with the sinks as they are by then; or add --restore-sinks.",
+            )
         if genesis.savepoint:
             tombstones.refuse_doomed(TombstoneKind.SAVEPOINT, genesis.savepoint)
 
@@ -193,6 +221,7 @@ class Recovery:
                 write_id=c.write_ids(),
                 at_ms=c.clock.now_ms(),
             )
+            self._claim(genesis, closing)
             c.crash("closing", "before")
             won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
             c.crash("closing", "after")
@@ -201,6 +230,20 @@ class Recovery:
             taken = c.objects.slot(closing.timeline, closing.sequence)
             if isinstance(taken, Checkpoint):
                 overtaken.append(taken)
+
+    def _claim(self, genesis: Genesis, closing: Closing) -> None:
+        """Claims the place of a closing, so that a restore and an end of its timeline meet (adr/0024).
+
+        Raises:
+            ConflictError: the timeline has ended.
+        """
+        c = self.coordinator
+        c.crash("fate", "before")
+        if not c.fates.claim(genesis.timeline, closing.timeline, closing.sequence):
+            if genesis.claim:
+                Savepoints(c).give_back(genesis.savepoint, genesis.timeline, pinned=False)
+            raise ended(c.name, genesis.timeline)
+        c.crash("fate", "after")
 
     def _closed(
         self, genesis: Genesis, closing: Closing, overtaken: list[Checkpoint], *, won: bool = False
@@ -211,6 +254,18 @@ class Recovery:
         old = timelines.chain(closing.timeline)
         left = tuple(since_split(old, timelines.ancestry(timelines.checkpoint(genesis.parent))))
         return Restored(genesis=genesis, closing=closing, left=left, overtaken=tuple(overtaken), won=won)
+
+
+def _after(given_up: Genesis) -> str:
+    """The request that goes on where an earlier one with the same words came to nothing."""
+    return f"{given_up.request} after {given_up.timeline}"
+
+
+def _sinks_of(live: SlotEntry | None) -> int:
+    """The checkpoint whose sinks the live timeline has; 0 where it has none yet."""
+    if isinstance(live, Checkpoint):
+        return live.id
+    return live.sinks_of or live.parent if isinstance(live, Genesis) else 0
 
 
 def _refuse_another(found: object, wanted: Genesis) -> None:

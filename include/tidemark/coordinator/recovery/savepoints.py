@@ -187,6 +187,24 @@ class Savepoints:
             )
         return self._ended(self.get(name), claimed_by=timeline)
 
+    def give_back(self, name: str, timeline: str, *, pinned: bool) -> SavepointRecord | None:
+        """Undoes a claim of a timeline that has ended before it was live; None where it has claimed nothing.
+
+        Args:
+            name: of the savepoint.
+            timeline: the one that ends.
+            pinned: the timeline still pins the checkpoint itself, so that no retention can have passed it by.
+
+        Raises:
+            ConflictError: retention let the checkpoint go meanwhile, or another call gives it back at the same moment.
+        """
+        found = self.find(name) if name else None
+        if found is None or found.claimed_by != timeline:
+            return None
+        c = self.coordinator
+        given = self._put(found.given_back(now_ms=c.clock.now_ms(), write_id=c.write_ids()))
+        return given if pinned else self._kept(given)
+
     @property
     def tombstones(self) -> Tombstones:
         """Of the pipeline."""

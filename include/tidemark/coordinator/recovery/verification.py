@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import KINDS, decoded
+from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.restore_points import Commits, RestorePoints
 from tidemark.errors import CorruptObjectError, DamagedError
-from tidemark.model import canonical
+from tidemark.model import canonical, keys
 from tidemark.model.checkpoint import Checkpoint, Commit
 from tidemark.model.records import Genesis
 from tidemark.model.segments import Segment
@@ -21,8 +22,8 @@ CheckSegment = Callable[[Segment, Mapping[int, Commit]], Flaws]
 Tell = Callable[[str, int, int], None]
 """Told of progress: the restore point that is being checked, its number, how many there are."""
 _FOLDERS = (
-    "ids", "compactions", "deliveries", "erasures", "fates", "holds", "jobs", "plans", "reports", "retention",
-    "savepoints", "stops", "sweeps", "swept", "timelines", "tombstones",
+    "ids", "compactions", "deliveries", "delivery_failures", "erasures", "fates", "holds", "jobs", "plans", "reports",
+    "retention", "savepoints", "skips", "stops", "sweeps", "swept", "timelines", "tombstones",
 )  # fmt: skip
 
 
@@ -115,7 +116,10 @@ class Verifier:
 
     def _bad_objects(self) -> Iterator[tuple[str, str]]:
         objects = self.points.objects
+        gone = {t.place for t in of_checkpoints(objects).values() if t.given_up and t.confirmed}
         for key in (k for folder in _FOLDERS for k in objects.list(f"{folder}/")):
+            if key.startswith("timelines/") and keys.slot_key(*keys.place_of(key)) in gone:
+                continue
             raw = objects.store.get(key) or b""
             try:
                 kind = canonical.kind_of(key, raw)

@@ -136,8 +136,8 @@ class Eraser:
     def _recorded(self, found: Found, last: ErasureRecord | None) -> ErasureRecord | None:
         """The record of this erasure: one that is open and covers all that was read, or a new one."""
         wanted, erasures = self.request, Erasures(self.coordinator.objects)
-        ends, same = found.ends, [r for r in erasures.open() if _is_same(r, wanted, found.uids)]
-        if same and (found.is_clean or same[-1].covers(ends)):
+        reached, same = found.reached, [r for r in erasures.open() if _is_same(r, wanted, found.uids)]
+        if same and (found.is_clean or same[-1].covers(reached)):
             return same[-1]
         # Another call has ended it, and ours has revised since what a timeline began with: that is ours to settle.
         is_left = last is not None and bool(found.survey.stillborn)
@@ -149,7 +149,8 @@ class Eraser:
                 number=number,
                 uids=tuple(sorted(found.uids)),
                 key=wanted.texts,
-                ends=ends,
+                ends=found.ends,
+                reached=reached,
                 forever=wanted.forever,
                 owner=wanted.owner,
                 at_ms=self.coordinator.clock.now_ms(),

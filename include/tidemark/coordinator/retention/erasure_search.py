@@ -7,10 +7,11 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.erasures import is_outdated, is_stillborn
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.retention.survey import Survey, look
-from tidemark.errors import StoreError
+from tidemark.errors import CorruptObjectError, StoreError
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.coverage import OffsetCoverage
 from tidemark.model.erasure import ErasedKey
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.offsets import OffsetRange, TopicPartition
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import Genesis
 from tidemark.model.schema import OperatorSchema
@@ -63,11 +64,24 @@ class Found:
     def ends(self) -> dict[TopicPartition, int]:
         """Per partition the furthest offset that anything was read, or is planned to be read, to."""
         found: dict[TopicPartition, int] = {}
-        plans = [e.plan for e in self.entries if isinstance(e, Checkpoint)] + list(self.survey.plans.values())
-        for plan in plans:
+        for plan in self._read:
             for tp, end in plan.ranges.ends.items():
                 found[tp] = max(end, found.get(tp, end))
         return found
+
+    @property
+    def reached(self) -> OffsetCoverage:
+        """All offsets up to there, by topic id: a topic may have been recreated, and forks may read the old one."""
+        found: dict[TopicPartition, int] = {}
+        for plan in self._read:
+            for tp, end in plan.ranges.ends.items():
+                by_id = TopicPartition(plan.topic_ids[tp.topic], tp.partition)
+                found[by_id] = max(end, found.get(by_id, end))
+        return OffsetCoverage({tp: (OffsetRange(0, end),) for tp, end in sorted(found.items()) if end})
+
+    @property
+    def _read(self) -> list[CheckpointPlan]:
+        return [e.plan for e in self.entries if isinstance(e, Checkpoint)] + list(self.survey.plans.values())
 
 
 @dataclass(kw_only=True)
@@ -97,6 +111,12 @@ class Searcher:
             CorruptObjectError, StoreError: as `survey.look`, or a file cannot be read.
         """
         survey = look(self.coordinator, None)
+        for bad in survey.damage.manifests:
+            raise CorruptObjectError(
+                f"{bad.name} may hold the key, and {bad.why}",
+                safe="nothing was written.",
+                next=f"put it back from a backup, or tidemark checkpoint give-up {self.coordinator.name} {bad.name}",
+            )
         entries = tuple(_entries(self.coordinator, survey))
         uids = _family(self.uid, survey)
         schema = _schema_of(uids, entries)

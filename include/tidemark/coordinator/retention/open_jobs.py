@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidemark.coordinator.plans.inputs import adopt
+from tidemark.coordinator.plans.inputs import absorbed_through, adopt, read_checkpoint
 from tidemark.coordinator.records.erasures import Erasures, is_void
 from tidemark.coordinator.records.manifest_index import ManifestIndex, stamps_of
 from tidemark.coordinator.records.objects import Objects
@@ -107,13 +107,12 @@ def _records(objects: Objects, heads: Heads) -> Iterator[tuple[str, CompactionRe
     least: dict[str, int] = {}
     for head in heads.values():
         for uid, handle in head.handles.items():
-            base = next((s.through for s in handle if s.path.endswith("/base")), 0)
+            base = absorbed_through(handle)
             least[uid] = min(base, least.get(uid, base))
     for uid, adopted in least.items():
         for key in objects.list(f"compactions/{uid}/"):
-            parts = key.rpartition("/")[2].split(".")
-            number = int(parts[-3]) if len(parts) > 3 and parts[-3].isdecimal() else adopted
-            record = objects.read(CompactionRecord, key) if number >= adopted else None
+            is_old = read_checkpoint(key, adopted) < adopted
+            record = None if is_old else objects.read(CompactionRecord, key)
             if record is not None:
                 yield key, record
 
@@ -143,7 +142,7 @@ def _adoptable(record: CompactionRecord, heads: Heads) -> bool:
 def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[int, ManifestLine]) -> bool:
     if job.kind in BEGINNING:
         record = objects.read(IdRecord, keys.id_key(job.checkpoint))
-        return record is None or objects.slot(record.slot.timeline, record.slot.sequence) is None
+        return record is None or objects.store.get(keys.slot_key(record.slot.timeline, record.slot.sequence)) is None
     if job.kind != "compaction":
         return True
     found = read.get(job.checkpoint)

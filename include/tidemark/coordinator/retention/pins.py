@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.plans.sent import SentRecords
 from tidemark.coordinator.records.holds import Holds
 from tidemark.coordinator.recovery.referents import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.retention.damage import UNHARMED, Damage
 from tidemark.coordinator.retention.open_jobs import OpenJobs
 from tidemark.coordinator.retention.rules import Lines
 from tidemark.model.plan import CheckpointPlan
@@ -34,7 +36,9 @@ class Names:
     void: tuple[SavepointRecord, ...]
 
 
-def names(coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int) -> Names:
+def names(
+    coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int, damage: Damage = UNHARMED
+) -> Names:
     """Looks at savepoints and holds."""
     held = Holds(coordinator.objects).all()
     pins, expired, void = list[Pin](), list[SavepointRecord](), list[SavepointRecord]()
@@ -46,6 +50,8 @@ def names(coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: 
             pins.append((record.checkpoint, f"{pin}, under a legal hold"))
         elif not record.is_expired(now_ms):
             pins.append((record.checkpoint, pin))
+        elif damage.manifests:
+            pins.append((record.checkpoint, f"{pin}, which has expired; what needs it cannot be read"))
         elif needed_by(coordinator, record):
             pins.append((record.checkpoint, f"{pin}, which has expired but is needed"))
         else:
@@ -57,12 +63,17 @@ def pins_of_timelines(lines: Lines, plans: Mapping[str, CheckpointPlan]) -> Iter
     """What timelines and plans need of checkpoints.
 
     A timeline needs what it began at until it has a checkpoint of its own (Flink's rule for NO_CLAIM, G10). A fork that
-    repeats what was recorded is compared with it, and asked again where it was begun, until it is live (Q7).
+    repeats what was recorded is compared with it, and asked again where it was begun, until it is live (Q7). A restore
+    whose sinks go on needs the checkpoint whose sinks those are as well; where that one was released first, the restore
+    was refused, and needs nothing.
     """
+    known = {c.id for c in lines.all()}
     for name in lines.names:
         genesis, own = lines.geneses.get(name), lines.checkpoints.get(name, ())
-        if genesis is not None and is_newborn(lines, name):
+        if genesis is not None and is_newborn(lines, name) and genesis.sinks_of in {0, *known}:
             yield genesis.parent, f"timeline {name}, which began there and has no checkpoint of its own"
+            if genesis.sinks_of:
+                yield genesis.sinks_of, f"timeline {name}, whose sinks go on from there"
         if genesis is not None and own and name in lines.forks and own[-1].repeats is not None:
             yield genesis.parent, f"backfill {name}, which began there"
             yield own[-1].repeats, f"backfill {name}, which is compared with it"
@@ -86,17 +97,35 @@ def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
         yield job.checkpoint, f"{job.kind} {name}, which is open"
 
 
-def pins_of_deliveries(coordinator: CheckpointCoordinator, lines: Lines) -> Iterator[Pin]:
-    """What is yet to be sent to Kafka; of forks also what a promote may ask to be sent."""
+def pins_of_deliveries(coordinator: CheckpointCoordinator, lines: Lines, damage: Damage = UNHARMED) -> Iterator[Pin]:
+    """What is yet to be sent to Kafka; of forks also what a promote may ask to be sent.
+
+    Behind a damaged manifest of the live line nothing goes anyway.
+    """
     newest = [found[-1] for found in lines.checkpoints.values() if found]
     if not any(kind != "delta" for c in newest for kind in c.sinks):
         return
-    for due in undelivered(coordinator):
+    for due in () if lines.once_live[-1] in damage.timelines else undelivered(coordinator):
         yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send what it emitted"
     for name in lines.forks:
         for found in lines.checkpoints.get(name, ()):
             if found.sends:
-                yield found.id, f"fork {name}, which may be promoted and send what it emitted"
+                yield found.id, _may_send(name)
+        yield from _pins_below(coordinator, lines.geneses.get(name))
+
+
+def _pins_below(coordinator: CheckpointCoordinator, genesis: Genesis | None) -> Iterator[Pin]:
+    """What waits of the checkpoints that a fork came from, whose timelines may be closed."""
+    if genesis is not None:
+        timelines = coordinator.timelines
+        line = timelines.ancestry(timelines.checkpoint(genesis.parent))
+        for due in SentRecords(timelines).undelivered(genesis, line, dict):
+            if not due.is_gone:
+                yield due.checkpoint.id, _may_send(genesis.timeline)
+
+
+def _may_send(fork: str) -> str:
+    return f"fork {fork}, which may be promoted and send what it emitted"
 
 
 def joined(pins: Sequence[Pin]) -> dict[int, tuple[str, ...]]:

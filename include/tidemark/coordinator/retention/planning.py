@@ -96,6 +96,7 @@ class Judge:
             kept_bytes=sum(registry.sizes.values()),
             unknown=tuple(unknown),
             logs=self.prefixes(found, registry),
+            damaged=survey.damage.manifests,
             now_ms=survey.now_ms,
         )
 
@@ -116,7 +117,7 @@ class Judge:
         logs: dict[str, list[StoredFile]] = {}
         for f in found:
             place = place_of(f.path)
-            if place is not None and place.is_log:
+            if place is not None and place.is_log and place.timeline not in self.survey.damage.timelines:
                 logs.setdefault(place.table, []).append(f)
         made = []
         for table, log in logs.items():
@@ -129,7 +130,7 @@ class Judge:
         since = self.survey.now_ms - grace_ms
         recent = [t for t in self.survey.tombstones.values() if t.confirmed and t.at_ms > since]
         places = (keys.place_of(t.place) for t in recent if t.place)
-        entries = (self.coordinator.objects.slot(*place) for place in places)
+        entries = (self.coordinator.timelines.entry(*place) for place in places)
         return [
             (s.path, s.version)
             for e in entries
@@ -144,6 +145,8 @@ class Judge:
         beside = place.data
         if f.path in registry or beside in registry or (beside == folder and folder in registry.folders):
             return KEPT
+        if place.timeline in self.survey.damage.timelines:
+            return KEPT
         if place.attempt is not None:
             return self._why_attempt(*place.attempt)
         return UNKNOWN if place.job is None else self._why_job(place.job)
@@ -152,6 +155,9 @@ class Judge:
         if any(plan.id == number for plan in self.survey.plans.values()):
             # Whatever it has come to since: the survey does not know its manifest.
             return KEPT
+        tombstone = self.survey.tombstones.get(f"chk-{number}")
+        if tombstone is not None and tombstone.given_up and tombstone.confirmed:
+            return f"written for chk-{number}, which was given up; no restore point that is kept names it"
         state = self._state(number)
         if isinstance(state, int):
             if state != attempt:

@@ -124,7 +124,7 @@ class Rewriter:
             made.append((version, committed.commit.version))
             done.commits.append(committed.commit)
         # Statistics in older commits may hold the key as a bound: with this a sweep trims the log up to here.
-        self.logs.write_log_checkpoint(table, made[0][1])
+        self.logs.ensure_log_checkpoint(table, made[0][1])
         done.versions[table], done.replaced[table] = made, replaced
 
     def _replaced(self, found: Found, table: str, held: Mapping[str, HeldFile]) -> dict[str, LiveFile | None]:

@@ -14,6 +14,7 @@ from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.stops import Stops
 from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.retention.damage import Damage, damage_of
 from tidemark.coordinator.retention.open_jobs import OpenJobs, listed_jobs, open_jobs
 from tidemark.coordinator.retention.pins import (
     Names,
@@ -26,7 +27,7 @@ from tidemark.coordinator.retention.pins import (
     pins_of_timelines,
 )
 from tidemark.coordinator.retention.rules import Lines, kept_by
-from tidemark.errors import NotFoundError
+from tidemark.errors import CorruptObjectError, NotFoundError
 from tidemark.model import keys
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.manifest_lines import ManifestLine
@@ -37,6 +38,12 @@ from tidemark.model.segments import StateHandle
 from tidemark.model.shared_state import Holder
 from tidemark.retention import Retention
 
+Standing = tuple[
+    dict[str, Checkpoint | Genesis],
+    dict[str, CheckpointPlan],
+    dict[str, tuple[StateHandle, ...]],
+    dict[str, CorruptObjectError],
+]
 LATER = "not released yet"
 """Why a checkpoint still holds its files that no rule keeps and nothing pins: its tombstone comes first."""
 
@@ -55,6 +62,7 @@ class Survey:
         names: savepoints.
         tombstones: of checkpoints, confirmed or not, by name.
         stillborn: timelines that began with a manifest that a key was erased from meanwhile: they hold nothing.
+        damage: manifests that cannot be read, and the timelines whose files they may name.
         now_ms: when.
     """
 
@@ -67,12 +75,19 @@ class Survey:
     names: Names
     tombstones: Mapping[str, TombstoneRecord]
     stillborn: frozenset[str]
+    damage: Damage
     now_ms: int
 
     @property
     def subsumed(self) -> list[ManifestLine]:
         """Checkpoints that nothing keeps, in order of ids."""
         return [c for c in self.lines.all() if not self.reasons.get(c.id)]
+
+    def pinned(self, tombstone: TombstoneRecord) -> tuple[str, ...]:
+        """Why the checkpoint of a tombstone stays."""
+        if any(keys.slot_key(*keys.place_of(found.key)) == tombstone.place for found in self.damage.manifests):
+            return ("its manifest is damaged",)
+        return self.reasons.get(int(tombstone.name.removeprefix("chk-")), ())
 
     def is_released(self, number: int) -> bool:
         """Whether a checkpoint was let go, for good."""
@@ -83,7 +98,7 @@ class Survey:
         genesis = self.lines.geneses.get(timeline)
         if genesis is None or timeline in self.stillborn or not is_newborn(self.lines, timeline):
             return None
-        return None if self.is_released(genesis.parent) else genesis
+        return None if self.is_released(genesis.parent) or self.is_released(genesis.sinks_of) else genesis
 
     def holders(self, *, after_release: bool = False) -> list[Holder]:
         """Who holds files.
@@ -111,23 +126,29 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
     """Looks at everything; writes nothing.
 
     Raises:
-        CorruptObjectError: an object is damaged, so that nobody knows what it needs: nothing may be deleted.
+        CorruptObjectError: an object is damaged, so that nobody knows what it needs: nothing may be deleted. A manifest
+            is no such object: it is named in `damage`, and stops what is on its own line.
         StoreError: the store could not be read.
     """
     objects, index, now = coordinator.objects, coordinator.index, coordinator.clock.now_ms()
     tombstones, settled = index.tombstones(objects), _settled(objects)
     listed = listed_jobs(objects, index)
-    heads, plans, sealed = _standing(coordinator)
-    lines = _lines(coordinator, tombstones)
+    heads, plans, sealed, unread = _standing(coordinator)
+    lines, bad = _lines(coordinator, tombstones)
+    damage = damage_of(objects, lines, bad)
+    for name, error in unread.items():
+        if name not in damage.timelines:  # it was put back in between: what its timeline needs was not looked at
+            raise error
     read = {c.id: c for c in lines.all()}
     jobs = open_jobs(objects, listed, heads, read, now)
     released = frozenset(int(name.removeprefix("chk-")) for name, t in tombstones.items() if t.confirmed)
-    named = names(coordinator, released, now)
+    named = names(coordinator, released, now, damage)
     pins = [
         *named.pins,
         *pins_of_timelines(lines, plans),
         *pins_of_jobs(jobs),
-        *pins_of_deliveries(coordinator, lines),
+        *pins_of_deliveries(coordinator, lines, damage),
+        *damage.pins(read.values()),
     ]
     stopped = Stops(objects).standing() is not None
     index.save()
@@ -135,13 +156,14 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
     return Survey(
         rule=rule,
         lines=lines,
-        reasons={n: (*by_rule.get(n, ()), *pinned.get(n, ())) for n in read},
+        reasons={n: (*by_rule.get(n, ()), *pinned.get(n, ())) for n in {*read, *damage.ids}},
         plans=plans,
         sealed=sealed,
         jobs=jobs,
         names=named,
         tombstones=tombstones,
         stillborn=_stillborn(objects, lines, settled),
+        damage=damage,
         now_ms=now,
     )
 
@@ -153,8 +175,12 @@ def is_final(tombstone: TombstoneRecord | None) -> bool:
 
 def _standing(
     coordinator: CheckpointCoordinator,
-) -> tuple[dict[str, Checkpoint | Genesis], dict[str, CheckpointPlan], dict[str, tuple[StateHandle, ...]]]:
-    """Newest entries of timelines that are not closed, their open plans, and what was sealed for them."""
+) -> Standing:
+    """Newest entries of timelines that are not closed, their open plans, what was sealed for them.
+
+    And of which timelines the newest entry is damaged.
+    """
+    unread: dict[str, CorruptObjectError] = {}
     heads: dict[str, Checkpoint | Genesis] = {}
     plans: dict[str, CheckpointPlan] = {}
     sealed: dict[str, tuple[StateHandle, ...]] = {}
@@ -163,6 +189,9 @@ def _standing(
             head = coordinator.head(name)
         except NotFoundError:  # an import has planned its first checkpoint, and not completed it
             head = Head(timeline=name, sequence=0, entry=None)
+        except CorruptObjectError as error:
+            unread[name] = error
+            continue
         if isinstance(head.entry, Closing):
             continue
         if head.entry is not None:
@@ -172,7 +201,7 @@ def _standing(
             plans[name] = found.plan
         if isinstance(found, SealedPlan):
             sealed[name] = tuple(h for a in found.sealed.acks for h in (a.handle, a.dead_letters, a.sink))
-    return heads, plans, sealed
+    return heads, plans, sealed, unread
 
 
 def _settled(objects: Objects) -> int | None:
@@ -194,20 +223,24 @@ def _names(coordinator: CheckpointCoordinator) -> list[str]:
     return sorted({keys.FIRST_TIMELINE, *planned, *coordinator.timelines.names()})
 
 
-def _lines(coordinator: CheckpointCoordinator, tombstones: Mapping[str, TombstoneRecord]) -> Lines:
+def _lines(
+    coordinator: CheckpointCoordinator, tombstones: Mapping[str, TombstoneRecord]
+) -> tuple[Lines, dict[str, CorruptObjectError]]:
+    """What can be read, and what is damaged, by its key."""
     gone = {record.place for record in tombstones.values() if record.confirmed}
     names_gone = {name for name, record in tombstones.items() if record.confirmed}
     checkpoints: dict[str, list[ManifestLine]] = {}
     geneses: dict[str, Genesis] = {}
     closings: dict[str, Closing] = {}
-    for entry in coordinator.index.entries(coordinator.objects, gone):
+    bad: dict[str, CorruptObjectError] = {}
+    for entry in coordinator.index.entries(coordinator.objects, gone, bad.__setitem__):
         if isinstance(entry, Genesis):
             geneses[entry.timeline] = entry
         elif isinstance(entry, Closing):
             closings[entry.timeline] = entry
         elif entry.name not in names_gone:
             checkpoints.setdefault(entry.timeline, []).append(entry)
-    return Lines(checkpoints=checkpoints, geneses=geneses, closings=closings)
+    return Lines(checkpoints=checkpoints, geneses=geneses, closings=closings), bad
 
 
 def _of_genesis(genesis: Genesis) -> tuple[StateHandle, ...]:

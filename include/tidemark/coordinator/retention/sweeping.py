@@ -155,7 +155,7 @@ class Sweeper:
 
     def _decide(self, tombstone: TombstoneRecord, again: Survey) -> bool:
         """Whether a checkpoint is released; a pin that was found since its tombstone was raised keeps it."""
-        pinned = again.reasons.get(int(tombstone.name.removeprefix("chk-")), ())
+        pinned = again.pinned(tombstone)
         with self._step("decisions"):
             if pinned:
                 self._tombstones.withdraw(tombstone, f"kept by {'; '.join(pinned)}")
@@ -189,8 +189,7 @@ class Sweeper:
         count = 0
         for prefix in logs:
             with self._step("logs"):
-                if prefix.lacks_checkpoint:
-                    self.files.write_log_checkpoint(prefix.table, prefix.until)
+                self.files.ensure_log_checkpoint(prefix.table, prefix.until)
                 count += self.files.delete(f.path for f in prefix.files)
         return count
 

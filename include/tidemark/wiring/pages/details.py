@@ -30,12 +30,13 @@ class Details(Overview):
         plan = coordinator.timelines.plan(checkpoint) if found is None else found.plan
         pins = self.runtime.savepoints(name).pins().get(checkpoint, ())
         discarded = checkpoint in self._lines[name].history.discarded
+        before, after = self.beside(name, checkpoint)
         told = line(entry, pins, discarded=discarded) | {"ranges": _ranges(plan, found), **_planned(plan)}
+        told |= {"previous": before, "next": after, "progress": None}
         if found is None:
-            return told | {"tasks": [], "expectations": [], "timings": {}, "latest_ack_timestamp": None}
-        outcome = coordinator.objects.outcome(plan.slot, found.sealed.attempt)
+            told |= {"tasks": [], "expectations": [], "timings": {}}
+            return told if entry.is_final else told | self._progress(plan)
         return told | {
-            "latest_ack_timestamp": None if outcome is None else outcome.at_ms,
             "watermark": _time(found.sealed.facts.watermark_ms),
             "covered_until": _time(found.covered_until_ms),
             "expectations": [
@@ -44,6 +45,24 @@ class Details(Overview):
             ],
             "timings": dict(found.sealed.timings_ms),
             "tasks": [_task(found, ack) | self.runtime.layers(found, ack.uid) for ack in found.sealed.acks],
+        }
+
+    def _progress(self, plan: CheckpointPlan) -> Json:
+        """How far an open plan is: by the outcomes of its attempts, and by what the newest one has committed."""
+        objects, number = self.runtime.coordinator(plan.pipeline).objects, 0
+        while (outcome := objects.outcome(plan.slot, number)) is not None and outcome.sealed is None:
+            number += 1
+        uids = list(plan.handles)
+        if outcome is not None:
+            step, acked = "sealed", uids
+        elif number:
+            step, acked = "running", self.runtime.committed(plan, number)
+        else:
+            step, acked = "planned", []
+        elapsed = max(0, self.runtime.clock.now_ms() - plan.planned_at_ms)
+        return {
+            "num_acknowledged_subtasks": len(acked),
+            "progress": {"step": step, "attempt": number, "elapsed": elapsed, "acknowledged": acked},
         }
 
     def config(self, name: str) -> Json:
@@ -142,7 +161,7 @@ def _task(found: Checkpoint, ack: Ack) -> Json:
         "sink": None if sink is None else {"name": sink.name, "segments": [segment_facts(s) for s in sink.handle]},
         "operator_state": {x.name: len(x.elements) for x in ack.operator_state.lists},
         "timings": dict(_timings(found.sealed.timings_ms, ack.uid)),
-        "end_to_end_duration": sum(ms for _, ms in _timings(found.sealed.timings_ms, ack.uid)),
+        "work_duration": sum(ms for _, ms in _timings(found.sealed.timings_ms, ack.uid)),
     }
 
 

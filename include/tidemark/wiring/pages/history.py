@@ -4,6 +4,7 @@ For pages that ask every few seconds. Ids are listed, and what is new is read; w
 changes, so it is never read again. It decides nothing: verbs go by `Timelines` and `Objects`.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,6 +12,7 @@ from typing import Any
 
 from tidemark.errors import CorruptObjectError
 from tidemark.model import canonical, keys
+from tidemark.model.checkpoint import rejected_records
 from tidemark.model.plan import Slot
 from tidemark.ports import CheckpointStore
 
@@ -32,10 +34,13 @@ class HistoryEntry:
         id, slot, parent, origin, fingerprint, trigger_ms: as its plan says; trigger is when it was planned.
         status: what became of it.
         uids: its operators.
-        duration_ms: the steps of the attempt that was sealed, added up.
+        work_ms: the steps of the attempt that was sealed, added up.
+        ack_ms: when it was sealed, after the last acknowledgement, gate and fsync; None where it was not.
         run_bytes: of the runs that it wrote (Flink's checkpointed size).
         full_bytes: of all state that it names.
-        records, record_bytes, dead_letters, keys, emitted: counts over all operators; records are read once.
+        records, record_bytes, dead_letters, keys, emitted: counts over all operators; records are read once, and a
+            record that several operators rejected is one dead letter.
+        at_most: whether `dead_letters` is an upper bound, as of some manifests of 0.1.
         offsets: per topic how many partitions have a range, and how many offsets the ranges span.
         spans: per partition the offsets that its range spans, where there are any.
         pending: per partition the offsets beyond its range when it was planned, where there were any.
@@ -55,12 +60,14 @@ class HistoryEntry:
     trigger_ms: int = 0
     logical_time_ms: int | None = None
     uids: tuple[str, ...] = ()
-    duration_ms: int = 0
+    work_ms: int = 0
+    ack_ms: int | None = None
     run_bytes: int = 0
     full_bytes: int = 0
     records: int = 0
     record_bytes: int = 0
     dead_letters: int = 0
+    at_most: bool = False
     keys: int = 0
     emitted: int = 0
     offsets: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -81,6 +88,16 @@ class HistoryEntry:
     def key(self) -> str:
         """Where its manifest is, or would be."""
         return keys.slot_key(self.slot.timeline, self.slot.sequence)
+
+    @property
+    def duration_ms(self) -> int:
+        """From the trigger to the last acknowledgement (Flink's end-to-end duration); 0 where it was not sealed."""
+        return 0 if self.ack_ms is None else max(0, self.ack_ms - self.trigger_ms)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it read nothing and touched no key: it says nothing of how long work takes."""
+        return self.records == 0 and self.keys == 0
 
     @property
     def is_final(self) -> bool:
@@ -136,6 +153,20 @@ class History:
         """
         return self._final.get(number) or self._read(number, keys.id_key(number))
 
+    def beside(self, number: int) -> tuple[int | None, int | None]:
+        """Ids of the checkpoints before and after one, of those that came to something.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        listed = sorted(keys.number_of(key) for key in self._store.list("ids/"))
+        at = bisect_left(listed, number)
+        after = listed[at + 1 :] if listed[at : at + 1] == [number] else listed[at:]
+        return (
+            next((n for n in reversed(listed[:at]) if self.entry(n) is not None), None),
+            next((n for n in after if self.entry(n) is not None), None),
+        )
+
     def completed(self, number: int) -> HistoryEntry | None:
         """The line of a completed checkpoint, if it was read already."""
         found = self._final.get(number)
@@ -171,11 +202,22 @@ class History:
         if canonical.kind_of(key, raw) == "manifest":
             body = canonical.decode("manifest", key, raw)
             if body["plan"]["id"] == number:
-                return _completed(body, slot)
+                return _completed(body, slot, self._sealed_ms(body["sealed"], slot, body["plan"]))
         # Another plan's manifest, or the timeline's end, took the place: a plan without an abort record is void.
         if self._store.get(keys.abort_key(slot)) is None:
             self._void.add(number)
         return None
+
+    def _sealed_ms(self, sealed: Mapping[str, Any], slot: Slot, plan: Mapping[str, Any]) -> int:
+        """When it was sealed: by the manifest; of one of 0.1 by its outcome, or by its steps where that is gone."""
+        if at := sealed.get("sealed_at_ms"):
+            return int(at)
+        try:
+            outcome = self._body("outcome", keys.outcome_key(Slot(**plan["slot"]), sealed["attempt"]))
+        except CorruptObjectError:
+            outcome = None  # it is read for its time only
+        at = plan["planned_at_ms"] + sum(sealed["timings_ms"].values()) if outcome is None else outcome["at_ms"]
+        return int(at)
 
     def _planned(self, number: int, slot: Slot) -> HistoryEntry | None:
         plan = None if number in self._void else self._body("plan", keys.plan_key(slot))
@@ -214,21 +256,26 @@ class History:
         return None if raw is None else canonical.decode(kind, key, raw)
 
 
-def _completed(body: Mapping[str, Any], slot: Slot) -> HistoryEntry:
+def _completed(body: Mapping[str, Any], slot: Slot, ack_ms: int) -> HistoryEntry:
     sealed = body["sealed"]
     acks = sealed["acks"]
 
     def total(name: str) -> int:
         return sum(ack[name] for ack in acks)
 
+    letters = rejected_records(
+        sealed.get("rejected", 0), [ack["dead_lettered"] for ack in acks], sealed["facts"]["records"]
+    )
     return HistoryEntry(
         status=CheckpointStatus.COMPLETED,
-        duration_ms=sum(sealed["timings_ms"].values()),
+        work_ms=sum(sealed["timings_ms"].values()),
+        ack_ms=ack_ms,
         run_bytes=total("run_bytes"),
         full_bytes=sum(s["bytes"] for ack in acks for s in ack["handle"]["segments"]),
         records=sealed["facts"]["records"],
         record_bytes=sealed["facts"]["bytes"],
-        dead_letters=total("dead_lettered"),
+        dead_letters=letters[0],
+        at_most=letters[1],
         keys=total("keys"),
         emitted=total("emitted"),
         gate=_gate(sealed["verdict"]),

@@ -1,6 +1,6 @@
 """Lines of the history as JSON, under the names of Flink's REST interface (K7)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ MEASURES = {
     "checkpointed_size": "run_bytes",
     "state_size": "full_bytes",
     "end_to_end_duration": "duration_ms",
+    "work_duration": "work_ms",
     "processed_data": "record_bytes",
     "records": "records",
 }
@@ -67,6 +68,7 @@ def line(entry: HistoryEntry, pins: Sequence[str], *, discarded: bool) -> Json:
         "checkpointed_size": entry.run_bytes,
         "state_size": entry.full_bytes,
         "end_to_end_duration": entry.duration_ms,
+        "latest_ack_timestamp": entry.ack_ms,
         "processed_data": entry.record_bytes,
         "num_subtasks": len(entry.uids),
         "num_acknowledged_subtasks": len(entry.uids) if done else 0,
@@ -91,8 +93,10 @@ def _ours(entry: HistoryEntry) -> Json:
         "attempt": entry.attempt,
         "origin": entry.origin,
         "logical_time": None if entry.logical_time_ms is None else iso(entry.logical_time_ms),
+        "work_duration": entry.work_ms,
         "records": entry.records,
         "dead_letters": entry.dead_letters,
+        "dead_letters_at_most": entry.at_most,
         "keys": entry.keys,
         "emitted": entry.emitted,
         "offsets": {topic: {"partitions": n, "span": span} for topic, (n, span) in entry.offsets.items()},
@@ -108,19 +112,27 @@ def point(entry: HistoryEntry) -> Json:
         "id": entry.id,
         "trigger_timestamp": entry.trigger_ms,
         "end_to_end_duration": entry.duration_ms,
+        "work_duration": entry.work_ms,
         "checkpointed_size": entry.run_bytes,
         "state_size": entry.full_bytes,
         "records": entry.records,
         "dead_letters": entry.dead_letters,
+        "dead_letters_at_most": entry.at_most,
         "offsets": dict(entry.spans),
         "pending_records": sum(entry.pending.values()),
         "pending": dict(entry.pending),
     }
 
 
-def summary(completed: tuple[HistoryEntry, ...]) -> Mapping[str, Mapping[str, float]]:
-    """Least, greatest, average and percentiles of every measure, over completed checkpoints."""
-    return {name: quantiles(getattr(e, field) for e in completed) for name, field in MEASURES.items()}
+def summary(completed: tuple[HistoryEntry, ...]) -> Json:
+    """Least, greatest, average and percentiles of every measure, over completed checkpoints that are not empty.
+
+    Returns:
+        The measures; `measured` of so many checkpoints, and how many were left out because they are `empty`.
+    """
+    found = [e for e in completed if not e.is_empty]
+    measures = {name: quantiles(getattr(e, field) for e in found) for name, field in MEASURES.items()}
+    return {**measures, "measured": len(found), "empty": len(completed) - len(found)}
 
 
 def counts(entry: HistoryEntry) -> bool:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.branches import Branch, branch
+from tidemark.coordinator.recovery.backfill import recorded_since
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.sweeping import GRACE_MS
 from tidemark.errors import UsageError
 from tidemark.wiring.pages.lines import Json
@@ -16,6 +18,15 @@ class Beginning:
 
     checkpoint: int | None = None
     savepoint: str | None = None
+
+    def refuse_unclear(self) -> None:
+        """Returns where it is one.
+
+        Raises:
+            UsageError: no restore point, or two.
+        """
+        if (self.checkpoint is None) == (self.savepoint is None):
+            raise UsageError("no restore point, or two", next="give a checkpoint or a savepoint.")
 
 
 class Outlooks(SinkRows):
@@ -35,8 +46,7 @@ class Outlooks(SinkRows):
             NotFoundError: no such pipeline, checkpoint or savepoint, or it is disposed.
             UsageError: no restore point, or two.
         """
-        if (begins.checkpoint is None) == (begins.savepoint is None):
-            raise UsageError("no restore point, or two", next="give a checkpoint or a savepoint.")
+        begins.refuse_unclear()
         pin = None if begins.savepoint is None else self.runtime.savepoints(self.known(name)).get(begins.savepoint)
         timelines = self.runtime.coordinator(self.known(name)).timelines
         wanted = timelines.checkpoint(begins.checkpoint or (0 if pin is None else pin.checkpoint))
@@ -50,7 +60,37 @@ class Outlooks(SinkRows):
             "drained": pin is not None and pin.drained,
             "closes": live.timeline,
             "left": [f"chk-{number}" for number in known if number not in kept],
-            "read_again": {str(tp): f"[{ends[tp]}, {now[tp]})" for tp in ends if now.get(tp, 0) > ends[tp]},
+            "read_again": {str(tp): {"start": ends[tp], "end": now[tp]} for tp in ends if now.get(tp, 0) > ends[tp]},
+        }
+
+    def backfill_outlook(self, name: str, begins: Beginning) -> Json:
+        """What a backfill to the live head would repeat, by the planner of `tidemark backfill`, from manifests alone.
+
+        As if it had not begun yet. Whether the code fits the state, and whether Kafka still has the records, is checked
+        by the backfill's own plan: the declaration is not imported here.
+
+        Returns:
+            The checkpoint; names of the checkpoints that would be repeated, oldest first, and the one that it ends
+            with; how many records they read, and how long they worked.
+
+        Raises:
+            NotFoundError: no such pipeline, checkpoint or savepoint, or it is disposed.
+            ConflictError: the checkpoint is not on the line to the live head, or the savepoint is drained.
+            UsageError: no restore point, or two.
+        """
+        begins.refuse_unclear()
+        coordinator = self.runtime.coordinator(self.known(name))
+        request = RestoreRequest(checkpoint=begins.checkpoint, savepoint=begins.savepoint)
+        wanted = request.beginning(coordinator).checkpoint
+        plans = recorded_since(coordinator, wanted)
+        found = [entry for plan in plans if (entry := self.entry(name, plan.id)) is not None]
+        return {
+            "checkpoint": wanted.plan.name,
+            "savepoint": begins.savepoint,
+            "repeats": [plan.name for plan in plans],
+            "to": plans[-1].name if plans else wanted.plan.name,
+            "records": sum(entry.records for entry in found),
+            "work_duration": sum(entry.work_ms for entry in found),
         }
 
     def _ancestors(self, name: str, checkpoint: int | None) -> dict[int, None]:

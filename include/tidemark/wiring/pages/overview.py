@@ -30,7 +30,7 @@ class _Line:
     def __init__(self, history: History) -> None:
         self.history = history
         self.lock = Lock()
-        self.summed: tuple[tuple[HistoryEntry, ...], Mapping[str, Mapping[str, float]]] = ((), summary(()))
+        self.summed: tuple[tuple[HistoryEntry, ...], Json] = ((), summary(()))
 
     def read(self) -> tuple[HistoryEntry, ...]:
         """The lines, after one more portion."""
@@ -38,7 +38,7 @@ class _Line:
             self.history.refresh(portion(self.history.total))
             return self.history.entries
 
-    def summary(self, completed: tuple[HistoryEntry, ...]) -> Mapping[str, Mapping[str, float]]:
+    def summary(self, completed: tuple[HistoryEntry, ...]) -> Json:
         """Sums of the completed ones; computed again only where there are others."""
         if completed != self.summed[0]:
             self.summed = (completed, summary(completed))
@@ -167,6 +167,16 @@ class Overview:
         with remembered.lock:
             return remembered.history.entry(checkpoint)
 
+    def beside(self, name: str, checkpoint: int) -> tuple[int | None, int | None]:
+        """Ids of the checkpoints before and after one.
+
+        Raises:
+            NotFoundError: no such pipeline.
+        """
+        _, remembered = self._read(name)
+        with remembered.lock:
+            return remembered.history.beside(checkpoint)
+
     def entries(self, name: str) -> tuple[HistoryEntry, ...]:
         """All lines that were read so far, newest first.
 
@@ -202,7 +212,7 @@ class Overview:
         return {
             "live": None if live is None else live.timeline,
             "newest": None if newest is None else newest.id,
-            "age": None if newest is None else max(0, now - newest.trigger_ms - newest.duration_ms),
+            "age": None if newest is None else max(0, now - (newest.ack_ms or newest.trigger_ms)),
             "deadline": self.runtime.settings.deadline_ms(name),
             "late": at is not None and at.is_late,
             "lag": None if newest is None else sum(newest.pending.values()),

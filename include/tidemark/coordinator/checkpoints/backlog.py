@@ -1,0 +1,116 @@
+"""What waits to be sent per sink, since when and why; and leaving out a record that Kafka refuses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.deliveries import Undelivered, undelivered
+from tidemark.coordinator.records.refusals import Refusals
+from tidemark.coordinator.records.states import OpenPlan
+from tidemark.errors import ConflictError, NotFoundError
+from tidemark.model.plan import CheckpointPlan
+from tidemark.model.refusals import DeliveryFailure, SkippedRecord
+from tidemark.model.sinks import SinkTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkBacklog:
+    """What waits of one sink.
+
+    Attributes:
+        sink: its name.
+        kind: see `SinkTable.kind`.
+        topic: where to; None of a Delta sink.
+        checkpoints: names of the checkpoints that wait, oldest first; the open plan of a sink that attempts send to.
+        records: how many records their operators emitted.
+        since_ms: when the oldest of them was planned; None where nothing waits.
+        failure: why the oldest was not sent, as far as sending was tried.
+        skipped: how many records are left out.
+    """
+
+    sink: str
+    kind: str
+    topic: str | None
+    checkpoints: tuple[str, ...] = ()
+    records: int = 0
+    since_ms: int | None = None
+    failure: DeliveryFailure | None = None
+    skipped: int = 0
+
+
+def backlogs(coordinator: CheckpointCoordinator) -> list[SinkBacklog]:
+    """The sinks of the live timeline, in order of names: those of its newest checkpoint, and others that still wait."""
+    refusals, waiting = Refusals(coordinator.objects), undelivered(coordinator)
+    newest = next(iter(coordinator.checkpoints()), None)
+    tables = {due.table.name: due.table for due in waiting}
+    for table in () if newest is None else newest.sinks.values():
+        tables[table.name] = table
+    standing = coordinator.open_plan()
+    plan = standing.plan if isinstance(standing, OpenPlan) else None
+    for table in () if plan is None else plan.sinks.values():
+        tables.setdefault(table.name, table)
+    return [
+        _backlog(refusals, table, [due for due in waiting if due.table.name == name], plan)
+        for name, table in sorted(tables.items())
+    ]
+
+
+def _backlog(
+    refusals: Refusals, table: SinkTable, waiting: Sequence[Undelivered], plan: CheckpointPlan | None
+) -> SinkBacklog:
+    plans = [due.checkpoint.plan for due in waiting]
+    failure = next(refusals.failures(table.name), None)
+    if plan is not None and failure is not None and failure.checkpoint == plan.id:
+        plans.append(plan)
+    return SinkBacklog(
+        sink=table.name,
+        kind=table.kind,
+        topic=next((due.table.topic for due in waiting), table.topic),
+        checkpoints=tuple(p.name for p in plans),
+        records=sum(due.records for due in waiting),
+        since_ms=min((p.planned_at_ms for p in plans), default=None),
+        failure=failure if failure is not None and failure.checkpoint in {p.id for p in plans} else None,
+        skipped=len(refusals.skipped(table.name)),
+    )
+
+
+def refusal_to_skip(coordinator: CheckpointCoordinator, sink: str, record: str) -> DeliveryFailure:
+    """The refusal of a record that still waits.
+
+    Raises:
+        NotFoundError: Kafka has refused no such record of the sink.
+        ConflictError: the record does not wait any more.
+    """
+    name = coordinator.name
+    failure = next((f for f in Refusals(coordinator.objects).failures(sink) if f.record == record), None)
+    if failure is None:
+        raise NotFoundError(
+            f"Kafka has refused no record {record} of sink {sink}",
+            safe="only a record that was refused can be skipped; nothing was changed.",
+            next=f"tidemark sink list {name}    names the records that were refused.",
+        )
+    standing = coordinator.open_plan()
+    open_id = standing.plan.id if isinstance(standing, OpenPlan) else None
+    waits = (d for d in undelivered(coordinator) if d.table.name == sink and d.checkpoint.id == failure.checkpoint)
+    if failure.checkpoint != open_id and next(waits, None) is None:
+        raise ConflictError(
+            f"record {record} does not wait any more: its checkpoint was sent, aborted, or left its timeline",
+            safe="nothing was changed.",
+            next=f"tidemark sink list {name}    shows what waits.",
+        )
+    return failure
+
+
+def skip(coordinator: CheckpointCoordinator, failure: DeliveryFailure, owner: str, note: str) -> bool:
+    """Leaves the refused record out of its sink from now on; returns whether this call did."""
+    record = SkippedRecord(
+        sink=failure.sink,
+        record=failure.record,
+        size=failure.size,
+        why=failure.why,
+        owner=owner,
+        note=note,
+        at_ms=coordinator.clock.now_ms(),
+        write_id=coordinator.write_ids(),
+    )
+    return Refusals(coordinator.objects).skip(record)

@@ -1,0 +1,111 @@
+"""Manifests that cannot be read, and how far each of them reaches: whatever it may name stays (I5, fault 32).
+
+A manifest names files of its own timeline and of those that this one came from, and of no others. So of these nothing
+is released and no file deleted until the manifest is put back or given up; everything else goes on.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.retention.rules import Lines
+from tidemark.errors import CorruptObjectError
+from tidemark.model import keys
+from tidemark.model.deletion import DamagedManifest
+from tidemark.model.fates import FateRecord
+from tidemark.model.manifest_lines import ManifestLine
+from tidemark.model.plan import CheckpointPlan, Slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """What one look has found.
+
+    Attributes:
+        manifests: those that are damaged, in order of their keys.
+        ids: of them, where a plan tells it.
+        timelines: all that they block.
+    """
+
+    manifests: tuple[DamagedManifest, ...] = ()
+    ids: frozenset[int] = frozenset()
+    timelines: frozenset[str] = frozenset()
+
+    def pins(self, read: Iterable[ManifestLine]) -> Iterator[tuple[int, str]]:
+        """Why checkpoints stay that lie on a blocked timeline, and the damaged ones themselves."""
+        for number in self.ids:
+            yield number, "its manifest is damaged"
+        for found in self.manifests:
+            for line in read if found.blocks else ():
+                if line.timeline in found.blocks:
+                    yield line.id, f"{found.name}, whose manifest is damaged"
+
+
+UNHARMED = Damage()
+
+
+def damage_of(objects: Objects, lines: Lines, damaged: Mapping[str, CorruptObjectError]) -> Damage:
+    """How far damaged objects of timelines reach.
+
+    Args:
+        objects: the store.
+        lines: all that can be read.
+        damaged: what cannot, by key.
+
+    Raises:
+        CorruptObjectError: it is, or may be, what began or ended a timeline: nobody knows how far that reaches.
+    """
+    found, ids, blocked = list[DamagedManifest](), set[int](), set[str]()
+    for key, error in sorted(damaged.items()):
+        timeline, sequence = keys.place_of(key)
+        if not is_manifest(objects, lines, timeline, sequence):
+            raise error
+        plan = last_plan(objects, timeline, sequence)
+        reach = origins(lines, timeline)
+        name = f"{timeline}/{sequence}" if plan is None else plan.name
+        found.append(DamagedManifest(name=name, key=key, why=error.what, blocks=tuple(sorted(reach))))
+        ids |= set() if plan is None else {plan.id}
+        blocked |= reach
+    return Damage(manifests=tuple(found), ids=frozenset(ids), timelines=frozenset(blocked))
+
+
+def is_manifest(objects: Objects, lines: Lines, timeline: str, sequence: int) -> bool:
+    """Whether what cannot be read at a place was a manifest, for certain, and no genesis or closing.
+
+    A genesis is the first of its timeline. A closing is the last, and somebody goes on in its place, or has announced
+    that he will.
+    """
+    if sequence == 1 and timeline != keys.FIRST_TIMELINE:
+        return False
+    if keys.greatest(objects.list(f"timelines/{timeline}/")) > sequence:
+        return True
+    if any(genesis.closes == timeline for genesis in lines.geneses.values()):
+        return False
+    announced = (objects.read(FateRecord, key) for key in objects.list("fates/"))
+    return not any(f is not None and timeline in (f.timeline, f.closes) for f in announced)
+
+
+def origins(lines: Lines, timeline: str) -> set[str]:
+    """A timeline and all that it may have taken tables over from: where it began, and what it replaced."""
+    found, left = set[str](), [timeline]
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found.add(name)
+        genesis = lines.geneses.get(name)
+        if genesis is not None:
+            left += [genesis.parent_timeline, *([genesis.closes] if genesis.closes else [])]
+        left += [closed for closed, closing in lines.closings.items() if closing.successor == name]
+    return found
+
+
+def last_plan(objects: Objects, timeline: str, sequence: int) -> CheckpointPlan | None:
+    """The last plan for a place: the one that came to be. None where there is none, or it is damaged too."""
+    found, k = None, 1
+    try:
+        while (plan := objects.plan(Slot(timeline=timeline, sequence=sequence, k=k))) is not None:
+            found, k = plan, k + 1
+    except CorruptObjectError:
+        return None
+    return found

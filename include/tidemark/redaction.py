@@ -1,0 +1,45 @@
+"""What must not be read by anybody is taken out of a text: tokens in the address of a Spark server, above all (I8).
+
+There is this one function. Every error of ours goes through it when it is made, every line of a log when it is
+written, and every text about an address.
+"""
+
+import re
+from collections.abc import MutableMapping
+from typing import Any
+
+HIDDEN = "***"
+_NAMES = r"token|passw(?:or)?d|secret|authorization|credential|api[-_]?key|access[-_]?key"
+_PARAMETER = re.compile(rf"(?i)((?:{_NAMES})[\w.-]*\s*=\s*)(?!\*\*\*)[^;&,\s'\")\]}}]+")
+"""A parameter of an address: `sc://host:443/;token=abc;use_ssl=true`, `https://host?access_key=abc`."""
+_BEARER = re.compile(r"(?i)(bearer\s+)(?!\*\*\*)[\w.~+/=-]{4,}")
+_LOGIN = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s/:@]+:)(?!\*\*\*)[^\s/@]+(?=@)")
+"""The password in `postgresql://user:password@host`."""
+
+
+def redacted(text: str) -> str:
+    """The text, with `***` in place of every token, password and key that an address in it carries."""
+    for pattern in (_PARAMETER, _BEARER, _LOGIN):
+        text = pattern.sub(rf"\1{HIDDEN}", text)
+    return text
+
+
+def redacted_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog: the same for every value of a line, however deep it lies."""
+    return {name: _within(value) for name, value in event.items()}
+
+
+def _within(value: object) -> object:
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {name: _within(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_within(held) for held in value) if type(value) in (list, tuple) else value
+    return redacted(str(value)) if isinstance(value, BaseException) else value
+
+
+def secrets_of(address: str) -> list[str]:
+    """The values that `redacted` hides in an address: for loggers that hide what they are given."""
+    found = [m.group(0)[len(m.group(1)) :] for p in (_PARAMETER, _BEARER, _LOGIN) for m in p.finditer(address)]
+    return [secret for secret in found if secret]

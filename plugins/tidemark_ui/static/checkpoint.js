@@ -1,0 +1,36 @@
+// The view of one checkpoint: where it stands in the history, what may be done with it, and its details.
+
+import { Actions } from "./actions.js";
+import { Details, useDetails } from "./details.js";
+import { C, h, Panel, useEffect, useRef } from "./ui.js";
+
+export function CheckpointView({ pipeline, facts, checkpoint, onCheckpoint, onHistory }) {
+  const answer = useDetails(pipeline, checkpoint);
+  const told = answer.told || {};
+  return h(C.Flex, { direction: "column", gap: 3 },
+    h(Way, { checkpoint, told, onCheckpoint, onHistory }),
+    h(Panel, { "data-details": checkpoint },
+      h(Details, { answer, pipeline, checkpoint, dag: facts.dag_id, onCheckpoint,
+        actions: h(Actions, { pipeline, facts, checkpoint }) })));
+}
+
+// History › chk-16, and the neighbours by id. It takes the focus: keyboard and screen reader begin here.
+function Way({ checkpoint, told, onCheckpoint, onHistory }) {
+  const here = useRef(null);
+  useEffect(() => {
+    here.current.focus({ preventScroll: true });
+    if (here.current.getBoundingClientRect().top < 0) here.current.scrollIntoView({ block: "start" });
+  }, []);
+  const to = (word, number, text) => h(C.Button, { key: word, size: "xs", variant: "outline", disabled: !number,
+    "aria-label": number ? `${word} checkpoint, chk-${number}` : `No ${word.toLowerCase()} checkpoint`,
+    onClick: () => onCheckpoint(number) }, text);
+  return h(C.Flex, { gap: 3, align: "center", wrap: "wrap", justify: "space-between" },
+    h(C.Flex, { as: "nav", "aria-label": "Breadcrumb", gap: 2, align: "center", fontSize: "sm" },
+      h(C.Button, { size: "xs", variant: "ghost", px: 1, color: "fg.info", onClick: onHistory }, "History"),
+      h("span", { "aria-hidden": true }, "›"),
+      h(C.Heading, { as: "h2", size: "md", ref: here, tabIndex: -1, outline: "none", "aria-current": "page" },
+        `chk-${checkpoint}`)),
+    h(C.Flex, { gap: 2, role: "group", "aria-label": "Other checkpoints" },
+      to("Previous", told.previous, told.previous ? `‹ chk-${told.previous}` : "‹ Previous"),
+      to("Next", told.next, told.next ? `chk-${told.next} ›` : "Next ›")));
+}

@@ -1,0 +1,44 @@
+// A checkpoint under way: which step it is at, since when, and how many operators have acknowledged.
+
+import { C, duration, h, Muted, Name, useEffect, useState } from "./ui.js";
+
+const STEPS = [["planned", "Planned"], ["running", "Running"], ["sealed", "Sealed"], ["completed", "Completed"]];
+const NOW = {
+  planned: "The plan is written; no attempt has begun.",
+  running: "The attempt reads, folds and commits, operator by operator; then the gate judges.",
+  sealed: "All operators have acknowledged and the gate has passed; the manifest is being published.",
+};
+
+export function Progress({ progress, of }) {
+  const elapsed = useElapsed(progress.elapsed);
+  const at = STEPS.findIndex(([id]) => id === progress.step);
+  const [acked, all] = [of.num_acknowledged_subtasks, of.num_subtasks];
+  return h(C.Box, { role: "group", "aria-label": "Progress", "data-progress": progress.step, borderWidth: "1px",
+    borderColor: "border", borderRadius: "md", p: 3, mb: 3 },
+  h(C.Flex, { as: "ol", listStyleType: "none", gap: 2, wrap: "wrap", fontSize: "sm", mb: 2 },
+    STEPS.map(([id, word], n) => h(C.Flex, { as: "li", key: id, gap: 2, align: "center",
+      "aria-current": n === at ? "step" : undefined, color: n > at ? "fg.muted" : "fg",
+      fontWeight: n === at ? "semibold" : "normal" },
+    n > 0 && h("span", { "aria-hidden": true }, "→"), `${n < at ? "✓ " : n === at ? "● " : ""}${word}`))),
+  h(C.Flex, { gap: 5, wrap: "wrap", fontSize: "sm" },
+    h("span", { role: "timer", "data-elapsed": true }, `Elapsed ${duration(elapsed)}`),
+    progress.attempt > 0 && h("span", null, `Attempt ${progress.attempt}`),
+    h("span", { role: "status", "data-acks": `${acked}/${all}` }, `Acknowledged ${acked} of ${all} operators`)),
+  h(C.Box, { "aria-hidden": true, mt: 2, h: 2, borderRadius: "sm", bg: "bg.emphasized", overflow: "hidden" },
+    h(C.Box, { h: "100%", bg: "blue.solid", w: `${all ? (100 * acked) / all : 0}%` })),
+  h(Muted, { mt: 2 }, NOW[progress.step]),
+  progress.acknowledged.length > 0 && progress.step === "running" && h(Muted, { mt: 1 }, "Committed: ",
+    progress.acknowledged.map((uid, n) => h("span", { key: uid }, n > 0 && ", ", h(Name, { most: "12rem" }, uid)))));
+}
+
+// Runs on between two answers.
+function useElapsed(told) {
+  const [since, setSince] = useState({ told, at: Date.now() });
+  const [, tick] = useState(0);
+  useEffect(() => setSince({ told, at: Date.now() }), [told]);
+  useEffect(() => {
+    const timer = setInterval(() => tick((n) => n + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return since.told + Date.now() - since.at;
+}
