@@ -9,6 +9,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.prerequisites import check
+
 if TYPE_CHECKING:
     from tests.kafka.topics import Sent, Topics
     from tests.s3.server import Bucket, Server
@@ -25,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in SERVICES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(SERVICES[name])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Ends a test whose prerequisites are missing, before a fixture of its starts anything."""
+    check(item)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
-"""`make test` in four lanes: tests of services that one broker and one Spark serve, and beside them all others.
+"""`make test` and `make test-more`: lanes side by side, of tests that share services, and of tests that only compute.
 
-The second lane has the tests with a whole stack of their own, then DAG runs inside of a process, then what needs a
-broker and no more. The third and the fourth only compute, and give way to these two, whose services have deadlines:
-they take what is left while those wait. When the fourth has computed, it has a broker and a Spark of its own, for
-what kills drivers and for a warehouse in a bucket. All but the first write to logs, shown when all have ended. Exit
-code 0 only where all parts passed.
+`make test` has four. The first one's tests share a broker and a Spark. The second has those with a whole stack of their
+own. The third and the fourth compute, and give way to these two, whose services have deadlines: they take what is left
+while those wait. Then the third has what needs a broker and no more, the fourth DAG runs inside of a process.
+`make test-more` has what takes minutes for one answer, in three lanes: with services, and two that compute. All but the
+first lane write to logs, shown when all have ended. Exit code 0 only where all parts passed.
 """
 
 import signal
@@ -20,10 +20,19 @@ BROKER = "kafka and not (spark or ports or e2e)"
 SHARED = "(spark or ports) and not e2e"
 AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
-WALKS = ["tests/retention", "tests/simulation", "tests/property", "tests/copies"]
+WALKS = ["tests/property", "tests/copies"]
 """About half of what computes."""
-KILLS = ["tests/faults", "tests/s3"]
-"""About a third of what needs a Spark that others use too."""
+LONG_WITH_SERVICES = [
+    "tests/faults",
+    "tests/s3",
+    "tests/engine/test_cluster.py",
+    "tests/engine/test_rescaling.py",
+    "tests/perf/test_large_state.py",
+    "tests/perf/peers",
+]
+LONG = (["tests/power_loss", "tests/simulation", "tests/deliveries"], ["tests/retention"])
+"""Crash states and schedules by the thousand."""
+MORE = "--more"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
 
@@ -60,25 +69,31 @@ def _without(folders: Sequence[str]) -> list[str]:
     return [f"--ignore={folder}" for folder in folders]
 
 
+def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
+    """Per lane its commands, one after the other; the first lane is for a person to watch."""
+    nice = ["nice", "-n", "10", *BESIDE]
+    if more:
+        return [[[*COMMAND, *given, *LONG_WITH_SERVICES]], *([[*nice, *given, *folders]] for folders in LONG)]
+    given = [*given, *_without(LONG_WITH_SERVICES), *(word for folders in LONG for word in _without(folders))]
+    computing = [*nice, "-m", COMPUTING, *given]
+    return [
+        [[*COMMAND, "-m", SHARED, *given]],
+        [[*BESIDE, "-m", OWN, *given]],
+        [[*computing, *WALKS], [*BESIDE, "-m", BROKER, *given]],
+        [[*computing, *_without(WALKS)], [*BESIDE, "-m", AIRFLOW, *given]],
+    ]
+
+
 def main() -> int:
-    """Runs all lanes; arguments, which name no tests, go to all their parts."""
-    given = sys.argv[1:]
+    """Runs all lanes; `--more` is for what takes long, other arguments, which name no tests, go to all parts."""
+    given = [word for word in sys.argv[1:] if word != MORE]
+    watched, *others = _lanes(MORE in sys.argv, given)
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
-        computing = ["nice", "-n", "10", *BESIDE, "-m", COMPUTING, *given]
-        parts = [
-            [[*BESIDE, "-m", kind, *given] for kind in (OWN, AIRFLOW, BROKER)],
-            [[*computing, *WALKS]],
-            [
-                [*computing, *_without(WALKS)],
-                [*BESIDE, "-m", SHARED, *given, *KILLS],
-            ],
-        ]
-        lanes = [Beside(commands, Path(folder, f"{n}.log")) for n, commands in enumerate(parts)]
+        lanes = [Beside(commands, Path(folder, f"{n}.log")) for n, commands in enumerate(others)]
         for lane in lanes:
             lane.start()
         try:
-            shared = [*COMMAND, "-m", SHARED, *given, *_without(KILLS)]
-            worst = subprocess.run(shared, check=False).returncode
+            worst = max(subprocess.run(command, check=False).returncode for command in watched)
             for lane in lanes:
                 lane.join()
         finally:

@@ -125,7 +125,7 @@ def test_every_folder_of_the_package_has_a_floor() -> None:
     assert here - {"__init__"} <= set(FLOORS), "enter the new folder in tests/rules/source.py"
 
 
-LONG = "def f():\n" + "    x = 1\n" * 40
+LONG = "def f():\n" + "    x = 1\n" * 60
 ADAPTER = "tidemark.adapters.kafka"
 PLANNER = "tidemark.coordinator.plans.planner"
 PLANTED: list[tuple[Rule, str, str]] = [
@@ -164,9 +164,9 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.clocks_and_chance, ADAPTER, "from dataclasses import field\nfrom uuid import uuid4\nfield(uuid4)"),
     (floors.clocks_and_chance, "tidemark.engine.job", "from random import choice\nchoice([1])"),
     (floors.clocks_and_chance, "tidemark.engine.job", "import secrets\nsecrets.token_hex()"),
-    (shape.long_files, "tidemark.x", "x = 1\n" * 301),
+    (shape.long_files, "tidemark.x", "x = 1\n" * 501),
     (shape.long_functions, "tidemark.x", LONG),
-    (shape.long_functions, "tidemark.x", "class A:\n    @a\n    async def f(self):\n" + "        x = 1\n" * 39),
+    (shape.long_functions, "tidemark.x", "class A:\n    @a\n    async def f(self):\n" + "        x = 1\n" * 59),
     (shape.many_arguments, "tidemark.x", "def f(self, a, /, b, c, d, *, e, f, g): ..."),
     (shape.ignored_types, "tidemark.x", "x = 1  # type:" + " ignore[assignment]"),
     (shape.loose_types, "tidemark.coordinator.plans.x", "import typing\ndef f(x: typing.Any): ..."),

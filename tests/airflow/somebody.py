@@ -1,28 +1,34 @@
 """Somebody who answers what a DAG run asks (Airflow's human in the loop), beside `dag.test()` in the same process."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 
 @contextmanager
-def somebody(option: str, looks: Callable[[Any], object] = lambda detail: None) -> Iterator[None]:
+def somebody(
+    option: str, looks: Callable[[Any], object] = lambda detail: None, *, questions: int = 1
+) -> Iterator[None]:
     """Waits to be asked for as long as the block runs, looks at the question, and answers.
 
     Args:
         option: the answer. It is given even where looking fails: else the run would wait for ever.
         looks: takes the open question. What it raises, the block raises when it ends.
+        questions: how many are asked.
     """
     over, failed = threading.Event(), list[BaseException]()
 
     def waits() -> None:
         try:
-            detail = _question(over)
-            try:
-                looks(detail)
-            finally:
-                _answer(detail.ti_id, option)
+            answered = set[Any]()
+            while len(answered) < questions:
+                detail = _question(over, answered)
+                answered.add(detail.ti_id)
+                try:
+                    looks(detail)
+                finally:
+                    _answer(detail.ti_id, option)
         except BaseException as error:  # told in the test's own thread
             failed.append(error)
 
@@ -37,7 +43,7 @@ def somebody(option: str, looks: Callable[[Any], object] = lambda detail: None) 
         raise failed[0]
 
 
-def _question(over: threading.Event) -> Any:
+def _question(over: threading.Event, answered: Collection[Any]) -> Any:
     """The open question, once the task asks it: while the run lasts."""
     from airflow.models.hitl import HITLDetail
     from airflow.models.taskinstance import TaskInstance
@@ -47,7 +53,8 @@ def _question(over: threading.Event) -> Any:
     while not over.wait(0.1):
         with create_session() as session:
             wanted = select(HITLDetail).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
-            found = session.scalars(wanted.where(TaskInstance.state == "awaiting_input")).all()
+            open_ = session.scalars(wanted.where(TaskInstance.state == "awaiting_input")).all()
+            found = [detail for detail in open_ if detail.ti_id not in answered]
             if found:
                 session.expunge_all()
                 return found[0]
@@ -72,4 +79,5 @@ def _answer(ti_id: Any, option: str) -> None:
         ti = session.get(TaskInstance, ti_id)
         assert ti is not None
         payload = UpdateHITLDetailPayload(chosen_options=[option], params_input={})
-        update_hitl_detail(ti.dag_id, ti.run_id, ti.task_id, payload, User(), session)  # type: ignore[arg-type]
+        user: Any = User()
+        update_hitl_detail(ti.dag_id, ti.run_id, ti.task_id, payload, user, session, map_index=ti.map_index)

@@ -54,16 +54,41 @@ def test_a_run_completes_one_checkpoint_and_tells_the_assets(world: World, dag_r
     assert made.plan.origin == run.run_id
     assert world.buses() == {"a": (2, 7)}, "records from the interval's end on belong to the next run"
     told = {event.asset.uri: event for event in events(run)}
-    assert set(told) == {
-        "x-tidemark://trips/checkpoint",
-        "x-tidemark://trips/state/buses",
-        "x-tidemark://trips/dead_letters/buses",
-    }
+    assert set(told) == {"x-tidemark://trips/checkpoint", "x-tidemark://trips/state/buses"}
     for event in told.values():
         assert event.partition_key == "chk-1"
         assert event.extra["id"] == "chk-1"
-        assert event.extra["records"] == 2
         assert event.source_task_id == "complete", "nothing is told before it is published"
+    assert told["x-tidemark://trips/checkpoint"].extra["records"] == 2
+
+
+def test_only_what_changed_has_an_event_with_facts_of_its_own(world: World, dag_run: DagRun) -> None:
+    world.drive("a", 3)
+    world.drive("b", 4)
+    world.drive(None, 1)
+    told = extras(dag_run(day=1))
+    state, letters = (told[f"x-tidemark://trips/{kind}/buses"] for kind in ("state", "dead_letters"))
+    (ack,) = world.checkpoints()[0].sealed.acks
+    assert (state["keys"], state["rows"], state["bytes"]) == (2, ack.handle.rows, ack.handle.bytes)
+    assert state["versions"] == {s.path: s.version for s in ack.handle}
+    assert (letters["dead_lettered"], letters["rows"]) == (1, 1)
+    assert "dead_lettered" not in state and "keys" not in letters
+    assert "/dead_letters/" in next(iter(letters["versions"]))
+    assert set(extras(dag_run(day=2))) == {"x-tidemark://trips/checkpoint"}, "it read nothing, and changed nothing"
+
+
+def test_each_checkpoint_of_a_run_is_a_key_of_what_it_changed(world: World, dag_run: DagRun) -> None:
+    for bus in ("a", "b", None, "a", "b"):
+        world.drive(bus, 1)
+    run = dag_run(day=1, conf={"max_records": 2})
+    keys: dict[str, set[str]] = {}
+    for event in events(run):
+        keys.setdefault(event.asset.name, set()).add(event.partition_key)
+    assert keys == {
+        "trips/checkpoint": {"chk-1", "chk-2", "chk-3"},
+        "trips/state/buses": {"chk-1", "chk-2", "chk-3"},
+        "trips/dead_letters/buses": {"chk-2"},
+    }
 
 
 def test_consecutive_runs_add_up(world: World, dag_run: DagRun) -> None:

@@ -53,7 +53,7 @@ def test_a_run_tells_its_plan_and_restores_only_where_it_is_asked_to(
     assert states(dry) == {"plan": "success", "restore": "skipped"}
     told = said()
     assert "left: ['chk-2']" in told
-    assert "read_again: {'trips-0': '[1, 2)'}" in told
+    assert "read_again: {'trips-0': {'start': 1, 'end': 2}}" in told
     assert fates(two) == {"t1": "live"}
     assert states(asked(checkpoint="chk-1", execute=True)) == {"plan": "success", "restore": "success"}
     assert fates(two) == {"t1": "closed for t2", "t2": "live"}

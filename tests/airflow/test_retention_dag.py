@@ -1,5 +1,6 @@
 """The retention DAG: its shape, and runs of it by `dag.test()`; store, tables on disk and verbs are the real ones."""
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
@@ -16,6 +17,7 @@ from tests.airflow.world import DAY
 from tidemark import Retention
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import DeclarationError, UsageError
+from tidemark.model.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -55,7 +57,14 @@ def states(found: Any) -> dict[str, str]:
     return {ti.task_id: str(ti.state) for ti in found.get_task_instances()}
 
 
-def test_plan_sweep_verify_are_mapped_over_pipelines(dags: dict[str, Any]) -> None:
+def outcomes(found: Any) -> dict[str, list[str]]:
+    """States of a task over the pipelines, in the order in which the DAG names them."""
+    seen = sorted(found.get_task_instances(), key=lambda ti: ti.map_index)
+    tasks = dict.fromkeys(ti.task_id for ti in seen)
+    return {task: [str(ti.state) for ti in seen if ti.task_id == task] for task in tasks}
+
+
+def test_plan_sweep_verify_are_a_group_that_is_mapped_over_pipelines(dags: dict[str, Any]) -> None:
     dag = dags["retention"]
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {
         "plan": ["sweep"], "sweep": ["verify"], "verify": [],
@@ -63,7 +72,7 @@ def test_plan_sweep_verify_are_mapped_over_pipelines(dags: dict[str, Any]) -> No
     assert dags["asking"].get_task("plan").downstream_task_ids == {"approve"}
     assert {"tidemark", "trips"} == set(dag.tags)
     assert "legal holds" in dag.doc_md
-    assert all(task.is_mapped for task in dag.tasks)
+    assert all(task.get_closest_mapped_task_group().group_id == "pipelines" for task in dag.tasks)
 
 
 def test_a_run_releases_deletes_verifies_and_tells_the_asset(
@@ -103,6 +112,55 @@ def test_a_grace_time_that_is_none_is_answered(disk: DiskWorld, run: Any) -> Non
     done = run("retention", grace="soon")
     assert states(done)["plan"] == "failed"
     assert disk.open_runtime().released("trips") == frozenset()
+
+
+def damaged_savepoint(opened: Any, pipeline: str) -> Path:
+    opened.savepoints(pipeline).create(SavepointRequest(name="june", owner="test", origin="test"))
+    (found,) = (opened.settings.warehouse / pipeline / "savepoints" / "june").glob("*.json")
+    found.chmod(0o644)
+    found.write_text("{}")
+    return Path(found)
+
+
+def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
+    disk: DiskWorld, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [str(HERE / "pipelines"), str(HERE / "more_pipelines")]
+    monkeypatch.setenv("TIDEMARK_PIPELINES", os.pathsep.join(folders))
+    opened = disk.open_runtime()
+    for name in ("trams", "trains"):
+        for _ in range(3):
+            disk.drive("a", 1)
+            opened.run_once(name, PlanRequest(origin="test"))
+    names = ("trips", "trams", "trains")
+    for name in names:
+        opened.declare_retention(name, Retention.keep_last(1))
+    damaged_savepoint(opened, "trams")
+    with somebody("Approve", questions=2):
+        done = run("several")
+    assert done.state == "failed"
+    assert outcomes(done) == {
+        "plan": ["success", "failed", "success"],
+        "approve": ["success", "upstream_failed", "success"],
+        "sweep": ["success", "upstream_failed", "success"],
+        "verify": ["success", "upstream_failed", "success"],
+    }
+    assert [len(opened.released(name)) for name in names] == [3, 0, 2]
+    assert {event.asset.uri for event in events(done)} == {
+        "x-tidemark://trips/retention", "x-tidemark://trains/retention",
+    }  # fmt: skip
+
+
+def test_each_pipeline_is_asked_for_by_itself(disk: DiskWorld, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [str(HERE / "pipelines"), str(HERE / "more_pipelines")]
+    monkeypatch.setenv("TIDEMARK_PIPELINES", os.pathsep.join(folders))
+    opened = disk.open_runtime()
+    opened.run_once("trams", PlanRequest(origin="test"))
+    opened.run_once("trains", PlanRequest(origin="test"))
+    opened.declare_retention("trips", Retention.keep_last(1))
+    with somebody("Reject"):
+        done = run("several")
+    assert outcomes(done)["sweep"] == ["skipped", "success", "success"], "nothing is due of the other two"
 
 
 def test_without_a_declared_retention_it_keeps_everything(disk: DiskWorld, run: Any) -> None:

@@ -79,7 +79,8 @@ def test_a_topic_is_an_asset_of_the_task_that_sends(airflow_home: Path) -> None:
 def test_one_run_at_a_time_and_none_for_the_past_unasked(flights: Any) -> None:
     assert flights.max_active_runs == 1
     assert flights.catchup is False
-    assert flights.max_consecutive_failed_dag_runs == 1
+    assert flights.max_consecutive_failed_dag_runs == 0, "it counts runs; failed checkpoints are counted by the plugin"
+    assert flights.get_task("plan").tolerable == 0
     assert flights.get_task("fold").execution_timeout == timedelta(minutes=10)
     assert flights.dagrun_timeout == timedelta(minutes=30)
 

@@ -23,6 +23,7 @@ QUERIES = {
     "dead-letters": {"uid": "buses"},
     "dags": {"run_id": "r1"},
     "restore-plan": {"savepoint": "kept"},
+    "backfill-plan": {"savepoint": "kept"},
 }
 """What a route needs, by a part of its path."""
 
@@ -149,6 +150,7 @@ def test_sizes_and_pages_are_capped(client: Client, filled: DiskWorld) -> None:
         f"{below}/state/buses/origin?key={'x' * 1001}",
         f"{below}/state/buses/origin?{'&'.join(['key=x'] * 17)}",
         f"{below}/restore-plan",
+        f"{below}/backfill-plan",
         f"{below}/checkpoints/details/1/records?limit=101",
         f"{below}/checkpoints/details/1/records?topic=other",
         f"{below}/checkpoints/details/1/records?partition=trips-0&start=0&end=99",

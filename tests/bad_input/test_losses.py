@@ -32,8 +32,10 @@ def test_trimmed_records_are_named_exactly_and_recorded_when_they_are_accepted(l
     line.send(6, 7, 8)
     _refused(line, lambda: line.topics.trim(line.topic, 7), "partition 0", "[5, 7)", "--accept-loss")
     made = line.run("--accept-loss").ok().json
-    assert made["accepted_losses"] == [f"{line.topic}-0 [5, 7): were deleted before they were read"]
-    assert made["ranges"] == {f"{line.topic}-0": "[7, 8)"}
+    assert made["accepted_losses"] == [
+        {"partition": f"{line.topic}-0", "start": 5, "end": 7, "why": "were deleted before they were read"}
+    ]
+    assert made["ranges"] == {f"{line.topic}-0": {"start": 7, "end": 8}}
     [gap] = line.tidemark("checkpoint", "show", line.name, made["id"], "--json").ok().json["plan"]["losses"]
     assert gap["lost"] == {"start": 5, "end": 7}
     assert line.shops() == {"north": (6, 15 + 8)}
@@ -50,8 +52,8 @@ def test_a_recreated_topic_is_refused_though_it_has_enough_records(line: Line) -
     _refused(line, recreate, "partition 0", "offset 9", "recreated")
     made = line.run("--accept-loss").ok().json
     [loss] = made["accepted_losses"]
-    assert "recreated" in loss
-    assert made["ranges"] == {f"{line.topic}-0": "[0, 12)"}
+    assert "recreated" in loss["why"]
+    assert made["ranges"] == {f"{line.topic}-0": {"start": 0, "end": 12}}
     assert line.shops() == before | {"south": (12, 12_000)}
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from tests.bad_input.conftest import SEED, Line, MakeLine
 from tests.cli.command import Answer
+from tests.prerequisites import missing, needs
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 MOUNT, UMOUNT = "/bin/mount", "/bin/umount"
-NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a tmpfs")
+NEEDS_ROOT = needs(os.geteuid() == 0, "only root may mount a tmpfs")
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         [MOUNT, "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(where)], capture_output=True, check=False
     )
     if done.returncode:
-        pytest.skip(f"this machine mounts no tmpfs: {done.stderr.decode().strip()}")
+        missing(f"this machine mounts no tmpfs: {done.stderr.decode().strip()}")
     try:
         yield where
     finally:

@@ -204,7 +204,7 @@ def test_too_large_a_share_fails_and_the_same_offsets_are_planned_anew(make_line
     source = (line.tidemark.pipelines / "events.py").read_text()
     line.tidemark.declare(source.replace('float("0.25")', "0.5"), file="events.py")
     made = line.run().ok().json
-    assert (made["id"], made["ranges"]) == ("chk-4", {f"{line.topic}-0": "[4, 8)"})
+    assert (made["id"], made["ranges"]) == ("chk-4", {f"{line.topic}-0": {"start": 4, "end": 8}})
     assert made["dead_letters"] == {"people": 2, "kinds": 0}
     [ann] = line.tidemark("state", "show", "events", "people", "--json").ok().json
     assert ann["events"] == 5

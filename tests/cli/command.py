@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,18 @@ TIMEOUT = 180
 """Seconds that one command may take on a machine under load."""
 
 
+_RANGE = re.compile(r"(?:.* )?[\[(]\d+, \d+[)\]]")
+
+
+def _ranges(told: object) -> list[str]:
+    """Texts of a JSON value that are a range, or end with one."""
+    if isinstance(told, dict):
+        return _ranges(list(told.values()))
+    if isinstance(told, list):
+        return [text for value in told for text in _ranges(value)]
+    return [told] if isinstance(told, str) and _RANGE.fullmatch(told) else []
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command came to."""
@@ -33,8 +46,10 @@ class Answer:
 
     @property
     def json(self) -> Any:  # noqa: ANN401
-        """All of stdout, which must be one JSON value and nothing else."""
-        return json.loads(self.out)
+        """All of stdout, which must be one JSON value and nothing else; ranges in it are objects, not texts."""
+        told = json.loads(self.out)
+        assert (spelled := _ranges(told)) == [], f"ranges as texts: {spelled}"
+        return told
 
     @property
     def lines(self) -> list[str]:

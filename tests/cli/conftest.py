@@ -38,13 +38,11 @@ class Line:
 
     def ends(self, checkpoint: dict[str, Any]) -> dict[int, int]:
         """End offset of each partition."""
-        bounds = {int(tp.rpartition("-")[2]): text for tp, text in checkpoint["ranges"].items()}
-        return {partition: int(text.strip("[)").split(",")[1]) for partition, text in bounds.items()}
+        return {int(tp.rpartition("-")[2]): bounds["end"] for tp, bounds in checkpoint["ranges"].items()}
 
     def starts(self, checkpoint: dict[str, Any]) -> dict[int, int]:
         """Start offset of each partition."""
-        bounds = {int(tp.rpartition("-")[2]): text for tp, text in checkpoint["ranges"].items()}
-        return {partition: int(text.strip("[)").split(",")[0]) for partition, text in bounds.items()}
+        return {int(tp.rpartition("-")[2]): bounds["start"] for tp, bounds in checkpoint["ranges"].items()}
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.records.refusals import Refusals
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
 from tidemark.faults import no_crash
@@ -202,6 +203,7 @@ class DiskLine:
             crash=self.crash,
             max_dead_letters=1.0,
             sender=self.sender,
+            skipped=Refusals(self.coordinator.objects).skipped_ids,
         )
         return job.execute(attempt)
 

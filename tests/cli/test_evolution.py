@@ -47,7 +47,7 @@ def test_a_removed_operator_is_refused_until_it_is_let_go_and_comes_back_empty(
     )
     assert line.tidemark.objects("till") == before
     told = line.tidemark("run", "till", "--allow-non-restored-state", "--json").ok()
-    assert [name.split(" ")[0] for name in told.json["left_behind"]["accounts"]] == ["till/state/accounts/t1-1/runs"]
+    assert [segment["path"] for segment in told.json["left_behind"]["accounts"]] == ["till/state/accounts/t1-1/runs"]
     assert "state_left_behind" in told.err
     assert set(told.json["keys"]) == {"tills"}
     line.tidemark("state", "show", "till", "accounts", "--json").failed(3, "accounts")

@@ -74,7 +74,7 @@ def test_what_kafka_has_lost_stops_a_restore_with_the_exact_gap(line: Line, topi
     refused = line.tidemark("restore", "till", "--checkpoint", "chk-1", "--execute").failed(6, "offsets [10, 15)")
     assert "--accept-loss" in refused.err
     told = _told(line, "restore", "till", "--checkpoint", "chk-1", "--accept-loss")
-    assert [text.partition(" ")[2].partition(":")[0] for text in told["lost"]] == ["[10, 15)"]
+    assert [(gap["start"], gap["end"]) for gap in told["lost"]] == [(10, 15)]
     line.tidemark("restore", "till").failed(2, "name one restore point")
     line.tidemark("restore", "till", "--savepoint", "nobody").failed(3, "no savepoint 'nobody'")
     line.tidemark("restore", "till", "--checkpoint", "1", "--rename", "accounts").failed(2, "not a rename")

@@ -1,5 +1,7 @@
 """The port `ForeignTables`: versions and rows of somebody else's tables, on Delta Lake and in the in-memory twin."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -221,3 +223,36 @@ class TestDelta:
         driver.overwrite([Plane("N1", 1)])
         with pytest.raises(DataLostError, match="it was another"):
             driver.tables.rows(planes(driver), TableVersion(id="another", version=0))
+
+
+CHILD = """
+import sys
+from dataclasses import dataclass
+from tidemark.adapters.foreign_tables import DeltaForeignTables
+from tidemark.errors import StateOverflowError
+from tidemark.sources import Broadcast, DeltaTable
+
+@dataclass(frozen=True)
+class Seats:
+    tail: str
+    seats: int
+
+tables, planes = DeltaForeignTables(), Broadcast("planes", DeltaTable(sys.argv[1], Seats), key_by="tail", max_keys=10)
+try:
+    tables.rows(planes, tables.newest(planes))
+except StateOverflowError:
+    print("too many")
+"""
+
+
+def test_a_process_that_has_met_too_large_a_table_ends_well(tmp_path: Path) -> None:
+    """Its read stops early; by deltalake's own file system the process then hung, or died of a signal, at its exit."""
+    path = str(tmp_path / "planes")
+    for n in range(12):
+        rows = {"tail": [f"N{n}-{m}" for m in range(500)], "seats": pa.array(range(500), pa.int64())}
+        write_deltalake(path, pa.table(rows), mode="append")
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, path], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "too many\n"), done.stderr

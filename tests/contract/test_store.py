@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 from uuid import uuid4
@@ -25,6 +26,7 @@ from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
 from tidemark.model.savepoint import SavepointChange, SavepointRequest
 from tidemark.ports import CheckpointStore, PutOutcome
+from tidemark.wiring.core import SystemClock
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -220,6 +222,11 @@ def test_the_bytes_are_durable_before_the_name_and_the_name_before_the_answer(
     calls.clear()
     local.put_if_absent("plans/t1/1.json", b"x")
     assert calls == ["fsync folder", "fsync folder", "fsync file", "link", "fsync folder"]
+    calls.clear()
+    local.put_if_absent("plans/t1/1.json", b"y")
+    assert calls == ["fsync file", "link", "fsync folder"], (
+        "what is there may not be durable yet, and now it is relied on"
+    )
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
@@ -254,18 +261,22 @@ def test_an_unreadable_object_is_a_store_error(local: LocalStore) -> None:
         local.get("ids/1.json")
 
 
+HOUR = timedelta(hours=1)
 HOLDER = """
 import sys
 from pathlib import Path
+from datetime import timedelta
 from tidemark.adapters.timeline_lock import FileTimelineLock
-with FileTimelineLock(Path(sys.argv[1])).hold("t1"):
+from tidemark.wiring.core import SystemClock
+HOUR = timedelta(hours=1)
+with FileTimelineLock(Path(sys.argv[1]), SystemClock().now_ms).hold("t1", HOUR):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
 def test_a_timeline_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> None:
-    lock = FileTimelineLock(tmp_path / "locks")
+    lock = FileTimelineLock(tmp_path / "locks", SystemClock().now_ms)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "include")}
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(lock.folder)],
@@ -276,15 +287,15 @@ def test_a_timeline_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path
     )
     try:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(BusyError, match=f"process {holder.pid} holds it") as caught, lock.hold("t1"):
+        with pytest.raises(BusyError, match=f"process {holder.pid} holds it") as caught, lock.hold("t1", HOUR):
             pytest.fail("held twice")
         assert caught.value.code == 4
-        with lock.hold("t2"):
+        with lock.hold("t2", HOUR):
             pass
     finally:
         holder.kill()
         holder.communicate()
-    with lock.hold("t1"):
+    with lock.hold("t1", HOUR):
         pass
 
 
@@ -292,7 +303,7 @@ def test_a_lock_that_cannot_be_opened_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("a file")
     with (
         pytest.raises(StoreError, match="could not open the lock of timeline t1"),
-        FileTimelineLock(tmp_path / "locks").hold("t1"),
+        FileTimelineLock(tmp_path / "locks", SystemClock().now_ms).hold("t1", HOUR),
     ):
         pytest.fail("opened")
 

@@ -64,8 +64,7 @@ class World:
         prefix = log_prefix(TABLE, self.log(), oldest)
         if prefix is None:
             return 0
-        if prefix.lacks_checkpoint:
-            self.files.write_log_checkpoint(TABLE, prefix.until)
+        self.files.ensure_log_checkpoint(TABLE, prefix.until)
         return self.files.delete(f.path for f in prefix.files)
 
     def live(self, *versions: int) -> dict[int, set[str]]:
@@ -199,8 +198,7 @@ def test_a_trim_that_died_halfway_is_finished(disk: World, runs: Runs) -> None:
     wanted = disk.live(40)
     prefix = log_prefix(TABLE, disk.log(), 40)
     assert prefix is not None
-    if prefix.lacks_checkpoint:
-        disk.files.write_log_checkpoint(TABLE, prefix.until)
+    disk.files.ensure_log_checkpoint(TABLE, prefix.until)
     for count in (1, 7, len(prefix.files) // 2, len(prefix.files) - 1):
         disk.files.delete(f.path for f in prefix.files[:count])
         assert disk.live(40) == wanted
@@ -208,13 +206,26 @@ def test_a_trim_that_died_halfway_is_finished(disk: World, runs: Runs) -> None:
     assert log_prefix(TABLE, disk.log(), 40) is None
 
 
-def test_a_hole_in_a_log_stops_everything(disk: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tear", [None, b"", b"{", b"\0\0", b"[]"])
+def test_a_history_ends_before_a_hole_and_before_a_torn_commit(disk: World, tmp_path: Path, tear: bytes | None) -> None:
     disk.line(5)
-    (tmp_path / TABLE / LOG / f"{2:020d}.json").unlink()
-    with pytest.raises(StoreError, match="hole behind version 1"):
-        disk.fresh().history(TABLE)
-    (tmp_path / TABLE / LOG / f"{0:020d}.json").unlink()
-    with pytest.raises(StoreError, match="without a Delta log checkpoint"):
+    wanted = disk.live(0, 1)
+    path = tmp_path / TABLE / LOG / f"{2:020d}.json"
+    path.unlink() if tear is None else path.write_bytes(tear)
+    why = "hole behind version 1" if tear is None else "commit 2 is torn"
+    found = disk.fresh().history(TABLE)
+    assert found.newest == 1
+    assert disk.live(0, 1) == wanted
+    for version in (2, 4):
+        with pytest.raises(StoreError, match=why):
+            disk.live(version)
+
+
+def test_a_log_that_begins_in_the_middle_stops_everything(disk: World, tmp_path: Path) -> None:
+    disk.line(5)
+    for version in (0, 2):
+        (tmp_path / TABLE / LOG / f"{version:020d}.json").unlink()
+    with pytest.raises(StoreError, match="begins at 1, without a Delta log checkpoint"):
         disk.fresh().history(TABLE)
 
 

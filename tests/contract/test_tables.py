@@ -76,7 +76,8 @@ def test_orphans_of_an_abandoned_first_commit_are_removed(driver: Driver) -> Non
 def test_rows_below_the_parents_range_are_removed(driver: Driver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
     second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
-    adopted = replace(second.segment, after=1, rows=3, files=1)
+    size = second.segment.bytes - first.segment.bytes
+    adopted = replace(second.segment, after=1, rows=3, bytes=size, files=1)
     third = driver.tables.commit(request(driver.write(3, 1), 3, adopted), Fence())
     assert (third.segment.after, third.segment.rows) == (1, 6)
     assert sorted(checkpoint for _, checkpoint in driver.live().values()) == ["2", "3"]

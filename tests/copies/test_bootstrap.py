@@ -1,6 +1,7 @@
 """`tidemark bootstrap`: a pipeline that is given the state of another one comes to what that one comes to."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class Given:
         self.folder = folder
         self.first: Market = market(folder / "first", declared=TIMELESS).grown(3)
         self.bazaar = self.first.beside(Command(folder / "other", *NOWHERE), "bazaar")
+        # Its first checkpoint is made by the command, by this machine's clock, and the next ones go on from there.
+        self.bazaar.line.clock.ms = time.time_ns() // 1_000_000
         monkeypatch.setattr("tidemark.wiring.bootstraps.LazyLog", lambda settings: self.first.log)
         self.tables = {uid: folder / f"{uid}.parquet" for uid in UIDS}
         for uid, path in self.tables.items():

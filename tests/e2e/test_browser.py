@@ -4,7 +4,6 @@ The tests share the stack and one browser, and run in the order in which they ar
 """
 
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,6 +14,7 @@ import pytest
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.conftest import Stack
 from tests.e2e.test_scheduler import DAY, PATIENCE, Sent, finished
+from tests.prerequisites import needs_chromium
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.stack.credentials import ADMIN, load_credentials
 from tidemark.wiring import Runtime, open_runtime
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("default"),
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not (shutil.which("chromium") or shutil.which("google-chrome")), reason="no Chromium here"),
+    needs_chromium(),
 ]
 HOSTILE = "<script>window.pwned=1</script>'\"\u202e" + "x" * 150
 DAGS = ("parcels", "savepoint", "restore", "fork", "backfill", "retention")
@@ -126,7 +126,7 @@ def test_who_logs_in_triggers_a_checkpoint_from_the_dag_page_and_watches_it_comp
 
 
 def test_a_button_makes_a_savepoint_that_the_scheduler_completes(stack: Stack, runtime: Runtime, page: Page) -> None:
-    page.view("parcels", "view=history&checkpoint=1", "Create savepoint…")
+    page.view("parcels", "view=checkpoint&checkpoint=1", "Create savepoint…")
     page.click("Create savepoint…", "[data-details] button")
     page.fills("Name", "before")
     page.fills("Note", HOSTILE)
@@ -194,7 +194,7 @@ def test_a_row_is_followed_to_its_offsets_and_its_records(page: Page, backfill: 
 
 
 def test_dead_letters_are_shown_with_their_reason(page: Page, backfill: str) -> None:
-    page.view("parcels", "view=history&checkpoint=1", "Dead letters")
+    page.view("parcels", "view=checkpoint&checkpoint=1", "Dead letters")
     page.click("Dead letters", "button[role=tab]")
     page.wait("document.querySelectorAll('[data-letters] tbody tr').length === 2")
     assert page.words().count("null_key") == 2, "each of the two operators has the key"
@@ -209,11 +209,11 @@ def test_the_backfill_was_completed_and_left_the_live_timeline_alone(
     assert (fork.genesis.savepoint, fork.fate) == ("before", "fork")
     assert depots(runtime, fork.newest.id) == oracle([*FIRST, *SECOND])
     assert runtime.checkpoint("parcels").id == 2
-    page.view("parcels", f"view=history&checkpoint={fork.newest.id}", "DAG run, of backfill")
+    page.view("parcels", f"view=checkpoint&checkpoint={fork.newest.id}", "DAG run, of backfill")
 
 
 def test_a_fork_is_begun_beside_a_checkpoint(stack: Stack, runtime: Runtime, page: Page) -> None:
-    page.view("parcels", "view=history&checkpoint=2", "Fork…")
+    page.view("parcels", "view=checkpoint&checkpoint=2", "Fork…")
     page.click("Fork…", "[data-details] button")
     page.fills("Name", "what-if")
     page.fills("Note", HOSTILE)
@@ -234,7 +234,7 @@ def test_a_savepoint_that_nothing_needs_any_more_is_disposed(runtime: Runtime, p
 
 
 def test_a_restore_shows_its_plan_and_is_done(runtime: Runtime, page: Page) -> None:
-    page.view("parcels", "view=history&checkpoint=1", "Restore…")
+    page.view("parcels", "view=checkpoint&checkpoint=1", "Restore…")
     page.click("Restore…", "[data-details] button")
     page.sees("Stays on it")
     assert "[4, 7)" in page.words()

@@ -129,10 +129,9 @@ def test_run_a_checkpoint(reader: Reader) -> None:
     assert (read["chk-1"], sum(read.values())) == (january, all_of_them)
 
 
-def _offsets(ranges: dict[str, str], topic: str) -> int:
-    """How many offsets of a topic lie in ranges as the command line writes them: `[3, 7)` per partition."""
-    bounds = [re.findall(r"\d+", text) for name, text in ranges.items() if name.rpartition("-")[0] == topic]
-    return sum(int(end) - int(start) for start, end in bounds)
+def _offsets(ranges: dict[str, dict[str, int]], topic: str) -> int:
+    """How many offsets of a topic lie in ranges as the command line writes them, per partition."""
+    return sum(r["end"] - r["start"] for name, r in ranges.items() if name.rpartition("-")[0] == topic)
 
 
 def test_read_state(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:

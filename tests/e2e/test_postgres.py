@@ -17,8 +17,9 @@ import pytest
 from tests.e2e.airflow_pages import Server
 from tests.e2e.conftest import ROOT, Stack
 from tests.e2e.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
-from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip
+from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip, unpause
 from tests.kafka.topics import Topics
+from tests.prerequisites import needs
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import load_settings
@@ -31,7 +32,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("default"),
     pytest.mark.timeout(900),
-    pytest.mark.skipif(programs() is None, reason=f"no PostgreSQL here: {INSTALL}"),
+    needs(programs() is not None, f"no PostgreSQL here: {INSTALL}"),
 ]
 TRIPS = [trip(0, "a", 3, 0), trip(1, "b", 5, 0), trip(2, "a", 4, 1), trip(3, "c", 6, 1), trip(4, "b", 1, 2)]
 DAYS = ("2024-03-02T00:00:00Z", "2024-03-03T00:00:00Z")
@@ -106,6 +107,7 @@ def started_in_the_middle(stack: Stack) -> None:
 
 def test_checkpoints_and_pages_go_on_when_airflows_database_and_disk_are_gone(line: Line) -> None:
     with line.airflow("first") as first:
+        unpause(first)
         assert triggered(first, "one", {"until": DAYS[0]}) == "success"
         details = told(first, "pipelines/trips/checkpoints/details/1")
         run = told(first, "dags/trips/checkpoints?run_id=one")
@@ -114,13 +116,14 @@ def test_checkpoints_and_pages_go_on_when_airflows_database_and_disk_are_gone(li
     line.database.execute("CREATE DATABASE airflow")
     with line.airflow("second") as second:
         assert second.api.get("dags/trips/dagRuns")["total_entries"] == 0
+        unpause(second)
         assert triggered(second, "again", {"until": DAYS[1]}) == "success"
         assert triggered(second, "rest", {}) == "success"
         runtime = open_runtime(second.settings)
         made = list(reversed(runtime.checkpoints("trips")))
         assert [c.sealed.facts.records for c in made] == [2, 2, 1]
         assert buses(second, made[-1].id) == {"a": (2, 7), "b": (2, 6), "c": (1, 6)}
-        assert told(second, "pipelines/trips/checkpoints/details/1") == details
+        assert told(second, "pipelines/trips/checkpoints/details/1") == details | {"next": 2}
         assert told(second, "dags/trips/checkpoints?run_id=one") == run
         history = told(second, "pipelines/trips/checkpoints")
         assert history["counts"]["completed"] == len(made)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import ROOT, Stack
+from tests.kafka.topics import Sent as Message
+from tests.kafka.topics import Topics
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowError, Json
 from tidemark.cli.demo.dag_runs import Dag
@@ -53,8 +55,11 @@ def finished(stack: Stack, dag: str, run: str) -> Json:
         time.sleep(0.5)
 
 
-def triggered(stack: Stack, run: str, conf: dict[str, Any]) -> str:
+def unpause(stack: Stack) -> None:
     stack.api.patch("dags/trips", {"is_paused": False})
+
+
+def triggered(stack: Stack, run: str, conf: dict[str, Any]) -> str:
     stack.api.post("dags/trips/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": conf})
     return str(finished(stack, "trips", run)["state"])
 
@@ -91,10 +96,14 @@ def test_each_interval_became_one_checkpoint(backfilled: Stack) -> None:
 
 def test_assets_have_events_with_facts_and_keys(backfilled: Stack) -> None:
     events = backfilled.api.get("assets/events", source_dag_id="trips", limit=100)["asset_events"]
-    told = [(e["name"], e["partition_key"], e["extra"]["records"]) for e in events]
-    for number, records in ((1, 3), (2, 1)):
-        for name in ("trips/checkpoint", "trips/state/buses", "trips/dead_letters/buses"):
-            assert told.count((name, f"chk-{number}", records)) == 1
+    told = sorted((e["name"], e["partition_key"], e["extra"]["id"]) for e in events)
+    assert told == [
+        ("trips/checkpoint", "chk-1", "chk-1"),
+        ("trips/checkpoint", "chk-2", "chk-2"),
+        ("trips/dead_letters/buses", "chk-1", "chk-1"),
+        ("trips/state/buses", "chk-1", "chk-1"),
+        ("trips/state/buses", "chk-2", "chk-2"),
+    ]
 
 
 def test_compaction_ran_beside_and_found_nothing_due(backfilled: Stack) -> None:
@@ -150,10 +159,38 @@ def test_a_stop_with_a_savepoint_pauses_the_dag_when_its_runs_have_ended_and_res
     assert {dag: api.get(f"dags/{dag}")["is_paused"] for dag in ("trips", "trips_compact")} == {
         "trips": True, "trips_compact": False,
     }  # fmt: skip
+    unpause(backfilled)
     assert triggered(backfilled, "while-stopped", {}) == "failed"
     assert any("STOPPED" in line for line in api.log_tail("trips", "while-stopped", "plan", 1))
     assert typed("resume", "trips") == {"pipeline": "trips", "resumed": True, "unpaused_dags": ["trips"]}
     assert api.get("dags/trips")["is_paused"] is False
+
+
+def more(stack: Stack, trips: list[Sent]) -> None:
+    messages = [Message(t.value, key=t.key, timestamp_ms=t.timestamp_ms) for t in trips]
+    Topics(stack.settings.kafka_address).produce("trips", messages)
+
+
+def test_failed_checkpoints_alone_pause_the_schedule(backfilled: Stack) -> None:
+    def paused() -> bool:
+        return bool(backfilled.api.get("dags/trips")["is_paused"])
+
+    opened = open_runtime(backfilled.settings)
+    opened.stop("trips", "disk swap")
+    for n in range(3):  # more than the two failures that the trips tolerate
+        assert triggered(backfilled, f"stopped-{n}", {}) == "failed"
+    opened.resume("trips", "done")
+    assert triggered(backfilled, "slip", {"max_record": 1}) == "failed"
+    assert not paused()
+    more(backfilled, [trip(n, None, 1, 2) for n in range(4)])
+    seen = []
+    for n in range(3):
+        assert triggered(backfilled, f"dead-{n}", {}) == "failed"
+        seen.append(paused())
+    assert seen == [False, False, True], "every record is a dead letter, three times"
+    unpause(backfilled)
+    more(backfilled, [trip(n, "b", 1, 2) for n in range(5)])
+    assert triggered(backfilled, "mended", {}) == "success"
 
 
 def test_nothing_failed_to_import_and_the_pages_are_there(backfilled: Stack) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Stack, Watchers
-from tests.e2e.test_scheduler import TRIPS, finished, triggered
+from tests.e2e.test_scheduler import TRIPS, finished, more, triggered, unpause
 from tests.observing.openlineage import complaints
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.model.metrics import METRICS
@@ -18,7 +18,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("def
 @pytest.fixture(scope="module")
 def watched(stack: Stack) -> Stack:
     """At least one checkpoint was made by a DAG run."""
-    TopicLoader(stack.settings.kafka_address, "trips", partitions=2).load(TRIPS)
+    if any(open_runtime(stack.settings).checkpoints("trips")):
+        more(stack, TRIPS[:1])
+    else:
+        TopicLoader(stack.settings.kafka_address, "trips", partitions=2).load(TRIPS)
+    unpause(stack)
     assert triggered(stack, "watched", {}) == "success"
     return stack
 

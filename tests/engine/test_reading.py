@@ -9,6 +9,7 @@ from tests.engine.line import Line, OpenAttempt
 from tests.engine.records import plan_of
 from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent
+from tests.prerequisites import missing
 from tidemark.adapters.kafka import KafkaLog
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.session import SparkSettings, end_session, open_session
@@ -108,7 +109,7 @@ def test_a_broker_that_is_down_is_said_in_words(line: Line) -> None:
 
 def test_the_next_attempt_closes_the_session_of_the_one_before(spark_settings: SparkSettings) -> None:
     if not spark_settings.is_connect:
-        pytest.skip("classic drivers have no sessions to close")
+        missing("a Connect server: classic drivers have no sessions to close")
     zombie = open_session(spark_settings, "readings/chk-9", 1)
     assert zombie.range(3).count() == 3
     end_session(spark_settings, "readings/chk-9", 1)

@@ -38,7 +38,7 @@ def test_spark_reads_from_a_log_checkpoint_that_was_written_for_it(spark: SparkS
     driver, files, parent = DeltaDriver(tmp_path), LocalTableFiles(str(tmp_path)), None
     for number in range(1, VERSIONS + 1):
         parent = _committed(driver, number, parent)
-    files.write_log_checkpoint(TABLE, OLDEST)
+    files.ensure_log_checkpoint(TABLE, OLDEST)
     log = [f for f in files.files(TABLE) if f"/{LOG}/" in f.path]
     prefix = log_prefix(TABLE, log, OLDEST)
     assert prefix is not None

@@ -4,13 +4,17 @@ A part of the cross (`-k`) renews the rows of its own cases; each row says which
 """
 
 import csv
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
+
+from tests.faults.line import SEED
 
 BOOK = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "faults.csv"
 
@@ -27,6 +31,7 @@ class Case:
         result: `passed`, `failed` or `skipped`.
         seconds: of everything: set-up of the line, the killed run, the re-runs and the comparison.
         code: the Git commit that was swept.
+        seed: of the records that were sent; empty where it was not recorded.
     """
 
     victim: str
@@ -36,6 +41,7 @@ class Case:
     result: str = "passed"
     seconds: float = 0.0
     code: str = ""
+    seed: str = ""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -48,6 +54,7 @@ class Book:
 
     def __init__(self) -> None:
         self.cases: dict[str, Case] = {}
+        self.code = swept_code()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
@@ -63,13 +70,32 @@ class Book:
             case.result = report.outcome
 
     def pytest_sessionfinish(self) -> None:
-        code = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=BOOK.parent, capture_output=True, text=True, check=False
-        )
         for case in self.cases.values():
-            case.code = code.stdout.strip()
+            case.code, case.seed = self.code, str(SEED)
         if self.cases:
-            write(merged(read(BOOK), self.cases.values()), BOOK)
+            with _alone():
+                write(merged(read(BOOK), self.cases.values()), BOOK)
+
+
+def swept_code(folder: Path = BOOK.parents[2], book: str = "docs/benchmarks/faults.csv") -> str:
+    """The commit that is checked out; `-dirty` where a file differs, but for the book, which the other lane writes."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){book}")
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While the other lane does not read and write the book."""
+    folder = os.open(BOOK.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def merged(older: Iterable[Case], newer: Iterable[Case]) -> list[Case]:

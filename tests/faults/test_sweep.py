@@ -16,6 +16,7 @@ from tests.engine.standalone import QUICK_JAVA
 from tests.faults.line import SEED, EmittingLine, FoldLine, Line, Lines
 from tests.faults.zygote import Zygote
 from tests.kafka.topics import Topics
+from tests.prerequisites import missing
 from tests.s3.server import CREDENTIALS
 from tidemark.settings import Settings, recorded_service
 from tidemark.stack import control
@@ -112,7 +113,7 @@ def restart(stack: Settings, java_options: str | None = None) -> None:
 def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_stack: Settings, point: str) -> None:
     print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED} pytest tests/faults/test_sweep.py -k 'server and {point}'")
     if line.settings.spark_address != spark_stack.spark_address:
-        pytest.skip("TIDEMARK_TEST_SPARK names a server that is not ours to kill")
+        missing("a Spark of its own: TIDEMARK_TEST_SPARK names a server that is not ours to kill")
     line.send()
     client = line.stopped_at(point)
     try:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 QUIET = {"log_level": 0}
 ELECTING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
@@ -39,6 +47,14 @@ class Topics:
         self.admin.create_topics([topic])[name].result(30)
         _until(lambda: len(self._partitions(name)) == partitions)
         return name
+
+    def configure(self, topic: str, **config: str) -> None:
+        """Sets configuration of a topic; dots are written as underscores."""
+        entries = [
+            ConfigEntry(k.replace("_", "."), v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
 
     def produce(self, topic: str, records: Iterable[Sent | bytes]) -> None:
         """Sends records in order and waits for their acknowledgement."""

@@ -17,12 +17,9 @@ Rows = Sequence[Mapping[str, Any]]
 def write_report(facts: Mapping[str, Any], rows: Rows) -> None:
     """Writes `checkpoint-cost.json`, `.md` and `.svg` (`…-quick` for a quick run) below docs/benchmarks."""
     name = "checkpoint-cost-quick" if "quick" in str(facts["command"]) else "checkpoint-cost"
-    measured = {
-        p: [r for r in rows if r["pipeline"] == p and r["round"] >= 0] for p in {r["pipeline"]: 0 for r in rows}
-    }
     (FOLDER / f"{name}.json").write_text(json.dumps({"facts": dict(facts), "rows": list(rows)}, indent=1) + "\n")
-    (FOLDER / f"{name}.md").write_text(_page(name, facts, rows, measured))
-    series = {_label(found[0]): [r["seconds"] for r in found] for found in measured.values()}
+    (FOLDER / f"{name}.md").write_text(page(name, facts, rows))
+    series = {_label(found[0]): [r["seconds"] for r in found] for found in _measured(rows).values()}
     (FOLDER / f"{name}.svg").write_text(scatter("Seconds per checkpoint of 20,000 updates", "round", series))
 
 
@@ -42,7 +39,14 @@ def _label(row: Mapping[str, Any]) -> str:
     return f"{kind}, {row['size']:,} keys"
 
 
-def _page(name: str, facts: Mapping[str, Any], rows: Rows, measured: Mapping[str, Rows]) -> str:
+def _measured(rows: Rows) -> dict[str, Rows]:
+    """Per pipeline the rounds that count."""
+    return {p: [r for r in rows if r["pipeline"] == p and r["round"] >= 0] for p in {r["pipeline"]: 0 for r in rows}}
+
+
+def page(name: str, facts: Mapping[str, Any], rows: Rows) -> str:
+    """The Markdown text."""
+    measured = _measured(rows)
     lines = [
         "# Cost of a checkpoint over state size",
         "",

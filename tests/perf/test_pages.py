@@ -1,12 +1,22 @@
-"""Pages of benchmarks that are written by hand say what their data says."""
+"""Every page of benchmarks says by what it was made, and what its data says."""
 
 import json
+import re
+import statistics
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.perf import report, scale_page
 from tests.perf.facts import told
+from tests.perf.latency import page as latency_page
+from tests.perf.peers import page as peers_page
 from tests.perf.report import FOLDER
+
+ROOT = FOLDER.parents[1]
+PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
+NOTHING = "nothing: it prints the data"
 
 
 def _data(name: str) -> dict[str, Any]:
@@ -65,3 +75,129 @@ def test_what_a_fork_adds() -> None:
     for fork in forks["forks"]:
         assert f"each added {fork['added_bytes'] / 1e6:.2f} MB" in page
         assert f"the run itself is {fork['run_bytes'] / 1e6:.2f} MB" in page
+
+
+def _listed() -> dict[str, tuple[str, str]]:
+    """Per page of the table in the README: the command, and what it writes."""
+    lines = [line.strip("| ").split(" | ") for line in (FOLDER / "README.md").read_text().splitlines()]
+    named = [(re.match(r"\[([\w-]+)\.md\]", cells[0]), cells) for cells in lines if len(cells) == 5]
+    return {name[1]: (re.findall(r"`([^`]+)`", cells[3])[0], cells[4]) for name, cells in named if name}
+
+
+def test_the_readme_lists_every_page_and_every_file_of_data() -> None:
+    assert sorted(_listed()) == PAGES
+    text = (FOLDER / "README.md").read_text()
+    data = {path.name for path in FOLDER.iterdir() if path.suffix != ".md" and "quick" not in path.name}
+    assert [name for name in sorted(data) if f"({name})" not in text] == []
+
+
+def _modules_of_bench() -> list[str]:
+    recipe = (ROOT / "Makefile").read_text().partition("\nbench:")[2].partition("\n\n")[0]
+    return re.findall(r"-m (tests\.perf\.\w+)", recipe)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_the_command_that_made_it_and_what_it_writes(page: str) -> None:
+    command, writes = _listed()[page]
+    _, _, head = (FOLDER / f"{page}.md").read_text().partition("\n\n")
+    made = re.match(r"Made by `([^`]+)`", head)
+    assert made, "the first paragraph says by what the page was made"
+    module = re.search(r"tests\.perf\.\w+", made[1])
+    assert command == made[1] or (module and (command, module[0]) in {("make bench", m) for m in _modules_of_bench()})
+    by_hand = "written by hand" in head.partition("\n\n##")[0]
+    assert by_hand == (writes != "page and data"), "what a command does not write is written by hand, and says so"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_command_of_a_page_exists_and_writes_what_is_said(page: str) -> None:
+    command, writes = _listed()[page]
+    if command == "make test-faults":
+        assert "faults.csv" in (ROOT / "tests/faults/conftest.py").read_text()
+        return
+    names = [f"{n}.py" for n in re.findall(r"tests\.perf\.(\w+)", command)] or [
+        f"{m.rpartition('.')[2]}.py" for m in _modules_of_bench()
+    ]
+    perf = ROOT / "tests/perf"
+    places = [perf / name if (perf / name).is_file() else perf / name.removesuffix(".py") / "page.py" for name in names]
+    text = "".join(path.read_text() for path in [*places, *([perf / "report.py"] if command == "make bench" else [])])
+    assert (f'"{page}' in text or f'"{page}.json"' in text) == (writes != NOTHING)
+
+
+def _rewritten(folder: Path) -> dict[str, str]:
+    """The pages that commands write, made again from the committed data."""
+    cost, peers, latency, scale = (_data(n) for n in ("checkpoint-cost", "peers", "airflow-latency", "scale"))
+    peers_page.write_page(peers["facts"], peers["rows"], folder)
+    return {
+        "checkpoint-cost": report.page("checkpoint-cost", cost["facts"], cost["rows"]),
+        "peers": (folder / "peers.md").read_text(),
+        "airflow-latency": latency_page.page("airflow-latency.json", latency["facts"], latency["rows"]),
+        "scale": scale_page.page("scale.json", scale["facts"], scale["rows"]),
+    }
+
+
+def test_a_page_that_a_command_writes_is_what_it_writes_of_the_data(tmp_path: Path) -> None:
+    written = _rewritten(tmp_path)
+    assert sorted(written) == sorted(page for page, (_, writes) in _listed().items() if writes == "page and data")
+    assert [page for page, text in written.items() if text != (FOLDER / f"{page}.md").read_text()] == []
+
+
+HISTORY = {
+    "overview:": "overview",
+    "the last page of the history": "last page of the history",
+    "a search that meets one id": "search",
+    "1,000 points of the charts": "series of 1000",
+    "timelines": "timelines",
+    "details of a checkpoint": "details",
+    "its lineage": "graph",
+}
+
+
+@pytest.mark.parametrize("title", HISTORY)
+def test_history_pages(title: str) -> None:
+    assert _cells("history-pages", title) == [str(_data("history-pages")["median_ms"][HISTORY[title]])]
+
+
+RETENTION = {
+    "a plan by a runtime that has read nothing: 1,000": ("plan_s", 2),
+    "the plan again, one checkpoint later": ("plan_after_one_more_checkpoint_s", 2),
+    "a sweep that releases 971": ("sweep_that_releases_s", 1),
+    "the sweep that deletes 983 files and 1,025 files of logs | 1": ("sweep_that_deletes_s", 1),
+    "a plan after that": ("plan_after_the_sweep_s", 2),
+}
+
+
+@pytest.mark.parametrize("title", RETENTION)
+def test_retention_costs(title: str) -> None:
+    name, digits = RETENTION[title]
+    assert _cells("retention-costs", title)[0] == f"{_data('retention-costs')[name]:.{digits}f}"
+
+
+def _medians(pipeline: str) -> float:
+    rows = [r for r in _data("checkpoint-cost")["rows"] if r["pipeline"] == pipeline and r["round"] >= 0]
+    return statistics.median(r["seconds"] for r in rows)
+
+
+def _first(pipeline: str) -> float:
+    rows = _data("checkpoint-cost")["rows"]
+    (found,) = (r["seconds"] for r in rows if r["pipeline"] == pipeline and r["round"] < 0)
+    return float(found)
+
+
+def test_the_page_on_scale_takes_its_slopes_from_the_data() -> None:
+    text = (ROOT / "docs/scale.md").read_text()
+    fold = _medians("bench-8000000") / _medians("bench-500000")
+    process = _medians("bench-process-8000000") / _medians("bench-process-2000000")
+    assert f"| a fold's checkpoint | × {fold:.2f} for 16 times the keys |" in text
+    assert f"looks up the keys that it touches | × {process:.2f} for 4 times the keys |" in text
+    more = [(_first(f"{kind}8000000") - _first(f"{kind}2000000")) / 6 for kind in ("bench-", "bench-process-")]
+    assert "a fold needs {:.1f} s more per million, a process {:.1f} s".format(*more) in text
+    rows = _data("checkpoint-cost")["rows"]
+    last = {
+        r["pipeline"]: r["full_bytes"] / r["size"]
+        for r in rows
+        if r["pipeline"] in ("bench-500000", "bench-2000000", "bench-8000000")
+    }
+    assert f"| bytes of these states | {min(last.values()):.0f} to {max(last.values()):.0f} per key |" in text
+    costs = _data("state-costs")
+    assert f"{costs['resolve'] / 8:.1f} s per million keys, {costs['resolve_in_workers'] / 8:.1f} s with" in text
+    assert f"| one key, without Spark | {costs['point']:.2f} s at 8 million |" in text

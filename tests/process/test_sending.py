@@ -26,6 +26,7 @@ from tidemark.adapters.memory import (
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.records.refusals import Refusals
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
 from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict
@@ -86,6 +87,7 @@ class World(InMemory):
             crash=self.at,
             max_dead_letters=1.0,
             sender=self.sender,
+            skipped=Refusals(self.coordinator.objects).skipped_ids,
         )
         return job.execute(attempt)
 

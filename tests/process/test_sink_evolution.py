@@ -20,6 +20,7 @@ from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.adapters.sink_reader import read_sink
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.engine.resolving import union_of
+from tidemark.engine.warehouse import Warehouse
 from tidemark.errors import IncompatibleStateError
 from tidemark.model.codec import from_json, to_json
 from tidemark.model.segments import Segment, StateHandle
@@ -198,9 +199,10 @@ def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> No
         line.pipeline = declared(fields)
         tables.append(emit(line, len(tables) * 10))
     tables.append(emit(line, 30))  # nothing has changed
+    warehouse = Warehouse(session=spark, root=str(tmp_path), files_of=line.tables.files_of)
     for table in tables:
         by_arrow = read_sink(str(tmp_path), table)
-        by_spark = union_of(spark, str(tmp_path), table).toArrow().cast(by_arrow.schema)
+        by_spark = union_of(warehouse, table).toArrow().cast(by_arrow.schema)
         order = [("_checkpoint", "ascending"), ("_offset", "ascending")]
         assert by_spark.sort_by(order).to_pylist() == by_arrow.to_pylist()
     assert shown(line, tables[1]) == [

@@ -29,6 +29,7 @@ from tidemark.model.records import (
     OffsetReport,
     StopRecord,
 )
+from tidemark.model.refusals import DeliveryFailure, SkippedRecord
 from tidemark.model.savepoint import SavepointRequest, TombstoneKind
 from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.sweeps import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
@@ -91,6 +92,22 @@ def written() -> dict[str, tuple[str, bytes]]:
     )
     put(keys.job_end_key("j"), JobEnd(job="j", done=True, at_ms=2, write_id="w"))
     put(keys.delivery_key("s", 2), DeliveryRecord(sink="s", checkpoint=2, records=3, at_ms=1, write_id="w"))
+    failure = DeliveryFailure(
+        sink="s",
+        topic="t",
+        checkpoint=2,
+        what="w",
+        next="n",
+        record="r",
+        size=1,
+        why="y",
+        ahead="h",
+        at_ms=1,
+        write_id="w",
+    )
+    put(keys.delivery_failure_key("s", 1), failure)
+    skipped = SkippedRecord(sink="s", record="r", size=1, why="y", owner="o", note="", at_ms=1, write_id="w")
+    put(keys.skip_key("s", "r"), skipped)
     report = OffsetReport(input="in", group="g", checkpoint=2, failure=None, at_ms=1, write_id="w")
     put(keys.report_key("in", 2), report)
     put(keys.stop_key(1), StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))

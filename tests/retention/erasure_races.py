@@ -20,6 +20,7 @@ UID, KEY = "accounts", "a"
 class ErasureRaces(Races):
     """One schedule, from a seed."""
 
+    takes_the_whole = False
     erases = True
     expected = (*EXPECTED, StoreError)
     """What one works on may be released, or erased, under its feet."""

@@ -9,10 +9,12 @@ from unittest.mock import patch
 from tests.simulation.planted import promote_without_a_claim
 from tidemark.coordinator.records.fates import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.retention import survey, sweeping
+from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.retention import pins, planning, survey, sweeping
 from tidemark.coordinator.retention.planning import Judge
 from tidemark.coordinator.retention.rules import Lines
 from tidemark.coordinator.retention.sweeping import Sweeper
+from tidemark.model.keys import slot_key
 from tidemark.model.savepoint import TombstoneKind
 
 
@@ -83,11 +85,10 @@ def forget_the_tombstone() -> Iterator[None]:
     def release(self: Sweeper, seen: Any) -> tuple[str, ...]:
         for found in seen.subsumed:
             self.coordinator.crash("sweep.tombstones", "before")
-            slot = found.plan.slot
-            place = f"timelines/{slot.timeline}/{slot.sequence:012d}.json"
-            standing, _ = self._tombstones.raise_for(TombstoneKind.CHECKPOINT, found.plan.name, "x", place)
+            place = slot_key(found.timeline, found.sequence)
+            standing, _ = self._tombstones.raise_for(TombstoneKind.CHECKPOINT, found.name, "x", place)
             self._tombstones.confirm(standing)
-        return tuple(found.plan.name for found in seen.subsumed)
+        return tuple(found.name for found in seen.subsumed)
 
     with patch.object(Sweeper, "_release", release):
         yield
@@ -114,9 +115,9 @@ def believe_the_index() -> Iterator[None]:
     entries = ManifestIndex.entries
     seen: dict[int, Any] = {}
 
-    def once(self: ManifestIndex, objects: Any, gone: Any) -> Any:
+    def once(self: ManifestIndex, *asked: Any) -> Any:
         if id(self) not in seen:
-            seen[id(self)] = (entries(self, objects, gone), self)
+            seen[id(self)] = (entries(self, *asked), self)
         return seen[id(self)][0]
 
     with patch.object(ManifestIndex, "entries", once):
@@ -127,6 +128,43 @@ def believe_the_index() -> Iterator[None]:
 def end_in_spite_of_a_claim() -> Iterator[None]:
     """An end does not wait until the places of all claims are taken."""
     with patch.object(Fates, "may_win", lambda self, claim: False):
+        yield
+
+
+@contextmanager
+def restore_without_a_claim() -> Iterator[None]:
+    """A restore does not say ahead which place it takes: an end of what it has begun sees nothing of it."""
+    with patch.object(Recovery, "_claim", lambda self, genesis, closing: None):
+        yield
+
+
+@contextmanager
+def forget_outboxes() -> Iterator[None]:
+    """What waits to be sent to Kafka pins nothing."""
+    with patch.object(survey, "pins_of_deliveries", lambda *_: iter(())):
+        yield
+
+
+@contextmanager
+def keep_what_was_closed() -> Iterator[None]:
+    """What a timeline without checkpoints began with is kept, whether it has ended or not."""
+
+    def ever(lines: Lines, name: str) -> bool:
+        return name in lines.geneses and not lines.checkpoints.get(name)
+
+    with patch.object(survey, "is_newborn", ever), patch.object(pins, "is_newborn", ever):
+        yield
+
+
+@contextmanager
+def keep_every_base() -> Iterator[None]:
+    """Of what compactions made nothing ever goes."""
+    why = Judge._why_job
+
+    def kept(self: Judge, job: str) -> str:
+        return planning.KEPT if job in self.survey.jobs.recorded else why(self, job)
+
+    with patch.object(Judge, "_why_job", kept):
         yield
 
 
@@ -143,5 +181,9 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         believe_the_index,
         promote_without_a_claim,
         end_in_spite_of_a_claim,
+        restore_without_a_claim,
+        forget_outboxes,
+        keep_what_was_closed,
+        keep_every_base,
     )
 }

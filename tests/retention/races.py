@@ -1,5 +1,8 @@
 """Sweeps beside everything that may need a file, interleaved at every operation on the store, a table or the disk.
 
+Half of the schedules have one fold; the others the whole pipeline: a process with a Delta sink, one with an outbox for
+Kafka, and dead letters.
+
 Actors may die or sleep at any operation. Whatever an actor was told must stay true: what is pinned can be read, what
 was begun can go on, and every checkpoint that was not released holds what it held.
 """
@@ -7,16 +10,17 @@ was begun can go on, and every checkpoint that was not released holds what it he
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from random import Random
 from typing import Any
 
 from greenlet import getcurrent
 
-from tests.retention.shelves import ASK, ONE_FOLD, MemoryShelf
+from tests.retention.leftovers import leaks, orphans, unsent
+from tests.retention.shelves import ASK, ONE_FOLD, OUTBOX, MemoryShelf
 from tests.simulation.scheduler import Killed, Scheduler
 from tests.simulation.stepped import Steps
 from tests.simulation.world import Declared
@@ -24,13 +28,14 @@ from tidemark.adapters.memory import ManualClock, SequentialIds
 from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.branches import branches
-from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.retention.survey import Survey, look
 from tidemark.errors import ConflictError, NotFoundError, StoreError
 from tidemark.model.checkpoint import Checkpoint
@@ -41,9 +46,10 @@ from tidemark.model.writes import WrittenRun
 from tidemark.retention import Retention
 
 World = tuple[MemoryShelf, dict[int, dict[str, list[str]]]]
+Act = Callable[[], None]
 PREPARED = 40
 """So many worlds are made, for schedules to begin in."""
-FAST = Declared(**{f.name: getattr(ONE_FOLD, f.name) for f in fields(ONE_FOLD)})
+FAST, WHOLE = (Declared(**{f.name: getattr(p, f.name) for f in fields(p)}) for p in (ONE_FOLD, OUTBOX))
 EXPECTED = (ConflictError, NotFoundError)
 """What an actor may be told; a StoreError would say that a file has gone under its feet."""
 
@@ -85,10 +91,15 @@ class SlowFiles(MemoryTableFiles):
         return count
 
 
-def made(seed: int) -> "World":
-    """A line of checkpoints, perhaps compacted, forked, swept; and what each checkpoint held."""
+class Stopped(BaseException):
+    """A process is gone."""
+
+
+def made(seed: int, whole: bool) -> "World":
+    """A line of checkpoints, perhaps compacted, forked, delivered, swept; and what each checkpoint held."""
     rng, held = Random(seed), dict[int, dict[str, list[str]]]()
-    shelf = MemoryShelf(pipeline=FAST, store=Steps(), tables=SlowTables())
+    pipeline = WHOLE if whole else FAST
+    shelf = MemoryShelf(pipeline=pipeline, store=Steps(), tables=SlowTables())
 
     def keep(found: Checkpoint) -> None:
         held[found.id] = shelf.rows(found)
@@ -96,7 +107,11 @@ def made(seed: int) -> "World":
     for _ in range(rng.randrange(2, 5)):
         keep(shelf.checkpoint(rng.choice("ab")))
         if rng.random() < 0.4:
-            shelf.merge()
+            shelf.merge(rng.choice(list(pipeline.schemas())))
+        if rng.random() < 0.5:
+            deliver(shelf)
+    if rng.random() < 0.3:
+        abandon(shelf, rng.choice(sorted(held)))
     if rng.random() < 0.4:
         shelf.fork("old", rng.choice(sorted(held)))
         if rng.random() < 0.5:
@@ -109,6 +124,38 @@ def made(seed: int) -> "World":
 prepared = lru_cache(maxsize=None)(made)
 
 
+def prepare() -> None:
+    """Makes every world now: what a planted bug makes would be handed on to schedules without it."""
+    for number in range(PREPARED):
+        for whole in (False, True):
+            prepared(number, whole)
+
+
+def abandon(shelf: MemoryShelf, checkpoint: int) -> None:
+    """Leaves a restore behind that died between its genesis and its closing."""
+
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == ("genesis", "after"):
+            raise Stopped
+
+    c = replace(shelf.coordinator, crash=crash)
+    with suppress(Stopped):
+        Recovery(coordinator=c).restore(Beginning(checkpoint=shelf.coordinator.checkpoint(checkpoint)))
+
+
+def deliver(shelf: MemoryShelf, pause: Callable[[str], None] = lambda what: None) -> None:
+    """Sends what waits in outboxes, oldest first."""
+    for due in undelivered(shelf.coordinator):
+        pause(f"send {due.table.name} of {due.checkpoint.plan.name}")
+        try:
+            shelf.held(due.table.handle)
+        except StoreError:
+            if due.checkpoint.id in {again.checkpoint.id for again in undelivered(shelf.coordinator)}:
+                raise
+            continue  # sent, or left behind by a restore, meanwhile
+        delivered(shelf.coordinator, due)
+
+
 def copied(world: "World") -> "World":
     """A world of its own with what another one has."""
     old, held = world
@@ -119,7 +166,7 @@ def copied(world: "World") -> "World":
         log_checkpoints={name: set(found) for name, found in old.tables.log_checkpoints.items()},
     )
     shelf = MemoryShelf(
-        pipeline=FAST,
+        pipeline=old.pipeline,
         store=Steps(dict(old.store.objects)),
         log=deepcopy(old.log),
         tables=tables,
@@ -133,10 +180,12 @@ class Races:
     """One schedule, from a seed.
 
     Attributes:
+        takes_the_whole: whether half of the schedules have the whole pipeline.
         erases: whether a process may erase.
         expected: what a process may be told.
     """
 
+    takes_the_whole = True
     erases = False
     expected = EXPECTED
 
@@ -148,7 +197,7 @@ class Races:
         self.begun: list[str] = []
         self.ended: list[str] = []
         self.disposed: set[str] = set()
-        self.shelf, self.held = copied(prepared(seed % PREPARED))
+        self.shelf, self.held = copied(prepared(seed % PREPARED, self.takes_the_whole and seed % 2 == 1))
         shelf, pause = self.shelf, self._pause
         shelf.store.pause, shelf.tables.pause, shelf.store.erases = pause, pause, self.erases
         shelf.files = SlowFiles(shelf.tables, pause)
@@ -185,6 +234,8 @@ class Races:
             "pin": self._pin,
             "fork": self._overtaken(self._fork),
             "restore": self._restore,
+            "finish": self._finish,
+            "deliver": self._deliver,
             "run": self._overtaken(self._run),
             "merge": self._overtaken(self._merge),
             "export": self._export,
@@ -196,7 +247,7 @@ class Races:
     def go(self) -> list[str]:
         """What was broken, in words; then the world is left to itself and swept twice."""
         self.scheduler.go(lambda: None)
-        broken = self._broken()
+        broken = [*self._broken(), *self._closed_orphans()]
         self.shelf.sweep(Retention.keep_last(1))
         self.shelf.sweep(Retention.keep_last(1))
         return [*broken, *self._broken(), *self._left(), *self._goes_on()]
@@ -246,25 +297,35 @@ class Races:
         found = self.shelf.coordinator.checkpoint(self._any())
         self.shelf.recovery.restore(Beginning(checkpoint=found))
 
+    def _finish(self) -> None:
+        """Repeats a restore that died, in the words that it was asked in."""
+        for genesis in (b.genesis for b in branches(self.shelf.coordinator.timelines) if b.fate == "not live"):
+            found = self.shelf.coordinator.checkpoint(genesis.parent)
+            self.shelf.recovery.restore(Beginning(checkpoint=found))
+            break
+
+    def _deliver(self) -> None:
+        deliver(self.shelf, self._pause)
+
     def _run(self, timeline: str | None = None) -> None:
         shelf = self.shelf
-        shelf.pay(self.rng.choice("ab"))
+        shelf.pay(self.rng.choice(("a", "b", "") if shelf.pipeline is WHOLE else "ab"))
         Advance(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=shelf.run, timeline=timeline).once(ASK)
 
     def _merge(self) -> None:
         """A compaction as the product has it: job record, files, commit, record."""
         shelf = self.shelf
-        newest = next(shelf.coordinator.checkpoints(), None)
-        if newest is None or not newest.handles["accounts"]:
+        newest, uid = next(shelf.coordinator.checkpoints(), None), self.rng.choice(list(shelf.pipeline.schemas()))
+        if newest is None or not newest.handles[uid]:
             return
         job = f"{shelf.ids.last + 1:032x}"
         opened = JobRecord(
-            job=job, kind="compaction", uid="accounts", checkpoint=newest.id,
+            job=job, kind="compaction", uid=uid, checkpoint=newest.id,
             opened_at_ms=shelf.clock.now_ms(), write_id=job,
         )  # fmt: skip
         shelf.coordinator.objects.put(job_key(job), opened)
         refuse_doomed(shelf.coordinator, newest.id)
-        shelf.compact(newest, "accounts", newest.handles["accounts"], job=job)
+        shelf.compact(newest, uid, newest.handles[uid], job=job)
 
     def _export(self) -> None:
         """Reads a checkpoint for a while, under a job; what it has begun it can end."""
@@ -281,14 +342,16 @@ class Races:
             self.disposed.add(record.name)
 
     def _forks(self) -> list[str]:
+        """Timelines that may become live: forks, and what restores left that died."""
         timelines = self.shelf.coordinator.timelines
-        return [b.timeline for b in branches(timelines) if b.fate == "fork"]
+        return [b.timeline for b in branches(timelines) if b.fate in {"fork", "not live"}]
 
     def _is_closed(self, name: str) -> bool:
         return isinstance(self.shelf.coordinator.head(name).entry, Closing)
 
     def _end(self) -> None:
-        for name in self._forks()[-1:]:
+        found = self._forks()
+        for name in self.rng.sample(found, min(1, len(found))):
             Ending(coordinator=self.shelf.coordinator).close(name)
             self.ended.append(name)
 
@@ -310,20 +373,28 @@ class Races:
                 continue
             if rows != self.held.get(checkpoint.id, rows):
                 found.append(f"I4: {checkpoint.plan.name} holds something else than it did")
+        found += [f"I5: an outbox waits, and {x.plan.name} is released" for x in unsent(c) if x.plan.name in gone]
         standing = [(name, number) for name, number in self.pinned if name not in self.disposed]
         found += [f"I5: savepoint {n} was promised, chk-{i} is released" for n, i in standing if f"chk-{i}" in gone]
         return found
 
+    def _closed_orphans(self) -> list[str]:
+        """Closes what nobody was promised, and says what cannot be closed."""
+        shelf, found = self.shelf, []
+        left = orphans(shelf.coordinator, {*self.begun, "old"})
+        if left:
+            shelf.checkpoint("a")  # the place that a promote or a restore has claimed is taken now
+        for name in left:
+            try:
+                Ending(coordinator=shelf.coordinator).close(name)
+            except ConflictError as error:
+                if "is in progress" not in error.what:
+                    found.append(f"{name} was never live, and cannot be closed: {error.what}")
+        return found
+
     def _left(self) -> list[str]:
-        """Files of nobody, after two sweeps with nobody beside them."""
-        c, shelf = self.shelf.coordinator, self.shelf
-        gone = {name for name, t in of_checkpoints(c.objects).items() if t.confirmed}
-        needed = {p for x in c.timelines.all() if x.plan.name not in gone for p in shelf.named(x)}
-        states = [c.open_plan(name) for name in c.timelines.names()]
-        folders = {f"{s.plan.id}." for s in states if isinstance(s, OpenPlan | SealedPlan)}
-        left = {p for p in shelf.data() - needed if not p.split("/")[-2].startswith(tuple(folders) or ("-",))}
-        # A compaction may be adopted by the next plan, or one that died may still go on, until somebody overtakes it.
-        return [f"needed by nobody, and there: {path}" for path in sorted(left) if "/base/" not in path]
+        """What retention keeps for nobody, after two sweeps with nobody beside them."""
+        return leaks(self.shelf)
 
     def _goes_on(self) -> list[str]:
         """Every timeline that was promised, and the live one, takes a checkpoint."""
@@ -387,6 +458,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--bug", choices=sorted(BUGS))
     asked = parser.parse_args()
+    prepare()
     with BUGS[asked.bug]() if asked.bug else ExitStack():
         if asked.seed is not None:
             played = explore(asked.seed)

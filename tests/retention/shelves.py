@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import START_MS, InMemory
-from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
+from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.adapters.key_files import ParquetKeyFiles
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.adapters.memory_key_files import MemoryKeyFiles
@@ -109,6 +109,16 @@ PIPELINE = Pipeline(
     max_dead_letters=1.0,
 )
 ONE_FOLD = replace(PIPELINE, operators=[FOLD])
+OUTBOX = replace(
+    PIPELINE,
+    operators=[
+        *PIPELINE.operators,
+        Process(
+            "sender", key_by="account", state=Count, function=tell, emits=Told, sink=KafkaSink("sent", topic="out")
+        ),
+    ],
+)
+"""The whole: a fold, a process with a Delta sink, one with an outbox for Kafka; all of them have dead letters."""
 
 
 class Shelf:

@@ -13,7 +13,6 @@ from tidemark.adapters.local_cache import LocalCache
 from tidemark.adapters.memory_store import MemoryStore
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.retention.survey import Survey, look
-from tidemark.errors import CorruptObjectError
 from tidemark.model import canonical
 from tidemark.model.index_text import KIND
 from tidemark.retention import Retention
@@ -118,7 +117,7 @@ def test_a_warehouse_that_was_made_anew_is_not_taken_for_the_old_one(tmp_path: P
     assert len(found.lines.all()) == 1
 
 
-def test_a_manifest_that_was_damaged_since_it_was_read_stops_everything(tmp_path: Path) -> None:
+def test_a_manifest_that_was_damaged_since_it_was_read_is_found_and_keeps_what_it_may_name(tmp_path: Path) -> None:
     cache, shelf = LocalCache(tmp_path / "cache"), DiskShelf(tmp_path / "warehouse")
     shelf.checkpoint("a")
     surveyed(shelf, ManifestIndex(cache))
@@ -126,8 +125,8 @@ def test_a_manifest_that_was_damaged_since_it_was_read_stops_everything(tmp_path
     at, raw = manifest.stat(), manifest.read_bytes()
     manifest.write_bytes(raw.replace(b"payments", b"paymants", 1))
     os.utime(manifest, ns=(at.st_atime_ns, at.st_mtime_ns))
-    with pytest.raises(CorruptObjectError):
-        surveyed(shelf, ManifestIndex(cache))
+    found = surveyed(shelf, ManifestIndex(cache)).damage
+    assert ([bad.name for bad in found.manifests], found.timelines) == (["chk-1"], {"t1"})
 
 
 def test_of_two_that_write_at_once_one_stays_and_nobody_fails(tmp_path: Path) -> None:

@@ -88,12 +88,17 @@ class Oracle:
         line = self.lines[timeline]
         return line.own[-1] if line.own else line.begins
 
+    def sinks(self, timeline: str) -> int | None:
+        """The checkpoint whose sink rows a timeline has."""
+        line = self.lines[timeline]
+        return line.own[-1] if line.own else line.sinks_of or line.begins
+
     def pins(self, now_ms: int) -> set[int]:
         """What must stay whatever the rule says."""
         found = {n for n, until in self.savepoints.values() if until is None or until > now_ms}
         for name, line in self.lines.items():
             if line.closed is None and not line.own and line.begins is not None:
-                found.add(line.begins)
+                found |= {line.begins} | ({line.sinks_of} - {None})
             if line.closed is None and line.open_id is not None and self.newest(name) is not None:
                 found.add(self.newest(name))
         return found
@@ -250,7 +255,7 @@ class Walk:
         if number in self.oracle.released:
             self._refused(lambda: self.shelf.restore(number))
             return
-        head = self.oracle.newest(self.oracle.live)
+        head = self.oracle.sinks(self.oracle.live)
         closing = self.shelf.restore(number)
         self.oracle.lines[closing.successor] = Line(begins=number, sinks_of=head)
         self._close(closing.successor)

@@ -10,13 +10,13 @@ BANNED_WORDS = frozenset({"util", "utils", "common", "manager", "helper", "helpe
 BANNED_VERBS = frozenset({"handle", "manage"})
 
 
-def long_files(module: Module, limit: int = 300) -> list[Finding]:
+def long_files(module: Module, limit: int = 500) -> list[Finding]:
     """A file of more than `limit` lines, that behind its last line break counted."""
     lines = module.source.count("\n") + 1
     return [Finding(limit + 1, f"{lines} lines, allowed are {limit}")] if lines > limit else []
 
 
-def long_functions(module: Module, limit: int = 40) -> list[Finding]:
+def long_functions(module: Module, limit: int = 60) -> list[Finding]:
     """Functions of more than `limit` lines, docstring and decorators counted."""
     found = []
     for f in _functions(module.tree):

@@ -6,6 +6,7 @@ from functools import cache
 
 FLOORS: dict[str, int] = {
     "errors": 0,
+    "redaction": 0,
     "state": 0,
     "operator_state": 0,
     "pipeline": 0,

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.standalone import QUICK_JAVA, environment
+from tests.prerequisites import needs
 from tests.s3.proxy import Request
 from tests.s3.server import Bucket
 from tidemark.airflow.jobs import spark_home, submit_command, submit_environment
@@ -22,10 +23,7 @@ from tidemark.settings import load_settings
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not any((load_settings().jar_folder / "s3").glob("*.jar")),
-        reason="make setup-s3 has not fetched the jars for S3",
-    ),
+    needs(any((load_settings().jar_folder / "s3").glob("*.jar")), "make setup-s3 has not fetched the jars for S3"),
 ]
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDOFTHEDRIVER", "AWS_SECRET_ACCESS_KEY": "s3cret/of+the=driver"}
 CONF = """

@@ -17,6 +17,7 @@ from tests.faults.history import History
 from tests.faults.line import SEED, FoldLine, Lines
 from tests.faults.zygote import Zygote
 from tests.kafka.topics import Topics
+from tests.prerequisites import needs
 from tests.s3.proxy import Fault, Proxy, Rule, Times, strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
 from tidemark.settings import load_settings
@@ -25,10 +26,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not any((load_settings().jar_folder / "s3").glob("*.jar")),
-        reason="make setup-s3 has not fetched the jars for S3",
-    ),
+    needs(any((load_settings().jar_folder / "s3").glob("*.jar")), "make setup-s3 has not fetched the jars for S3"),
 ]
 HOUSE = "house"
 LOG = r"_delta_log/\d{20}\.json"

@@ -170,13 +170,13 @@ def abort_is_not_final() -> Iterator[None]:
 def adopt_whatever_there_is() -> Iterator[None]:
     """A plan takes the newest compaction of the uid, whichever timeline it read and however far it reached."""
 
-    def adopted(self, uid, timeline, handle):
-        listed = self.objects.list(f"compactions/{uid}/")
-        records = [r for r in (self.objects.read(CompactionRecord, key) for key in listed) if r is not None]
-        for record in sorted(records, key=lambda r: r.input.through, reverse=True)[:1]:
+    def adopted(self, uid, timeline, handle, readable):
+        found = [(key, self.objects.read(CompactionRecord, key)) for key in self.objects.list(f"compactions/{uid}/")]
+        records = [(key, record) for key, record in found if record is not None]
+        for key, record in sorted(records, key=lambda kr: kr[1].input.through, reverse=True)[:1]:
             cut = record.input.through
             rest = [replace(s, after=max(cut, s.after)) for s in handle if s.through > cut]
-            return StateHandle((*record.output.segments, *rest)), record.job
+            return StateHandle((*record.output.segments, *rest)), (key, record)
         return handle, None
 
     with patch.object(InputPlanner, "_adopted", adopted):

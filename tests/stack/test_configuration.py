@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.errors import UsageError
-from tidemark.settings import Settings
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.settings import Settings, load_settings
 from tidemark.stack import spark_server
 from tidemark.stack.addresses import Addresses, choose_addresses
 from tidemark.stack.airflow_services import COMPONENTS, LOCAL_SETTINGS, airflow_environment
@@ -114,3 +114,16 @@ def test_a_port_that_was_set_and_is_taken_is_refused_by_name(home_settings: Sett
 def test_an_unknown_service_is_a_usage_error(home_settings: Settings) -> None:
     with pytest.raises(UsageError, match="no service is called zookeeper"):
         up(home_settings, ["zookeeper"])
+
+
+@pytest.mark.parametrize("groups", [("kafka",), ("spark",), ("kafka", "spark", "airflow")])
+def test_up_outside_of_a_checkout_says_what_is_missing(tmp_path: Path, groups: tuple[str, ...]) -> None:
+    settings = load_settings(root=tmp_path, home=tmp_path / "home")
+    with pytest.raises(NotFoundError) as refused:
+        up(settings, groups)
+    what, safe, then = str(refused.value).splitlines()
+    assert all(str(tmp_path / ".jars" / group) in what for group in groups if group != "airflow")
+    assert (str(tmp_path / "dags") in what) == ("airflow" in groups)
+    assert safe == "Safe: nothing was started."
+    assert "TIDEMARK_ROOT" in then and "make setup" in then
+    assert not (tmp_path / "home").exists()

@@ -39,6 +39,7 @@ class Oracle:
     parents: dict[int, int | None] = field(default_factory=dict)
     savepoints: dict[str, int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
+    claimed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lines["t1"] = Line(Seen(dict.fromkeys(self.records, 0)))
@@ -66,17 +67,24 @@ class Oracle:
         line.newest, line.pending, line.own = number, None, line.own + 1
 
     def begin(self, name: str, checkpoint: int, *, keep_rows: bool) -> None:
-        """A timeline from a checkpoint; `keep_rows` = the sink keeps what the live one has put there."""
+        """A timeline from a checkpoint; `keep_rows` = the sink keeps what the live one has, if that is all it had."""
         now = deepcopy(self.snapshots[checkpoint])
-        live = self.lines[self.live].now
-        if keep_rows and live.reaches(now):
-            now.rows = dict(live.rows)
+        rows = self.lines[self.live].now.rows
+        if keep_rows and now.rows.keys() <= rows.keys():
+            now.rows = dict(rows)
         self.lines[name] = Line(now, checkpoint)
 
     def close(self, successor: str) -> None:
         """The live timeline ends."""
         self.lines[self.live].closed, self.lines[self.live].pending = successor, None
         self.live = successor
+
+    def end(self, name: str) -> None:
+        """A timeline that never was live ends; a savepoint that it claimed pins again."""
+        self.lines[name].closed = ""
+        for savepoint in [s for s, by in self.claimed.items() if by == name]:
+            del self.claimed[savepoint]
+            self.savepoints[savepoint] = self.ended.pop(savepoint)
 
     def lineage(self, number: int | None) -> list[int]:
         """A checkpoint and those it came from, newest first."""

@@ -14,6 +14,7 @@ from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
+from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -30,6 +31,8 @@ PARTITIONS = 2
 TOPIC = "payments"
 UNPLANNED = {("queries", "before"), ("queries", "after"), ("ids", "before"), ("ids", "after"), ("plan", "before")}
 """Crash points ahead of the plan: nothing is left open behind them."""
+CLAIMED = {("fate", "after"), ("closing", "before")}
+"""Where a promote or a restore dies that another call may still finish."""
 
 
 class Account(state.Keyed):
@@ -97,6 +100,7 @@ class Walk:
         self.manifests: dict[str, bytes] = {}
         self.trace: list[str] = []
         self.number = 0
+        self.claims: set[str] = set()
 
     def steps(self, count: int) -> None:
         """So many verbs; after each one, what is live is what the oracle says."""
@@ -106,6 +110,7 @@ class Walk:
             self.restore: 2,
             self.fork: 2,
             self.promote: 3,
+            self.end: 1,
             self.save: 1,
             self.dispose: 1,
         }
@@ -165,7 +170,7 @@ class Walk:
             request=self._name("r"),
         )
         to = to if name is None else oracle.savepoints[name]
-        crash = CrashAfter(rng.choice((None, None, 1, 2, 3, 4)))
+        crash = CrashAfter(rng.choice((None, None, 1, 2, 3, 4, 5, 6)))
         begun = f"t{oracle.numbered + 1}"
         left, died = oracle.left(to), True
         while died:
@@ -179,8 +184,11 @@ class Walk:
             if crash.at != ("genesis", "before") and begun not in oracle.lines:
                 oracle.numbered += 1
                 oracle.begin(begun, to, keep_rows=not asked.restore_sinks)
-            if claim and (not died or crash.at[0] == "closing") and name in oracle.savepoints:
+            if claim and (not died or crash.at[0] in {"fate", "closing"}) and name in oracle.savepoints:
                 oracle.ended[name] = oracle.savepoints.pop(name)
+                oracle.claimed[name] = begun
+            if crash.at in CLAIMED:
+                self.claims.add(begun)
             if crash.at == ("closing", "after") and oracle.live != begun:
                 oracle.close(begun)
             if died and rng.random() < 0.4:
@@ -216,6 +224,8 @@ class Walk:
             done = Promotion(coordinator=self._coordinator(crash)).promote(name, discard=discard)
         except Died:
             self.trace.append(f"  promote died {crash.at}")
+            if crash.at in CLAIMED:
+                self.claims.add(name)
             if crash.at != ("closing", "after"):
                 return
             done = Promotion(coordinator=self.world.coordinator).promote(name)
@@ -230,6 +240,24 @@ class Walk:
         assert [c.id for c in done.left] == lacking
         assert sorted(c.id for c in (*done.left, *done.replaced)) == sorted(left)
         oracle.close(name)
+
+    def end(self) -> None:
+        """Closes a timeline that is not live, unless it has a plan or may become live; it may die on the way."""
+        oracle, rng = self.oracle, self.rng
+        if not oracle.ready() or rng.random() < 0.5:
+            return
+        name, crash = rng.choice(oracle.ready()), CrashAfter(rng.choice((None, None, 1, 2, 3, 4, 5, 6)))
+        for at in (crash, CrashAfter(None)):
+            try:
+                Ending(coordinator=self._coordinator(at)).close(name)
+                break
+            except Died:
+                self.trace.append(f"  end died {crash.at}")
+            except ConflictError as error:
+                busy = "is in progress" in error.what
+                assert (oracle.lines[name].pending is not None) if busy else (name in self.claims)
+                return
+        oracle.end(name)
 
     def save(self) -> None:
         """Names any checkpoint."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.airflow.world import PLACE, MemoryRuntime, World
 from tidemark.adapters.memory import MemoryLog
-from tidemark.errors import BrokerError
+from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
 from tidemark.ports import PlanRequest
 from tidemark.wiring import Runtime
 
@@ -24,8 +24,10 @@ class Reporting(MemoryRuntime):
 class Deaf(MemoryLog):
     """Takes no offsets."""
 
+    error: type[TidemarkError] = BrokerError
+
     def report_group_offsets(self, group: str, ends: object) -> None:
-        raise BrokerError("Kafka did not answer", next="look at the broker.")
+        raise self.error("Kafka did not take them", next="look at the broker.")
 
 
 @pytest.fixture
@@ -64,8 +66,11 @@ def test_the_groups_offsets_are_reported_once_the_checkpoint_is_complete_and_not
     assert world.log.group_offsets("watchers", [PLACE]) == {PLACE: 3}
 
 
-def test_a_report_that_fails_harms_nothing(world: World) -> None:
+@pytest.mark.parametrize("error", [BrokerError, NotFoundError, UsageError])
+def test_a_report_that_fails_harms_nothing(world: World, error: type[TidemarkError]) -> None:
+    """No answer; a topic that is gone since it was read; an option that librdkafka does not know."""
     world.log = Deaf()
+    world.log.error = error
     world.log.create(PLACE.topic, 1)
     runtime = Reporting(_driven(world))
     assert runtime.complete("trips", _sealed(runtime)).id == 1

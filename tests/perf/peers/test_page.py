@@ -1,18 +1,14 @@
 """The page says what the rows say; and Flink is unpacked only from the package that was committed."""
 
 import json
-import statistics
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from tests.perf.latency.page import percentile
 from tests.perf.peers.page import write_page
-from tests.perf.peers.places import ROOT
 from tests.perf.peers.setup_flink import unpack
-from tests.perf.report import FOLDER
 
 FACTS = {"command": "make bench", "seed": 1, "cores": 2, "versions": {"pyspark": "4"}, "updates": 10}
 
@@ -100,37 +96,6 @@ def test_who_overtakes_tidemark_is_told_with_the_shares_between_which(tmp_path: 
     page = _written([*rows, *(_row(kind, n, 1.5) for kind in ("tidemark", "append") for n in range(2))], tmp_path)
     assert "- Between 1.0% and 10.0% Structured Streaming, append overtakes Tidemark, own driver." in page
     assert page.count("overtakes") == 1
-
-
-def test_the_readme_says_what_was_measured() -> None:
-    rows = json.loads((FOLDER / "peers.json").read_text())["rows"]
-    told = (ROOT / "README.md").read_text().partition("## What it costs")[2].partition("## ")[0]
-    kinds = {"tidemark": "Tidemark", "append": "results appended", "merge": "results merged"}
-    for kind, title in (kinds | {"delta-merge": "Delta MERGE", "flink": "Flink"}).items():
-        cells = [cell.strip() for line in told.splitlines() if title in line for cell in line.split("|")[2:-1]]
-        runs = [r for r in rows if (r["scenario"], r["kind"], r["size"]) == ("a", kind, 2_000_000)]
-        seconds, written = (
-            statistics.median(r[w] for r in runs if r.get("round", 0) > 0) for w in ("seconds", "bytes")
-        )
-        assert float(cells[0]) == pytest.approx(seconds, abs=0.01), title
-        assert float(cells[1]) == pytest.approx(written / 1e6, abs=0.5), title
-        restored = [r["seconds"] for r in rows if (r.get("verb"), r["kind"], r["size"]) == ("restore", kind, 500_000)]
-        kept = [r["left"] / 1e6 for r in rows if r["kind"] == kind and r.get("kept") == 30]
-        assert cells[2].split(",")[0] == (f"{restored[0]:.2f}" if restored else "–"), title
-        assert cells[3] == (f"{kept[0]:.0f}" if kept else "–"), title
-    for kind in ("tidemark", "append"):
-        runs = [r for r in rows if (r["scenario"], r["kind"], r["size"]) == ("a", kind, 8_000_000)]
-        assert f"{statistics.median(r['seconds'] for r in runs if r.get('round', 0) > 0):.2f} s for" in told
-    runs = json.loads((FOLDER / "airflow-latency.json").read_text())["rows"]
-    for pipeline, records, wanted in (
-        ("timed", 10_000, "[{} for"),
-        ("gated", 10_000, "{} with"),
-        ("timed", 0, "{} where"),
-    ):
-        seconds = [
-            r["completed"] for r in runs if (r["pipeline"], r["records"]) == (pipeline, records) and r["round"] >= 0
-        ]
-        assert wanted.format(f"{percentile(seconds, 0.5):.2f} s") in told
 
 
 def test_another_package_is_not_unpacked(tmp_path: Path) -> None:

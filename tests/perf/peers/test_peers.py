@@ -15,11 +15,12 @@ from tests.perf.peers.places import child_environment
 from tests.perf.peers.smoke import KEPT, MONTHS, RETAINED, SEED, SMOKED, WORKLOAD
 from tests.perf.peers.titles import WHOLE
 from tests.perf.workload import expected_state
+from tests.prerequisites import needs
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("javac") is None, reason="what streams is Java: install a JDK 17, not only a JRE")
+@needs(shutil.which("javac") is not None, "what streams is Java: install a JDK 17, not only a JRE")
 def test_every_peer_of_a_spark_driver_ends_with_the_oracles_rows(broker: str, tmp_path: Path) -> None:
     print(f"seed {SEED}")
     command = [sys.executable, "-m", "tests.perf.peers.smoke", broker, str(tmp_path)]

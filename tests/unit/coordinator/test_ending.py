@@ -105,7 +105,7 @@ def test_the_live_timeline_a_closed_one_and_nobody_are_refused() -> None:
         ending.close("t1")
 
 
-def test_a_restore_that_died_is_finished_and_not_ended() -> None:
+def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> None:
     house = House()
     made = three(house)
 
@@ -117,7 +117,7 @@ def test_a_restore_that_died_is_finished_and_not_ended() -> None:
         replace(house.recovery, coordinator=replace(house.coordinator, crash=crash)).restore(
             Beginning(checkpoint=made[0])
         )
-    with pytest.raises(ConflictError, match="begun by a restore"):
+    with pytest.raises(ConflictError, match="timeline t2 is being restored: it may take the next place of t1"):
         Ending(coordinator=house.coordinator).close("t2")
 
 

@@ -28,6 +28,7 @@ from tidemark.errors import (
     FencedError,
     GateFailedError,
     ProcessFunctionError,
+    RecordRefusedError,
     StateOverflowError,
     StoreError,
 )
@@ -48,6 +49,7 @@ ERRORS = [
     (ProcessFunctionError("raised", next="x"), R.PROCESS_FAILED),
     (CorruptObjectError("damaged", next="x"), R.INPUT_LOST),
     (BrokerError("down", next="x"), R.BROKER_ERROR),
+    (RecordRefusedError("too large", next="x"), R.RECORD_REFUSED),
     (StoreError("full", next="x"), R.STORE_ERROR),
     (ConflictError("twice", next="x"), R.STORE_ERROR),
     (EngineError("spark", next="x"), R.ENGINE_ERROR),
@@ -132,7 +134,7 @@ def test_a_timeline_that_ended_subsumes_the_plan() -> None:
 
 def test_every_reason_is_shown_by_a_test_above() -> None:
     shown = {reason for _, reason in ERRORS}
-    elsewhere = {R.PUBLISH_FAILED, R.MIN_PAUSE, R.STOPPED, R.DECLINED, R.CODE_CHANGED, R.STATE_ERASED}
+    elsewhere = {R.PUBLISH_FAILED, R.MIN_PAUSE, R.STOPPED, R.DECLINED, R.CODE_CHANGED, R.STATE_ERASED, R.PROMOTED}
     assert shown | elsewhere == set(FailureReason)
 
 

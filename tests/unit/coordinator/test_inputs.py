@@ -113,7 +113,7 @@ def test_the_next_plan_adopts_the_newest_whose_files_are_there() -> None:
     house, read = _house_with_runs()
     _put(house, record(read, StateHandle((seg(BASE, 0, 2, version=7),)), job="j2"))  # version 7 does not exist
     older = house.coordinator.checkpoint(1).handles["accounts"]
-    empty = seg(BASE, 0, 1, version=0)
+    empty = seg(BASE, 0, 1, rows=0, version=0)
     house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
     wanted = _put(house, record(older, StateHandle((empty,)), job="j1"))
     plan = house.plan()
@@ -126,14 +126,14 @@ def test_the_next_plan_adopts_the_newest_whose_files_are_there() -> None:
 def test_a_compaction_of_another_timeline_is_not_adopted(timeline: str, adopted: list[str]) -> None:
     house, read = _house_with_runs()
     house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
-    _put(house, record(read, BASE_2, timeline=timeline))
+    _put(house, record(read, StateHandle((seg(BASE, 0, 2, rows=0),)), timeline=timeline))
     assert list(house.plan().adopted) == adopted, "all its files are there"
 
 
 def test_an_adopted_compaction_is_not_adopted_again() -> None:
     house, read = _house_with_runs()
     house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
-    _put(house, record(read, StateHandle((seg(BASE, 0, 2),))))
+    _put(house, record(read, StateHandle((seg(BASE, 0, 2, rows=0),))))
     assert house.complete().plan.adopted != {}
     assert house.plan().adopted == {}
 

@@ -264,3 +264,39 @@ def test_logical_time_is_the_interval_end_or_the_clock_and_never_goes_back() -> 
     assert house.complete().plan.logical_time_ms == 5_000_000
     house.clock.advance(int(timedelta(days=1).total_seconds() * 1000))
     assert house.plan().logical_time_ms == house.clock.ms
+
+
+DAY_MS = 86_400_000
+FUTURE = 30 * 365 * DAY_MS
+
+
+def test_a_record_from_the_future_ends_no_range() -> None:
+    house = House()
+    for when in (10, FUTURE, 20, FUTURE, 60, 30):
+        house.send(1, timestamp_ms=when)
+    plan = house.complete(replace(ASK, until_interval_end=True, interval_end=at(50))).plan
+    assert house.ranges(plan) == {P0: (0, 4), P1: (0, 0)}, "60 belongs to the next interval"
+    assert plan.covers
+    plan = house.complete(replace(ASK, until_interval_end=True, interval_end=at(100))).plan
+    assert house.ranges(plan)[P0] == (4, 6)
+    house.send(1, timestamp_ms=150)
+    plan = house.complete(replace(ASK, until_interval_end=True, interval_end=at(150))).plan
+    assert house.ranges(plan)[P0] == (6, 6), "the record that hides it was read long ago"
+    assert plan.pending == {P0: 1}
+
+
+def test_of_an_interval_long_past_what_came_since_is_not_from_the_future() -> None:
+    house = House()
+    house.clock.ms = 400 * DAY_MS
+    house.send(1, timestamp_ms=300 * DAY_MS)
+    asked = replace(ASK, until_interval_end=True, interval_end=at(DAY_MS))
+    assert house.ranges(house.complete(asked).plan)[P0] == (0, 0)
+
+
+def test_behind_a_record_from_the_future_no_more_is_looked_at_than_the_plan_takes() -> None:
+    house = House()
+    for when in (FUTURE, 10, 20, 60):
+        house.send(1, timestamp_ms=when)
+    asked = replace(ASK, until_interval_end=True, interval_end=at(50), max_records=2)
+    found = [house.complete(asked).plan, house.complete(asked).plan]
+    assert [(house.ranges(plan)[P0], plan.covers) for plan in found] == [((0, 2), False), ((2, 3), True)]

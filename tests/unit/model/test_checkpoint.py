@@ -97,9 +97,10 @@ def test_names_for_people() -> None:
 
 def test_which_reasons_count_and_which_abort() -> None:
     uncounted = {r.name for r in FailureReason if not r.counts}
-    assert uncounted == {"MIN_PAUSE", "STOPPED", "DECLINED", "SUBSUMED", "CODE_CHANGED", "STATE_ERASED"}
+    assert uncounted == {"MIN_PAUSE", "STOPPED", "DECLINED", "SUBSUMED", "CODE_CHANGED", "STATE_ERASED", "PROMOTED"}
     retried = {r.name for r in FailureReason if not r.aborts}
     assert retried == {
         *("BROKER_ERROR", "STORE_ERROR", "ENGINE_ERROR", "MIN_PAUSE"),
-        *("STOPPED", "PUBLISH_FAILED", "SUBSUMED", "TASK_FAILURE"),
+        *("STOPPED", "PUBLISH_FAILED", "RECORD_REFUSED", "SUBSUMED", "TASK_FAILURE"),
     }
+    assert {r.name for r in FailureReason if r.waits} == {"RECORD_REFUSED"}

@@ -1,0 +1,53 @@
+"""A process that runs a checkpoint of a till, and stops itself (SIGSTOP) at a step: `FOLDER AHEAD [STEP MOMENT]`.
+
+Its clock is so many seconds ahead of the others', so that nobody has to wait for a timeout.
+"""
+
+import itertools
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.disk_runtime import DiskRuntime
+from tests.cli.shops import Shop
+from tidemark.errors import TidemarkError
+from tidemark.ports import PlanRequest
+from tidemark.wiring.core import SystemClock
+
+
+@dataclass
+class Ahead:
+    """A clock that shows a later time."""
+
+    seconds: int
+
+    def now_ms(self) -> int:
+        return SystemClock().now_ms() + self.seconds * 1000
+
+
+def main(folder: Path, ahead: int, *at: str) -> int:
+    shop = Shop.opened(folder)
+    shop.sell()  # the same records in every process
+    shop.line._ids = (f"{os.getpid():016x}{n:016x}" for n in itertools.count(1))
+    runtime = DiskRuntime(shop.line, shop.tidemark.settings)
+    runtime.clock = Ahead(ahead)
+
+    def crash(*now: str) -> None:
+        if now == at:
+            print("stopped", flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    shop.line.crash = crash
+    try:
+        made = runtime.run_once("till", PlanRequest(origin="test"), crash)
+    except TidemarkError as error:
+        print(type(error).__name__, error.what, flush=True)
+        return error.code
+    print(f"made chk-{made.checkpoint.id} by attempt {made.checkpoint.sealed.attempt}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

@@ -1,0 +1,213 @@
+"""Addresses of the pages, and checkpoints under way, in a real browser over a real API server of Airflow."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.airflow.pipelines.trips import trips
+from tests.cli.disk_line import DiskLine
+from tests.cli.disk_runtime import DiskRuntime
+from tests.e2e.airflow_pages import Server, api_server
+from tests.e2e.chromium import Page, chromium
+from tests.pages.conftest import PIPELINES, Trips
+from tests.prerequisites import needs_chromium
+from tidemark.adapters.memory import ManualClock
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.settings import load_settings
+from tidemark.wiring.pages import Pages
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    needs_chromium(),
+]
+PATH = "/plugin/checkpoints"
+HEIGHT = 900
+BOX = "(e => e && (r => [r.top, r.bottom])(e.getBoundingClientRect()))"
+
+
+@dataclass
+class Site:
+    """A server, and what it reads, which the tests change while somebody looks."""
+
+    server: Server
+    world: Trips
+    clock: ManualClock
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """chk-1 to 3 on t1, one failed; t1 ends by a restore from 2, so that chk-3 is set aside; 30 on t2."""
+    home = tmp_path_factory.mktemp("navigation")
+    with api_server(home) as server:
+        clock = ManualClock(int(time.time() * 1000) - 3_600_000)
+        line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
+        runtime = DiskRuntime(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
+        runtime.clock = clock  # type: ignore[assignment]
+        world = Trips(line, Pages(runtime))
+        for bus in ("b1", "b2", "b3"):
+            world.checkpoint(bus)
+        world.fail("the broker was away")
+        runtime.restore("trips", RestoreRequest(checkpoint=2, request="back"))
+        for n in range(30):
+            clock.advance(1000)
+            world.checkpoint(f"b{n}")
+        yield Site(server, world, clock)
+
+
+@pytest.fixture
+def page(site: Site) -> Iterator[Page]:
+    with chromium(site.server.base, site.server.token(), size=(1440, HEIGHT)) as made:
+        yield made
+
+
+def place(page: Page) -> tuple[str, dict[str, str]]:
+    """The path of the address, and what its fragment says."""
+    path, told = page.script("[location.pathname, Object.fromEntries(new URLSearchParams(location.hash.slice(1)))]")
+    return path, told
+
+
+def in_sight(page: Page, selector: str) -> bool:
+    """Whether the top of an element stands in the window."""
+    found: Any = page.script(f"{BOX}(document.querySelector({selector!r}))")
+    return bool(found) and 0 <= found[0] < HEIGHT
+
+
+def tab(page: Page) -> Any:
+    """The view whose tab is chosen."""
+    return page.script("document.querySelector('[role=tab][aria-selected=true]').innerText")
+
+
+def begin(page: Page) -> None:
+    """Opens the page as Airflow's menu does: without a fragment."""
+    page.call("Page.navigate", url=page.base + PATH)
+    page.sees("Latest restore")
+
+
+def reload(page: Page) -> None:
+    """Loads the page again; nothing of the old one is taken for the new one."""
+    page.script("window.old = true")
+    page.call("Page.reload")
+    page.wait("!window.old && !!document.querySelector('[data-page]')")
+
+
+def test_a_click_keeps_the_path_and_a_reload_shows_the_same(page: Page) -> None:
+    begin(page)
+    page.click("History", "[role=tab]")
+    page.sees("1–25 of 34")
+    assert place(page) == (PATH, {"pipeline": "trips", "view": "history"})
+    reload(page)
+    page.sees("1–25 of 34")
+    assert place(page) == (PATH, {"pipeline": "trips", "view": "history"})
+    page.click("chk-30", "tr")
+    page.wait("!!document.querySelector('[data-node=manifest]')")
+    wanted = (PATH, {"pipeline": "trips", "view": "checkpoint", "checkpoint": "30"})
+    assert place(page) == wanted
+    reload(page)
+    page.wait("!!document.querySelector('[data-node=manifest]')")
+    assert place(page) == wanted and "chk-30" in page.words()
+
+
+def test_back_and_forward_go_through_views_and_checkpoints(page: Page) -> None:
+    begin(page)
+    page.click("History", "[role=tab]")
+    page.sees("1–25 of 34")
+    page.picks("Status", "FAILED")
+    page.sees("1–1 of 1")
+    page.click("chk-4", "tr")
+    page.sees("the broker was away")
+    page.click("chk-5 ›", "button")
+    page.wait("!!document.querySelector('[data-details=\"5\"] [data-node=manifest]')")
+    steps: list[tuple[str, str | None, str]] = [
+        ("chk-4", "4", "the broker was away"),
+        ("the filtered history", None, "1–1 of 1"),
+        ("the overview", None, "Latest restore"),
+    ]
+    for what, checkpoint, text in steps:
+        page.script("history.back()")
+        page.sees(text)
+        path, told = place(page)
+        assert (path, told.get("checkpoint")) == (PATH, checkpoint), what
+    assert tab(page) == "Overview", "a filter is no step of its own"
+    page.script("history.forward()")
+    page.sees("1–1 of 1")
+    assert (place(page)[0], place(page)[1]["status"], tab(page)) == (PATH, "FAILED", "History")
+
+
+def test_the_menu_leads_to_the_overview_from_wherever_one_is(page: Page) -> None:
+    page.view("trips", "view=checkpoint&checkpoint=3", "on t1")
+    page.click("Checkpoints", "a[href$='/plugin/checkpoints']")
+    page.sees("Latest restore")
+    assert place(page) == (PATH, {})
+    page.script("history.back()")
+    page.sees("on t1")
+
+
+def test_filters_stand_in_the_address(page: Page) -> None:
+    page.view("trips", "view=history&status=FAILED", "1–1 of 1")
+    page.fills("Search ids, runs and savepoints", "chk-9")
+    page.sees("No checkpoint fits")
+    path, told = place(page)
+    assert (path, told["text"], told["status"]) == (PATH, "chk-9", "FAILED")
+    page.view("trips", "view=history&offset=25", "26–34 of 34")
+
+
+@pytest.mark.parametrize("size", [(1440, HEIGHT), (390, 844)])
+def test_details_are_in_sight_by_every_way(page: Page, size: tuple[int, int]) -> None:
+    page.resize(*size)
+    for address in ("view=checkpoint&checkpoint=3", "view=history&checkpoint=3"):
+        page.view("trips", address, "on t1")
+        assert in_sight(page, "[data-details='3']"), address
+    page.view("trips", "view=overview", "Latest failed")
+    page.click("chk-4", "section button")
+    page.sees("the broker was away")
+    assert place(page)[1]["view"] == "checkpoint" and in_sight(page, "[data-details='4']")
+    assert page.script("[...document.querySelectorAll('[role=alert]')].every(e => e.getBoundingClientRect().top < 844)")
+    page.view("trips", "view=history", "1–25 of 34")
+    page.click("chk-12", "tr th")
+    page.wait("!!document.querySelector('[data-details=\"12\"]')")
+    assert in_sight(page, "[data-details='12']"), "although the table was scrolled"
+
+
+def test_a_checkpoint_that_is_unknown_says_so_in_sight(page: Page) -> None:
+    page.view("trips", "view=checkpoint&checkpoint=999", "no checkpoint chk-999")
+    assert in_sight(page, "[data-details='999'] [role=alert]")
+
+
+def test_a_tab_of_the_run_leads_to_the_view_of_its_checkpoint(page: Page, site: Site) -> None:
+    run = site.world.pages.details("trips", 34)["origin"]
+    site.server.ask(
+        "POST", "/api/v2/dags/trips/dagRuns", {"logical_date": None, "dag_run_id": run}, site.server.token()
+    )
+    page.call("Page.navigate", url=f"{page.base}/dags/trips/runs/{run}/plugin/checkpoint")
+    page.click("Open in Checkpoints", "a")
+    page.wait("!!document.querySelector('[data-details=\"34\"]')")
+    assert place(page) == (PATH, {"pipeline": "trips", "view": "checkpoint", "checkpoint": "34"})
+
+
+def test_a_run_plans_then_runs_then_is_completed_while_somebody_looks(page: Page, site: Site) -> None:
+    world, line = site.world, site.world.line
+    body = {"logical_date": None, "dag_run_id": "watched"}
+    site.server.ask("POST", "/api/v2/dags/trips/dagRuns", body, site.server.token())
+    page.call("Page.navigate", url=f"{page.base}/dags/trips/runs/watched/plugin/checkpoint")
+    page.sees("Planning…")
+    assert "queued" in page.words() and "made no checkpoint" not in page.words()
+    world.drive("late")
+    plan = world.plan("watched")
+    page.wait("!!document.querySelector('[data-progress=planned]')")
+    owned = line.coordinator.begin(plan)
+    assert isinstance(owned, OwnedAttempt)
+    page.wait("!!document.querySelector('[data-progress=running]')")
+    assert page.script("document.querySelector('[data-acks]').dataset.acks") == "0/1"
+    assert page.script("document.querySelector('[data-elapsed]').innerText").startswith("Elapsed ")
+    line.execute(owned)
+    page.wait("!!document.querySelector('[data-acks=\"1/1\"]')")
+    line.coordinator.complete(plan)
+    page.wait("!!document.querySelector('[data-status=COMPLETED]')")
+    assert page.script("document.querySelector('[data-progress]')") is None
+    page.wait("document.querySelector('[data-node=manifest]').textContent.includes('completed')")

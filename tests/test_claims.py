@@ -1,0 +1,165 @@
+"""Sentences of the README and of `docs/` that make a promise or describe a cost, held to code and data."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tidemark import Fold, KafkaSource, Pipeline, Process, state
+from tidemark.cli import state_diff
+from tidemark.engine.session import SparkSettings
+from tidemark.errors import DeclarationError
+from tidemark.settings import Settings
+from tidemark.testing import BARRIER, replay
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+GUARANTEES = (ROOT / "docs/guarantees.md").read_text()
+
+
+def _promise(text: str) -> str:
+    """The first quotation of a page, on one line."""
+    quoted = re.search(r"(?:^> .*\n)+", text, re.MULTILINE)
+    assert quoted
+    return " ".join(line.removeprefix("> ") for line in quoted.group().splitlines())
+
+
+@dataclass(frozen=True)
+class Sale:
+    """One record."""
+
+    shop: str | None
+    amount: int
+
+
+class Takings(state.Keyed):
+    """What a shop has taken."""
+
+    sales: int = state.count()
+    total: int = state.sum("amount")
+
+
+SALES = Pipeline(
+    name="sales",
+    source=KafkaSource("sales", Sale),
+    operators=[Fold("shops", key_by="shop", state=Takings), Fold("amounts", key_by="amount", state=Takings)],
+    max_dead_letters=1.0,
+)
+
+
+def test_readme_and_guarantees_make_one_promise_and_it_excepts_dead_letters() -> None:
+    assert _promise(README) == _promise(GUARANTEES)
+    assert "exactly once, or keeps it as a dead letter, which changes no state" in _promise(README)
+    summary, _, _ = README.partition("```")
+    assert "dead letter" in summary, "the first paragraph counts records too"
+
+
+def test_a_dead_letter_changes_no_state_of_its_operator_and_leaves_the_other_ones_alone() -> None:
+    good = [Sale("a", 1), Sale("b", 2), Sale("a", 3)]
+    bad = [b"\xff", b'{"shop":"a"}', b"null", None, Sale(None, 9)]
+    mixed = [bad[0], good[0], bad[1], good[1], bad[2], bad[3], good[2]]
+    done, clean = replay(SALES, [[*mixed, bad[4]], BARRIER]), replay(SALES, [good, BARRIER])
+    assert done.state("shops") == clean.state("shops")
+    assert len(done.dead_letters("shops")) == len(bad)
+    # A record without a shop is a dead letter of `shops` only: `amounts` does not key by it.
+    assert len(done.dead_letters("amounts")) == len(bad) - 1
+    assert done.state("amounts") == replay(SALES, [[*good, bad[4]], BARRIER]).state("amounts")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A record with a time and no field for its hour."""
+
+    shop: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class HourlyVisit:
+    """The same with its hour."""
+
+    shop: str
+    hour: datetime
+
+
+class Nothing(state.Keyed):
+    """What a function keeps that only adds a field."""
+
+    seen: bool = state.value(False)
+
+
+class Visits(state.Keyed):
+    """What a shop had in an hour."""
+
+    visits: int = state.count()
+
+
+def add_hour(shop: str, visits: Iterator[Visit], kept: Nothing) -> Iterator[HourlyVisit]:
+    """Adds the hour of a visit."""
+    for visit in visits:
+        yield HourlyVisit(shop, visit.at.replace(minute=0))
+
+
+def test_an_hour_in_the_key_is_a_field_that_a_process_may_add_and_is_never_over() -> None:
+    assert "`key_by` names fields and computes none" in GUARANTEES
+    hourly = Fold("hours", key_by=("shop", "hour"), state=Visits)
+    with pytest.raises(DeclarationError, match="hour"):
+        Pipeline(name="visits", source=KafkaSource("visits", Visit, event_time="at"), operators=[hourly])
+    pipeline = Pipeline(
+        name="visits",
+        source=KafkaSource("visits", Visit, event_time="at"),
+        operators=[
+            Process("stamp", key_by="shop", state=Nothing, function=add_hour, emits=HourlyVisit),
+            Fold("hours", key_by=("shop", "hour"), state=Visits, input="stamp"),
+        ],
+    )
+    noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    late = Visit("a", noon + timedelta(minutes=59))
+    done = replay(pipeline, [[Visit("a", noon), Visit("a", noon + timedelta(hours=3))], BARRIER, [late], BARRIER])
+    assert {key: value.visits for key, value in done.state("hours").items()} == {
+        ("a", noon): 2,
+        ("a", noon + timedelta(hours=3)): 1,
+    }
+
+
+def test_the_cost_of_each_form_of_a_diff_is_what_was_measured() -> None:
+    page = (ROOT / "docs/how-to/read-state.md").read_text()
+    diffs = json.loads((ROOT / "docs/benchmarks/checkpoint-cost.json").read_text())["facts"]["diffs"]
+    shares = {d["detail"]: f"{d['share']:.1%}" for d in diffs}
+    for form, detail in (("`--keys-only`", "keys"), ("(neither)", "changes"), ("`--values`", "values")):
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| {form} |"))
+        assert line.strip("| ").rpartition("|")[2].strip() == shares[detail]
+    # If the default reads less than half of a state one day, page and help say too much.
+    assert all(d["share"] > 0.5 for d in diffs if d["detail"] != "keys")
+
+
+def test_the_help_of_a_diff_says_what_each_form_reads() -> None:
+    help_text = " ".join((state_diff.diff.__doc__ or "").split())
+    assert "--keys-only reads the key columns of what changed." in help_text
+    assert "looked up in the older state" in help_text
+    assert "often most of its bytes" in help_text
+    assert "--values also reads the row groups of both states" in help_text
+
+
+def test_the_number_of_tasks_behind_a_shuffle_is_what_the_pages_say_and_no_setting_changes_it() -> None:
+    """Where this fails because there is a setting now, three pages are out of date."""
+    assert SparkSettings(master="local[8]").parallelism == 2
+    assert [name for name in Settings.model_fields if "parallel" in name or "tasks" in name] == []
+    for page in ("deploy", "capabilities", "flink-rows"):
+        assert re.search(r"(two behind a shuffle|[Bb]ehind a shuffle,.*? two)\b", _plain(page)), page
+
+
+def _plain(page: str) -> str:
+    """A page without links and line breaks."""
+    text = (ROOT / f"docs/{page}.md").read_text()
+    return " ".join(re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text).split())
+
+
+def test_the_page_on_deployment_says_which_memory_an_executor_takes() -> None:
+    compose = (ROOT / "docker-compose.yaml").read_text()
+    assert "spark.executor.memory=1g" in compose
+    assert "`spark.executor.memory` (1 GB)" in (ROOT / "docs/deploy.md").read_text()

@@ -1,0 +1,33 @@
+"""A topic that is recreated after it was read, and before the seal: the attempt ends, nothing is published (J9)."""
+
+import pytest
+
+from tests.unit.coordinator.house import House
+from tidemark.adapters.memory import MemoryCompute
+from tidemark.coordinator.records.states import OpenPlan
+from tidemark.engine.job import CheckpointJob
+from tidemark.errors import DataLostError
+
+
+@pytest.mark.parametrize("step", ["fold.accounts", "runs.accounts", "gate"])
+def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(step: str) -> None:
+    house = House()
+    house.send(3)
+    plan = house.plan()
+
+    def crash(at: str, moment: str) -> None:
+        if (at, moment) == (step, "after"):
+            house.log.create("payments", 2)
+            house.send(3)
+
+    job = CheckpointJob(
+        compute=MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables),
+        tables=house.tables,
+        clock=house.clock,
+        write_ids=house.ids,
+        crash=crash,
+        max_dead_letters=1.0,
+    )
+    with pytest.raises(DataLostError, match="payments#1 became payments#2"):
+        job.execute(house.coordinator.begin(plan))
+    assert isinstance(house.coordinator.open_plan(), OpenPlan), "nothing was sealed"
