@@ -53,8 +53,12 @@ env: ## Make the secrets of docker-compose.yaml in .env, where they are missing
 
 ##@ Checks
 .PHONY: test
-test: setup-s3 ## Run every test
+test: setup-s3 ## Run the tests, but for what takes minutes for one answer
 	@$(BIN)/python -m tests.side_by_side
+
+.PHONY: test-more
+test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, large state, clusters, S3
+	@$(BIN)/python -m tests.side_by_side --more
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no service
@@ -62,7 +66,7 @@ test-fast: setup ## Run the tests that need no service
 
 .PHONY: test-faults
 test-faults: setup ## Run the full cross of crash points
-	@TIDEMARK_TEST_SWEEP=full $(BIN)/python -m pytest tests/faults
+	@$(BIN)/python -m tests.faults.cross
 
 .PHONY: lint
 lint: setup ## Check style and formatting
