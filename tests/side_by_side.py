@@ -4,13 +4,15 @@
 own. The third and the fourth compute, and give way to these two, whose services have deadlines: they take what is left
 while those wait. Then the third has what needs a broker and no more, the fourth DAG runs inside of a process.
 `make test-more` has what takes minutes for one answer, in three lanes: with services, and two that compute. All but the
-first lane write to logs, shown when all have ended. Exit code 0 only where all parts passed.
+first lane write to logs, shown when all have ended, and at last how long each part took. Exit code 0 only where all
+parts passed.
 """
 
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event, Thread
@@ -42,7 +44,7 @@ class Beside(Thread):
 
     def __init__(self, commands: Sequence[Sequence[str]], log: Path) -> None:
         super().__init__(daemon=True)
-        self.commands, self.log, self.worst = commands, log, 0
+        self.commands, self.log, self.worst, self.took = commands, log, 0, list[str]()
         self._stopped = Event()
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -51,8 +53,10 @@ class Beside(Thread):
             for command in self.commands:
                 if self._stopped.is_set():
                     return
+                began = time.monotonic()
                 self._child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
                 self.worst = max(self.worst, abs(self._child.wait()))
+                self.took.append(_took(command, began))
 
     def stop(self) -> None:
         """Interrupts what runs, as Ctrl-C does, and leaves it time to stop its services."""
@@ -63,6 +67,11 @@ class Beside(Thread):
             self.join(60)
             child.kill()
         self.join()
+
+
+def _took(command: Sequence[str], began: float) -> str:
+    own = [word for word in command if word not in (*BESIDE, "nice", "-n", "10") and not word.startswith("-")]
+    return f"{(time.monotonic() - began) / 60:5.1f} min  {' '.join(own)}"
 
 
 def _without(folders: Sequence[str]) -> list[str]:
@@ -92,14 +101,19 @@ def main() -> int:
         lanes = [Beside(commands, Path(folder, f"{n}.log")) for n, commands in enumerate(others)]
         for lane in lanes:
             lane.start()
+        began, took = time.monotonic(), list[str]()
         try:
-            worst = max(subprocess.run(command, check=False).returncode for command in watched)
+            (command,) = watched
+            worst = subprocess.run(command, check=False).returncode
+            took.append(_took(command, began))
             for lane in lanes:
                 lane.join()
         finally:
             for lane in lanes:
                 lane.stop()
                 sys.stdout.write(lane.log.read_text(errors="replace"))
+                took += lane.took
+        print(*took, f"{(time.monotonic() - began) / 60:5.1f} min  in all", sep="\n")
     return max(abs(worst), *(lane.worst for lane in lanes))
 
 

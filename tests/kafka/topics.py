@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 QUIET = {"log_level": 0}
+STABLE, WRITTEN = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 ELECTING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 
 
@@ -63,19 +64,28 @@ class Topics:
         assert producer.flush(30) == 0
 
     def transaction(self, topic: str, records: Iterable[Sent | bytes], *, end: str) -> Producer:
-        """Sends records in one transaction, which is committed, aborted or left `open` until the test ends it."""
+        """Sends records in one transaction, which is committed, aborted or left `open` until the test ends it.
+
+        The coordinator answers before the partitions' leaders have its markers: this waits for those as well.
+        """
+        alone = self._ends(topic, STABLE) == self._ends(topic, WRITTEN)
         producer = Producer({**self._client, "transactional.id": uuid.uuid4().hex})
         producer.init_transactions(30)
         producer.begin_transaction()
         _send(producer, topic, records)
         assert producer.flush(30) == 0
-        if end == "commit":
-            producer.commit_transaction(30)
-        elif end == "abort":
-            producer.abort_transaction(30)
-        else:
-            assert end == "open"
+        sent = self._ends(topic, WRITTEN)
+        if end == "open":
+            return producer
+        {"commit": producer.commit_transaction, "abort": producer.abort_transaction}[end](30)
+        _until(lambda: self._ends(topic, WRITTEN) != sent)
+        _until(lambda: not alone or self._ends(topic, STABLE) == self._ends(topic, WRITTEN))
         return producer
+
+    def _ends(self, topic: str, isolation: IsolationLevel) -> list[int]:
+        latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(len(self._partitions(topic)))}
+        answers = self.admin.list_offsets(latest, isolation_level=isolation)
+        return [future.result(30).offset for future in answers.values()]
 
     def taken(self, topic: str, partitions: int = 1) -> int:
         """How many records the first partitions of a topic have taken, by their ends; 0 while leaders are elected."""
