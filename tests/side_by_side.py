@@ -3,7 +3,7 @@
 `make test` has four. The first one's tests share a broker and a Spark. The second has those with a whole stack of their
 own. The third and the fourth compute, and give way to these two, whose services have deadlines: they take what is left
 while those wait. Then the third has what needs a broker and no more, the fourth DAG runs inside of a process.
-`make test-more` has what takes minutes for one answer, in three lanes: with services, and two that compute. All but the
+`make test-more` has what takes minutes for one answer: two lanes with services, and two that compute. All but the
 first lane write to logs, shown when all have ended, and at last how long each part took. Exit code 0 only where all
 parts passed.
 """
@@ -24,14 +24,15 @@ AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
 WALKS = ["tests/property", "tests/copies"]
 """About half of what computes."""
-LONG_WITH_SERVICES = [
-    "tests/faults",
-    "tests/s3",
-    "tests/engine/test_cluster.py",
-    "tests/engine/test_rescaling.py",
-    "tests/perf/test_large_state.py",
-    "tests/perf/peers",
-]
+LONG_WITH_SERVICES = (
+    ["tests/faults", "tests/s3"],
+    [
+        "tests/engine/test_cluster.py",
+        "tests/engine/test_rescaling.py",
+        "tests/perf/test_large_state.py",
+        "tests/perf/peers",
+    ],
+)
 LONG = (["tests/power_loss", "tests/simulation", "tests/deliveries"], ["tests/retention"])
 """Crash states and schedules by the thousand."""
 MORE = "--more"
@@ -82,8 +83,10 @@ def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
     """Per lane its commands, one after the other; the first lane is for a person to watch."""
     nice = ["nice", "-n", "10", *BESIDE]
     if more:
-        return [[[*COMMAND, *given, *LONG_WITH_SERVICES]], *([[*nice, *given, *folders]] for folders in LONG)]
-    given = [*given, *_without(LONG_WITH_SERVICES), *(word for folders in LONG for word in _without(folders))]
+        watched, beside = LONG_WITH_SERVICES
+        computing = [[[*nice, *given, *folders]] for folders in LONG]
+        return [[[*COMMAND, *given, *watched]], [[*BESIDE, *given, *beside]], *computing]
+    given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*nice, "-m", COMPUTING, *given]
     return [
         [[*COMMAND, "-m", SHARED, *given]],
