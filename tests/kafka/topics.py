@@ -4,7 +4,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -17,9 +17,17 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+T = TypeVar("T")
 QUIET = {"log_level": 0}
 STABLE, WRITTEN = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-ELECTING = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+ELECTING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +91,23 @@ class Topics:
         return producer
 
     def _ends(self, topic: str, isolation: IsolationLevel) -> list[int]:
-        latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(len(self._partitions(topic)))}
-        answers = self.admin.list_offsets(latest, isolation_level=isolation)
-        return [future.result(30).offset for future in answers.values()]
+        partitions = len(self._partitions(topic))
+        return _until(lambda: self._listed(topic, partitions, isolation))
 
     def taken(self, topic: str, partitions: int = 1) -> int:
         """How many records the first partitions of a topic have taken, by their ends; 0 while leaders are elected."""
+        return sum(self._listed(topic, partitions, WRITTEN) or [])
+
+    def _listed(self, topic: str, partitions: int, isolation: IsolationLevel) -> list[int] | None:
+        """The ends of the first partitions of a topic; None while leaders are elected."""
         latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
+        answers = self.admin.list_offsets(latest, isolation_level=isolation)
         try:
-            return sum(future.result(30).offset for future in self.admin.list_offsets(latest).values())
+            return [future.result(30).offset for future in answers.values()]
         except KafkaException as error:
             if error.args[0].code() not in ELECTING:
                 raise
-            return 0
+            return None
 
     def trim(self, topic: str, before: int, partition: int = 0) -> None:
         """Deletes the records below an offset."""
@@ -130,8 +142,10 @@ def _send(producer: Producer, topic: str, records: Iterable[Sent | bytes]) -> No
         producer.poll(0)
 
 
-def _until(holds: Callable[[], bool]) -> None:
+def _until(holds: Callable[[], T | None]) -> T:
+    """Asks until the answer is a true one, which is returned."""
     deadline = time.monotonic() + 30
-    while not holds():
+    while not (answer := holds()):
         assert time.monotonic() < deadline, "the broker did not show the change within 30 s"
         time.sleep(0.05)
+    return answer
