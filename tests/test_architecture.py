@@ -97,6 +97,16 @@ def test_functions_take_few_arguments(module: Module) -> None:
     _refuse(shape.many_arguments, module, "join what belongs together in a frozen dataclass.")
 
 
+def test_no_class_is_put_together_of_mixins() -> None:
+    found = [f"{m.name}:{f.line}: {f.what}" for m in EVERYTHING for f in shape.many_bases(m)]
+    assert not found, "make the slices functions of a context, or objects that it holds."
+
+
+def test_the_context_only_joins_parts() -> None:
+    (context,) = (m for m in PACKAGE if m.name == "tidemark.context")
+    assert not shape.long_files(context, 301), "move a part to the folder of what it is a part of."
+
+
 @_each(EVERYTHING)
 def test_the_type_checker_is_never_switched_off(module: Module) -> None:
     _refuse(shape.ignored_types, module, "say the type; for an untyped package add an override to pyproject.toml.")
@@ -170,6 +180,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (shape.long_functions, "tidemark.x", LONG),
     (shape.long_functions, "tidemark.x", "class A:\n    @a\n    async def f(self):\n" + "        x = 1\n" * 59),
     (shape.many_arguments, "tidemark.x", "def f(self, a, /, b, c, d, *, e, f, g): ..."),
+    (shape.many_bases, "tidemark.x", "class A(B, C, D, E): ..."),
     (shape.ignored_types, "tidemark.x", "x = 1  # type:" + " ignore[assignment]"),
     (shape.loose_types, "tidemark.coordinator.plans.x", "import typing\ndef f(x: typing.Any): ..."),
     (shape.loose_types, "tidemark.coordinator.plans.x", "def f() -> dict[str, Any]: ..."),

@@ -1,4 +1,4 @@
-"""What is told of a checkpoint: short, the same in the command line, asset events and lineage."""
+"""The facts of a checkpoint: short, and the same in the command line, asset events and lineage."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

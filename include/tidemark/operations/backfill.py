@@ -1,4 +1,4 @@
-"""The verb that backfills from a savepoint: its parts one by one, for a command in one process or a DAG in several."""
+"""Backfills from a savepoint, in one process for a command or step by step for the tasks of a DAG."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillTerms:
-    """What somebody asks for.
+    """What a backfill is asked to do.
 
     Attributes:
         begins: the savepoint or checkpoint that the fork begins at.
         fork: its name; empty = one is made of the beginning and the code.
         to: id of the checkpoint to end with; None = the live head.
         max_records: offsets per partition of one step.
-        origin: who asks: a DAG run id, or "cli".
+        origin: the DAG run id, or "cli".
         promotes: whether the fork may become live; refused at once where there is a `to`.
         send: once promoted, the fork sends what it emitted and the live timeline had not sent.
     """
@@ -68,10 +68,10 @@ class Differences:
 def restore_once(context: Context, name: str, request: RestoreRequest) -> Restored | None:
     """Restores at the first call of a request; None where another call did, whatever came after it.
 
-    For callers that ask again and again, and several at once, as the runs of one backfill of Airflow do.
+    For callers that repeat a request, and send it several times at once, as the runs of one backfill in Airflow do.
 
     Raises:
-        TidemarkError: as `Recoveries.restore`.
+        TidemarkError: as `timelines.restore`.
     """
     coordinator = context.coordinator(context.require_pipeline(name))
     were_live = {closing.successor for closing in coordinator.timelines.closings()}
@@ -89,7 +89,7 @@ def open_backfill(context: Context, name: str, terms: BackfillTerms, steps: Cras
         context: of this process.
         name: the pipeline.
         terms: what is asked for.
-        steps: told of every step, for progress.
+        steps: called at every step, for progress.
 
     Raises:
         NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; the savepoint is drained.
@@ -202,7 +202,7 @@ def promote(context: Context, one: Backfill, catch_up: Callable[[], object] | No
 
 
 def outlook_facts(found: Outlook) -> dict[str, object]:
-    """What is told of a backfill, JSON values only."""
+    """A backfill as JSON values."""
     return {
         "fork": found.fork,
         "from": f"chk-{found.begins}",
@@ -216,7 +216,7 @@ def outlook_facts(found: Outlook) -> dict[str, object]:
 
 
 def step_facts(made: Checkpoint) -> dict[str, object]:
-    """What is told of a step that is complete."""
+    """A completed step as JSON values."""
     return {
         "checkpoint": made.plan.name,
         "repeats": [f"chk-{n}" for n in made.plan.replays],
@@ -226,7 +226,7 @@ def step_facts(made: Checkpoint) -> dict[str, object]:
 
 
 def difference_facts(found: Differences | None) -> list[dict[str, object]]:
-    """What is told of a comparison, operator by operator."""
+    """A comparison as JSON values, operator by operator."""
     if found is None:
         return []
     return [

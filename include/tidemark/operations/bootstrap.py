@@ -1,4 +1,4 @@
-"""The verb that begins a pipeline with state that somebody has as tables, and with offsets to go on from (H2)."""
+"""Starts a pipeline with state from tables and with the offsets where reading begins (H2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tidemark.model import keys
 from tidemark.model.exports import Export, ExportedFile, ExportedState
 from tidemark.model.schema import OperatorSchema
 from tidemark.operations import import_
-from tidemark.operations.import_ import Imported, told
+from tidemark.operations.import_ import Imported, describe_import
 from tidemark.pipeline import Pipeline
 from tidemark.system import random_id
 
@@ -57,14 +57,14 @@ def plan_bootstrap(context: Context, request: BootstrapRequest) -> Imported:
     stored = {uid: (ExportedFile(path="", bytes=1, sha256="", rows=n),) for uid, n in rows.items()}
     wanted = _wanted_of(context, request, pipeline, starts, stored)
     importer = Importer(coordinator=context.coordinator(pipeline.name))
-    return told(wanted, importer.inputs(wanted, importer.refuse_taken(wanted), wanted.least), None)
+    return describe_import(wanted, importer.inputs(wanted, importer.refuse_taken(wanted), wanted.least), None)
 
 
 def bootstrap(context: Context, request: BootstrapRequest) -> Imported:
     """Makes stored rows of the tables, then completes the first checkpoint of the pipeline, as an import does.
 
     Raises:
-        TidemarkError: as `bootstrap_plan`, and as the steps raise.
+        TidemarkError: as `plan_bootstrap`, and as the steps raise.
     """
     from tidemark.adapters.importing import ExportFolder
     from tidemark.adapters.parquet_folder import ParquetFolder

@@ -1,4 +1,4 @@
-"""The verbs that make checkpoints: the whole line in one process, or its four steps in processes of their own."""
+"""Makes checkpoints: all steps in one process, or plan, fold, validate and complete in a process each."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class Made:
 class Planned:
     """What `plan` came to. `slot` and `id` are None where `covered_by` names the checkpoint that covers it already.
 
-    `published` are ids that an earlier run had sealed and this call published; nobody has announced them yet.
+    `published` are ids that an earlier run had sealed and this call published; they are not announced yet.
     """
 
     slot: str | None = None
@@ -80,7 +80,7 @@ def run_once(
         context: of this process.
         name: the pipeline.
         request: what is wanted.
-        steps: told of every step, for progress.
+        steps: called at every step, for progress.
         timeline: a fork; the live timeline without it. A fork sends nothing and reports no offsets.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The verb that compacts: folds the runs of the newest checkpoint into `base`, beside whatever else goes on."""
+"""Compacts the runs of the newest checkpoint into `base` while checkpoints continue, and describes the levels."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,7 +30,7 @@ def compact(
         name: the pipeline.
         uid: one operator; all of them without it.
         full: rewrite down to the deepest level, due or not.
-        crash: told of every step.
+        crash: called at every step.
 
     Raises:
         NotFoundError: no such pipeline or operator.

@@ -1,4 +1,4 @@
-"""The verb that erases a key from every restore point; it loads no Spark."""
+"""Erases a key from every restore point, without Spark."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -50,8 +50,8 @@ class ErasureReport:
         swept: what was deleted at once.
         chained: the same of operators behind it that have the same key columns: the key is erased there as well.
         in_part: per operator behind it whose keys are these columns and more, its key columns, and how many rows.
-        untold: operators behind it with other key columns, with these: nobody can tell what of theirs came of the key.
-        is_declared: whether the pipeline's file was found; without it nobody knows what is behind the operator.
+        untold: operators behind it with other key columns, with these: which of their rows came from it is unknown.
+        is_declared: whether the pipeline's file was found; without it the downstream operators are unknown.
     """
 
     uid: str
@@ -98,7 +98,7 @@ def erase(
 
     Raises:
         BusyError: another process works on a timeline of the pipeline.
-        TidemarkError: as `erasure_plan` and `Eraser.erase`.
+        TidemarkError: as `plan_erasure` and `Eraser.erase`.
     """
     erasers = _erasers(context, name, uid, key, terms)
     coordinator = erasers[0].coordinator
@@ -195,7 +195,7 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
 
 
 def erasure_facts(report: ErasureReport) -> dict[str, object]:
-    """What is told of an erasure, JSON values only."""
+    """An erasure as JSON values."""
     found, left, done = report.found, report.remains, report.done
     files = [(table, path, held) for table, of in found.files.items() for path, held in of.items()]
     return {

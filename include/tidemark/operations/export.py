@@ -1,4 +1,4 @@
-"""The verb that takes a checkpoint out of its warehouse, as a folder of plain files, here or in a bucket (G7, G8)."""
+"""Exports a checkpoint as a folder of plain files, on this machine or in a bucket (G7, G8)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager

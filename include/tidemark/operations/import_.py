@@ -1,4 +1,4 @@
-"""The verb that makes an export the first checkpoint of a pipeline, or of a timeline beside its live one (G8, H2)."""
+"""Imports an export as the first checkpoint of a pipeline, or of a timeline next to its live one (G8, H2)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -80,7 +80,7 @@ def plan_import(context: Context, request: ImportRequest) -> Imported:
     with _open_import(context, request) as (_, wanted):
         importer = Importer(coordinator=context.coordinator(request.pipeline))
         slot = importer.refuse_taken(wanted)
-        return told(wanted, importer.inputs(wanted, slot, wanted.least), None)
+        return describe_import(wanted, importer.inputs(wanted, slot, wanted.least), None)
 
 
 def import_folder(context: Context, request: ImportRequest) -> Imported:
@@ -89,7 +89,7 @@ def import_folder(context: Context, request: ImportRequest) -> Imported:
     A repetition after a crash finishes what is there, or begins anew beside what nothing names.
 
     Raises:
-        TidemarkError: as `import_plan`, and as the steps raise.
+        TidemarkError: as `plan_import`, and as the steps raise.
     """
     with _open_import(context, request) as (folder, wanted):
         return import_rows(context, folder, wanted)
@@ -106,7 +106,7 @@ def import_rows(context: Context, folder: "ExportFolder", wanted: Importing) -> 
     with context.lock(name, wanted.timeline):
         left = importer.left_over(wanted)
         if left is not None:
-            return told(wanted, left, importer.complete(left))
+            return describe_import(wanted, left, importer.complete(left))
         slot = importer.refuse_taken(wanted)
         importer.inputs(wanted, slot, wanted.least)
         number = importer.take_id(slot, wanted.least)
@@ -117,7 +117,7 @@ def import_rows(context: Context, folder: "ExportFolder", wanted: Importing) -> 
                 if named & {segment.path for segment in handle}:
                     _bring(context, importer, folder, wanted, wanted.brought(uid, number, job))
             plan = importer.plan(wanted, slot, number)
-            return told(wanted, plan, importer.complete(plan))
+            return describe_import(wanted, plan, importer.complete(plan))
 
 
 @contextmanager
@@ -180,7 +180,7 @@ def _bring(context: Context, importer: Importer, folder: "ExportFolder", wanted:
         )
 
 
-def told(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, done: Checkpoint | None) -> Imported:
+def describe_import(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, done: Checkpoint | None) -> Imported:
     """What an import comes to."""
     named = {segment.path for handle in inputs.handles.values() for segment in handle}
     brought = {path.split("/")[2] for path in named}

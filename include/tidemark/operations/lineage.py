@@ -1,4 +1,4 @@
-"""Attempts and checkpoints, announced as lineage: START before the work, FAIL after an error, COMPLETE when published.
+"""Announces attempts and checkpoints as lineage: START before the work, FAIL after an error, COMPLETE when published.
 
 A process that is killed announces no end; the attempt that takes over has a START of its own.
 """

@@ -1,4 +1,4 @@
-"""How a pipeline stands: the gauges of `tidemark.model.metrics`, its deadline, and who is told of them."""
+"""Measures a pipeline and reports it: the gauges of `tidemark.model.metrics`, and its deadline."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -114,7 +114,7 @@ def report_metrics(context: Context, name: str, *more: Metrics) -> None:
     Args:
         context: of this process.
         name: the pipeline.
-        *more: who else is told.
+        *more: further receivers.
     """
     sinks = [*context.observers.metrics, *more]
     if not sinks or context.observers.metrics_calls.given_up:

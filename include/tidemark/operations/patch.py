@@ -1,4 +1,4 @@
-"""The verb that corrects a savepoint: a fork of it with values set and keys deleted, under a name of its own (H3)."""
+"""Patches a savepoint: a fork with values set and keys deleted, pinned under a new name (H3)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -45,7 +45,7 @@ class PatchRequest:
         deletes: path of a table of keys that shall be gone, per uid.
         timeline: of the fork; None = called like the savepoint.
         at: when the keys that are set were accessed last; None = as late as the corrected checkpoint allows.
-        owner: who answers for the new savepoint.
+        owner: the person responsible for the new savepoint.
         note: what it is for.
         expires_at_ms: when it ends; None = never.
     """
@@ -115,7 +115,7 @@ def plan_patch(context: Context, request: PatchRequest) -> Patched:
     """
     with _prepare(context, request) as prepared:
         _patcher(context, prepared).refuse_taken(prepared.wanted)
-        return prepared.told(None)
+        return prepared.result(None)
 
 
 def patch(context: Context, request: PatchRequest) -> Patched:
@@ -123,13 +123,13 @@ def patch(context: Context, request: PatchRequest) -> Patched:
 
     Raises:
         BusyError: another process works on that timeline.
-        TidemarkError: as `patch_plan`, and as the steps raise.
+        TidemarkError: as `plan_patch`, and as the steps raise.
     """
     with _prepare(context, request) as prepared:
         wanted = prepared.wanted
         with context.lock(wanted.pipeline.name, wanted.timeline):
             done, _ = _patcher(context, prepared).patch(wanted)
-        return prepared.told(done)
+        return prepared.result(done)
 
 
 @contextmanager
@@ -214,7 +214,7 @@ class _Prepared:
     states: Mapping[str, PatchedState]
     given: Mapping[str, "GivenPatch"]
 
-    def told(self, done: Checkpoint | None) -> Patched:
+    def result(self, done: Checkpoint | None) -> Patched:
         wanted = self.wanted
         return Patched(
             source=wanted.beginning.checkpoint,

@@ -1,4 +1,4 @@
-"""The verbs that ask more of state than rows of one checkpoint: SQL over all of them, a diff of two, a hash."""
+"""Queries over state: SQL over all checkpoints, a diff of two, a hash."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

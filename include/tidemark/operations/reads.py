@@ -1,4 +1,4 @@
-"""The verbs that read: checkpoints of a pipeline, and the resolved state of an operator."""
+"""Reads checkpoints of a pipeline, and the resolved state of an operator."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

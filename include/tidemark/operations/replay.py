@@ -1,4 +1,4 @@
-"""The verb that computes a checkpoint again from its parent, in a folder of its own, and compares the states (Q5)."""
+"""Replays a checkpoint from its parent into a scratch folder, and compares the states (Q5)."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ class ReplayedState:
 
 
 class Rehearsal:
-    """An attempt that nobody can revoke and that seals nothing; implements `ports.Attempt`.
+    """An attempt that cannot be revoked and seals nothing; implements `ports.Attempt`.
 
     Its plan is that of a completed checkpoint, but for the places where it writes: all below one scratch folder.
     """
@@ -82,7 +82,7 @@ def replay(
         name: the pipeline.
         checkpoint_id: a completed checkpoint.
         force: repeat it although the code of now is not the code that planned it.
-        crash: told of every step, for progress.
+        crash: called at every step, for progress.
 
     Raises:
         NotFoundError: no such pipeline or checkpoint.

@@ -1,4 +1,4 @@
-"""The verbs of retention: plan, apply, storage, legal holds. None of them loads Spark."""
+"""Retention: plans and sweeps, storage, legal holds. Nothing here loads Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from tidemark.operations import verification
 from tidemark.retention import Retention
 
 _SHOWN = 1000
-"""Files that are told one by one where nobody asks for all."""
+"""How many files an answer lists by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ def plan_sweep(context: Context, name: str, keep: str | None = None) -> Deletion
     """What a sweep would do now; writes nothing.
 
     Raises:
-        NotFoundError, DeclarationError: as `retention_rule`.
-        StoreError, CorruptObjectError: nobody knows what is needed; nothing may be deleted.
+        NotFoundError, DeclarationError: as `get_rule`.
+        StoreError, CorruptObjectError: what is needed is unknown; nothing may be deleted.
     """
     rule = get_rule(context, name, keep)
     return plan(context.coordinator(name), context.table_files, rule)
@@ -63,9 +63,9 @@ def sweep(context: Context, name: str, keep: str | None = None, *, grace_ms: int
     """Releases what nothing keeps, and deletes what has been free for the grace time.
 
     Raises:
-        NotFoundError, DeclarationError: as `retention_rule`.
+        NotFoundError, DeclarationError: as `get_rule`.
         DamagedError: the newest checkpoint of a timeline is not whole; nothing was released.
-        StoreError, CorruptObjectError: as `retention_plan`, or a file could not be deleted: ask again.
+        StoreError, CorruptObjectError: as `plan_sweep`, or a file could not be deleted: ask again.
     """
     sweeper = Sweeper(
         coordinator=context.coordinator(name),
@@ -83,7 +83,7 @@ def sweep_and_verify(
     """Sweeps, then checks every restore point that is left.
 
     Raises:
-        TidemarkError: as `retention_sweep`.
+        TidemarkError: as `sweep`.
     """
     swept = sweep(context, name, keep, grace_ms=grace_ms)
     return Applied(swept=swept, verified=verification.open_verifier(context, name).verify_all(tell))
@@ -104,7 +104,7 @@ def measure_storage(context: Context, name: str) -> Storage:
 
     Raises:
         NotFoundError: no such pipeline.
-        StoreError, CorruptObjectError: nobody knows what is needed.
+        StoreError, CorruptObjectError: what is needed is unknown.
     """
     rule = get_rule(context, name)
     return storage(context.coordinator(name), context.table_files, rule)
@@ -120,7 +120,7 @@ def open_holds(context: Context, name: str) -> Holding:
 
 
 def plan_facts(found: DeletionPlan, grace_ms: int, *, shown: int | None = _SHOWN) -> Mapping[str, object]:
-    """What is told of a plan, JSON values only; `shown` files at most, None = all."""
+    """A plan as JSON values; `shown` files at most, None = all."""
     due = found.due(grace_ms)
     return {
         "pipeline": found.pipeline,
@@ -161,7 +161,7 @@ def _damaged(found: DeletionPlan) -> list[dict[str, object]]:
 
 
 def given_up_facts(found: GivenUp) -> Mapping[str, object]:
-    """What is told of a checkpoint that is given up, JSON values only."""
+    """A checkpoint that is given up, as JSON values."""
     return {
         "checkpoint": found.manifest.name,
         "key": found.manifest.key,
@@ -177,7 +177,7 @@ def given_up_facts(found: GivenUp) -> Mapping[str, object]:
 
 
 def swept_facts(swept: Swept) -> Mapping[str, object]:
-    """What is told of a sweep, JSON values only."""
+    """A sweep as JSON values."""
     return {
         "pipeline": swept.plan.pipeline,
         "rule": swept.plan.rule or None,

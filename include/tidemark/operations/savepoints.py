@@ -1,4 +1,4 @@
-"""The verbs of savepoints: resolve a name, tell of one. Nothing here loads Spark, Arrow or the Kafka client."""
+"""Savepoints: opens, resolves and describes them. Nothing here loads Spark, Arrow or the Kafka client."""
 
 from tidemark.context import Context
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -33,7 +33,7 @@ def resolve_checkpoint_id(
 
 
 def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> dict[str, object]:
-    """What is told of a savepoint, JSON values only: the record, with the size and time of what it pins.
+    """A savepoint as JSON values: the record, with the size and time of what it pins.
 
     `full_bytes` and `logical_time` are None where the manifest cannot be read: a list must not fail of that.
     """

@@ -1,4 +1,4 @@
-"""The verbs of sinks: read one as of a checkpoint, show what waits to be sent, leave a record out."""
+"""Sinks: reads one as of a checkpoint, sends and lists what waits in outboxes, skips a record."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The verbs that stop and resume a pipeline; what Airflow's DAGs do then is the command line's business."""
+"""Stops and resumes a pipeline; the command line pauses and unpauses its DAGs."""
 
 from tidemark.context import Context
 from tidemark.coordinator.recovery.stopping import STOP, Stopped, Stopping
@@ -28,8 +28,8 @@ def stop_with_savepoint(
 
     Raises:
         NotFoundError: no such pipeline.
-        ConflictError: the name is taken, somebody else is at it, or the pipeline is stopped already.
-        TidemarkError: as `run_once` raises. The pipeline runs on, and the error says so (G4).
+        ConflictError: the name is taken, another process works on it, or the pipeline is stopped already.
+        TidemarkError: as `checkpoints.run_once`. The pipeline runs on, and the error says so (G4).
     """
 
     def complete() -> Checkpoint:

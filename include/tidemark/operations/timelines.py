@@ -1,4 +1,4 @@
-"""The verbs on timelines: restore, fork, promote, look. None of them starts Spark or copies anything."""
+"""Timelines: restores, forks, promotes, closes and lists them, without Spark and without copying anything."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ def restore(context: Context, name: str, request: RestoreRequest) -> tuple[Resto
     Raises:
         DataLostError: Kafka lacks what comes after the checkpoint, and the request does not accept that.
         ConflictError: another restore or promote came first.
-        TidemarkError: as `restore_plan`.
+        TidemarkError: as `plan_restore`.
     """
     recovery, beginning, plan = _planned(context, name, request)
     if not request.accept_loss:
@@ -164,7 +164,7 @@ def _planned(context: Context, name: str, request: RestoreRequest) -> tuple[Reco
 
 
 def find_beginning(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning]:
-    """Who restores, and what: a checkpoint that is whole, so that nothing half-starts (G14)."""
+    """The recovery and the verified checkpoint that it begins with, so that nothing half-starts (G14)."""
     coordinator, pipeline = context.coordinator(context.require_pipeline(name)), context.pipeline(name)
     if request.newest_whole:
         line = coordinator.timelines.chain(coordinator.timelines.live())
@@ -180,7 +180,7 @@ def find_beginning(context: Context, name: str, request: RestoreRequest) -> tupl
 
 
 def branch_facts(found: Branch) -> dict[str, object]:
-    """What is told of a timeline, JSON values only."""
+    """A timeline as JSON values."""
     genesis, newest = found.genesis, found.newest
     return {
         "timeline": found.timeline,
@@ -201,7 +201,7 @@ def branch_facts(found: Branch) -> dict[str, object]:
 
 
 def fork_facts(genesis: Genesis) -> Mapping[str, object]:
-    """What is told of a fork, JSON values only."""
+    """A fork as JSON values."""
     return {
         "timeline": genesis.timeline,
         "checkpoint": f"chk-{genesis.parent}",
@@ -212,7 +212,7 @@ def fork_facts(genesis: Genesis) -> Mapping[str, object]:
 
 
 def ended_facts(found: Ended) -> Mapping[str, object]:
-    """What is told of the end of a timeline, JSON values only."""
+    """The end of a timeline as JSON values."""
     return {
         "timeline": found.closing.timeline,
         "checkpoints": [c.plan.name for c in found.checkpoints],
@@ -223,7 +223,7 @@ def ended_facts(found: Ended) -> Mapping[str, object]:
 
 
 def restore_facts(plan: RestorePlan) -> Mapping[str, object]:
-    """What is told of a restore before it is done, JSON values only."""
+    """The plan of a restore as JSON values."""
     genesis = plan.genesis
     return {
         "checkpoint": plan.checkpoint.plan.name,

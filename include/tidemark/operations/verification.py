@@ -1,4 +1,4 @@
-"""The verb that checks restore points: before anybody relies on one, and by itself."""
+"""Verifies restore points: all of them on request, and one before a restore or fork relies on it."""
 
 from tidemark.context import Context
 from tidemark.coordinator.recovery.restore_points import RestorePoints
@@ -18,7 +18,7 @@ def verify(
         name: the pipeline.
         at: only this checkpoint, by its id, or this savepoint, by its name.
         content: compare the content of every data file, not only its size.
-        tell: told of progress.
+        tell: called with the progress.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or savepoint, or no checkpoint yet.

@@ -69,7 +69,7 @@ def _progress(context: Context, plan: CheckpointPlan) -> Json:
 def get_config(context: Context, name: str) -> Json:
     """Flink's `/checkpoints/config`, as far as the newest manifest and the warehouse tell it.
 
-    What the DAG decides (interval, timeout, tolerable failures) is added by whoever knows the DAG.
+    What the DAG decides (interval, timeout, tolerable failures) is added by the plugin.
 
     Raises:
         NotFoundError: no such pipeline, or nothing was planned yet.

@@ -1,6 +1,6 @@
 """The lineage of one checkpoint as a graph: partitions, operators, tables, gate, manifest, relatives (Q4, K10).
 
-Nodes lie in columns, left to right, as a checkpoint is made. Who draws it decides about places and shapes.
+Nodes lie in columns, left to right, as a checkpoint is made. The page that draws it decides about places and shapes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which records of a range are those of a key, told by the manifest alone: the declaration is not imported (Q4)."""
+"""Finds the records of a key in a range, by the manifest alone: the declaration is not imported (Q4)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ LONGEST = 1024 * 1024
 def by_key(schema: OperatorSchema, key: Sequence[str]) -> Wanted | None:
     """A test for records of a key; None where the record alone does not tell, because the key comes of a join.
 
-    Records that do not decode are of no key. Those that an operator gets from another operator cannot be told either:
+    Records that do not decode belong to no key. Those that an operator gets from another operator cannot be matched:
     no record fits then.
 
     Raises:

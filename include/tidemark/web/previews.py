@@ -1,4 +1,4 @@
-"""What an action would come to, before anybody confirms it: the dry runs of restore, disposal and retention."""
+"""Previews of actions before they are confirmed: dry runs of restore, backfill, disposal and retention."""
 
 from dataclasses import dataclass
 
@@ -132,7 +132,7 @@ def preview_retention(context: Context, name: str) -> Json:
 
     Raises:
         NotFoundError: no such pipeline.
-        StoreError, CorruptObjectError: nobody knows what is needed.
+        StoreError, CorruptObjectError: what is needed is unknown.
     """
     return dict(
         plan_facts(retention.plan_sweep(context, history_cache.require_planned(context, name)), GRACE_MS, shown=0)

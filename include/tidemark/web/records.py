@@ -1,6 +1,6 @@
 """The records that a checkpoint read, and those that it could not apply: bounded, as inert text (Q4).
 
-Only offsets that the checkpoint's own plan names are ever read, so nobody gets at another topic through it.
+Only offsets that the checkpoint's own plan names are ever read, so that no other topic can be read through it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -136,7 +136,7 @@ def _plan(context: Context, name: str, checkpoint: int) -> CheckpointPlan:
 def _held(
     context: Context, name: str, plan: CheckpointPlan, ranges: Mapping[TopicPartition, OffsetRange]
 ) -> tuple[list[Json], dict[TopicPartition, OffsetRange]]:
-    """What is told of each range, and what Kafka still has of it."""
+    """Each range as JSON values, and the part of it that Kafka still has."""
     log = context.coordinator(name).log
     ids = log.topic_ids({tp.topic for tp in ranges})
     gone = {tp: why for tp in ranges if (why := _recreated(plan, ids, tp)) is not None}

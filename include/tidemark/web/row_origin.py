@@ -20,7 +20,7 @@ _EXACT = 2**53
 def find_origin(context: Context, name: str, uid: str, key: Sequence[str], checkpoint: int | None = None) -> Json:
     """The state of a key, and the checkpoint that changed it last.
 
-    What came before that is asked with the parent of the checkpoint that is told.
+    For the change before that, ask with the parent of the checkpoint in the answer.
 
     Args:
         context: of this process.
@@ -56,7 +56,7 @@ def find_origin(context: Context, name: str, uid: str, key: Sequence[str], check
 
 
 def describe_change(context: Context, name: str, checkpoint: int, uid: str) -> Json:
-    """What is told of the checkpoint that changed a row, or emitted it; less where its manifest is gone.
+    """The checkpoint that changed a row, or emitted it; fewer fields where its manifest is gone.
 
     Args:
         context: of this process.

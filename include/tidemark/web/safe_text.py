@@ -1,4 +1,4 @@
-"""Bytes of strangers as text that does nothing: cut, and without characters that steer a terminal or turn a line."""
+"""Renders untrusted bytes as inert text: cut, and without characters that steer a terminal or turn a line."""
 
 import unicodedata
 from codecs import getincrementaldecoder
