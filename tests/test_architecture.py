@@ -50,7 +50,7 @@ def test_imports_go_down_only(module: Module) -> None:
     _refuse(
         floors.upward_imports,
         module,
-        "pass the value as an argument, or declare what you need as a Protocol in ports and let wiring bind it;"
+        "pass the value as an argument, or declare what you need as a Protocol in ports and let the context bind it;"
         " a new folder gets its floor in tests/rules/source.py.",
     )
 
@@ -62,12 +62,14 @@ def test_outside_packages_stay_at_home(module: Module) -> None:
 
 @_each([m for m in PACKAGE if m.folder == "adapters"])
 def test_an_adapter_talks_to_one_outside_world(module: Module) -> None:
-    _refuse(floors.several_worlds, module, "make it two adapters and join them in wiring.")
+    _refuse(floors.several_worlds, module, "make it two adapters and join them in the context.")
 
 
 @_each([m for m in PACKAGE if m.floor < 4])
 def test_time_and_chance_arrive_as_arguments(module: Module) -> None:
-    _refuse(floors.clocks_and_chance, module, "take a ports.Clock or ports.WriteIds and let wiring pass the real one.")
+    _refuse(
+        floors.clocks_and_chance, module, "take a ports.Clock or ports.WriteIds and let the context pass the real one."
+    )
 
 
 @_each(EVERYTHING)
@@ -82,7 +84,7 @@ def test_dag_files_hold_no_logic(module: Module) -> None:
 
 @_each(_modules("spark_jobs"))
 def test_spark_entry_points_only_wire(module: Module) -> None:
-    _refuse(lambda m: shape.long_files(m, 40), module, "move the work to tidemark.wiring or tidemark.engine.")
+    _refuse(lambda m: shape.long_files(m, 40), module, "move the work to tidemark.operations or tidemark.engine.")
 
 
 @_each(EVERYTHING)
@@ -93,6 +95,16 @@ def test_functions_are_short(module: Module) -> None:
 @_each(EVERYTHING)
 def test_functions_take_few_arguments(module: Module) -> None:
     _refuse(shape.many_arguments, module, "join what belongs together in a frozen dataclass.")
+
+
+def test_no_class_is_put_together_of_mixins() -> None:
+    found = [f"{m.name}:{f.line}: {f.what}" for m in EVERYTHING for f in shape.many_bases(m)]
+    assert not found, "make the slices functions of a context, or objects that it holds."
+
+
+def test_the_context_only_joins_parts() -> None:
+    (context,) = (m for m in PACKAGE if m.name == "tidemark.context")
+    assert not shape.long_files(context, 301), "move a part to the folder of what it is a part of."
 
 
 @_each(EVERYTHING)
@@ -134,7 +146,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.upward_imports, "tidemark.state", "from tidemark import Pipeline"),
     (floors.upward_imports, "tidemark.model.plan", "from ..ports import Clock"),
     (floors.upward_imports, PLANNER, "from tidemark import adapters"),
-    (floors.upward_imports, PLANNER, "import_module('tidemark.wiring')"),
+    (floors.upward_imports, PLANNER, "import_module('tidemark.context')"),
     (floors.upward_imports, PLANNER, "from tidemark.coordinator.checkpoints.attempts import Attempts"),
     (floors.upward_imports, "tidemark.coordinator.novelty", "from tidemark.coordinator.records import objects"),
     (floors.upward_imports, "tidemark.engine.fold", "from tidemark.adapters import kafka"),
@@ -144,10 +156,10 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.upward_imports, "tidemark.testing", "from tidemark.engine.session import session"),
     (floors.upward_imports, "tidemark.stack.up", "from tidemark.cli import main"),
     (floors.upward_imports, "tidemark.cli.main", "from tidemark.airflow import dag"),
-    (floors.upward_imports, "tidemark.wiring", "from tidemark.cli import main"),
+    (floors.upward_imports, "tidemark.context", "from tidemark.cli import main"),
     (floors.upward_imports, "tidemark.novelty", "import os"),
     (floors.upward_imports, "pipelines.flights", "from tidemark.model.plan import Slot"),
-    (floors.upward_imports, "dags.flights", "from tidemark.wiring import wire"),
+    (floors.upward_imports, "dags.flights", "from tidemark.context import Context"),
     (floors.homeless_imports, PLANNER, "def f():\n    from pyspark.sql import functions"),
     (floors.homeless_imports, "tidemark.cli.main", "import airflow.sdk"),
     (floors.homeless_imports, "tidemark.enginery", "import pyspark"),
@@ -168,6 +180,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (shape.long_functions, "tidemark.x", LONG),
     (shape.long_functions, "tidemark.x", "class A:\n    @a\n    async def f(self):\n" + "        x = 1\n" * 59),
     (shape.many_arguments, "tidemark.x", "def f(self, a, /, b, c, d, *, e, f, g): ..."),
+    (shape.many_bases, "tidemark.x", "class A(B, C, D, E): ..."),
     (shape.ignored_types, "tidemark.x", "x = 1  # type:" + " ignore[assignment]"),
     (shape.loose_types, "tidemark.coordinator.plans.x", "import typing\ndef f(x: typing.Any): ..."),
     (shape.loose_types, "tidemark.coordinator.plans.x", "def f() -> dict[str, Any]: ..."),
@@ -186,7 +199,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
 
 CLEAN: list[tuple[str, str]] = [
     (PLANNER, "from tidemark.model import plan\nfrom tidemark.coordinator.records import objects"),
-    ("tidemark.wiring", "from tidemark.adapters import kafka\nfrom tidemark.engine import job"),
+    ("tidemark.context", "from tidemark.adapters import kafka\nfrom tidemark.engine import job"),
     ("tidemark.testing", "from tidemark.adapters.memory import MemoryStore\nfrom tidemark.engine.job import x"),
     ("tidemark.cli.main", "from tidemark.stack import up\nfrom tidemark.settings import load_settings"),
     ("pipelines.flights", "from tidemark import Fold, state\ndef gate():\n    import great_expectations"),

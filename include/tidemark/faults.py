@@ -9,6 +9,7 @@ import signal
 from dataclasses import dataclass
 
 from tidemark.errors import UsageError
+from tidemark.ports import CrashPoints
 
 
 @dataclass
@@ -53,3 +54,13 @@ class CrashAt:
 
 def no_crash(step: str, moment: str) -> None:
     """The crash points of normal operation: nothing happens."""
+
+
+def both(first: CrashPoints, second: CrashPoints) -> CrashPoints:
+    """Calls two listeners at every step."""
+
+    def call(step: str, moment: str) -> None:
+        first(step, moment)
+        second(step, moment)
+
+    return call

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
+from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.names import parse_id
+from tidemark.operations import reads, savepoints
+from tidemark.operations.reads import schema_of
+from tidemark.operations.sinks import sink_of
 from tidemark.settings import Settings
-from tidemark.wiring import Runtime, open_runtime
-from tidemark.wiring.outputs import sink_of
-from tidemark.wiring.reads import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,11 +85,11 @@ def read_state(
     from tidemark.engine.resolving import resolved
 
     _refuse_unknown(by)
-    runtime = open_runtime(settings)
-    found = _found(runtime, pipeline, _At(**at))
+    context = open_context(settings)
+    found = _found(context, pipeline, _At(**at))
     if by == "duckdb":
-        return _by_ranges(runtime, spark, found, uid)
-    return resolved(runtime.state_of(spark), schema_of(found, uid), found.handles[uid], found.now)
+        return _by_ranges(context, spark, found, uid)
+    return resolved(context.warehouse_of(spark), schema_of(found, uid), found.handles[uid], found.now)
 
 
 def _refuse_unknown(by: str) -> None:
@@ -97,12 +98,14 @@ def _refuse_unknown(by: str) -> None:
         raise UsageError(f"by={by!r}", next=f"give one of {', '.join(map(repr, known))}.")
 
 
-def _by_ranges(runtime: Runtime, spark: "SparkSession", found: Checkpoint, uid: str) -> "DataFrame":
+def _by_ranges(context: Context, spark: "SparkSession", found: Checkpoint, uid: str) -> "DataFrame":
     from tidemark.adapters.state_reader import range_reader
     from tidemark.engine.ranges import resolved_by_ranges
 
     schema, handle = schema_of(found, uid), found.handles[uid]
-    return resolved_by_ranges(spark, schema, handle.rows, range_reader(runtime.root, schema, handle, found.now))
+    return resolved_by_ranges(
+        spark, schema, handle.rows, range_reader(context.warehouse.root, schema, handle, found.now)
+    )
 
 
 def read_sink(
@@ -132,19 +135,21 @@ def read_sink(
     """
     from tidemark.engine.resolving import union_of
 
-    runtime = open_runtime(settings)
-    table = sink_of(_found(runtime, pipeline, _At(**at)), sink)
-    return union_of(runtime.state_of(spark), table)
+    context = open_context(settings)
+    table = sink_of(_found(context, pipeline, _At(**at)), sink)
+    return union_of(context.warehouse_of(spark), table)
 
 
-def _found(runtime: Runtime, pipeline: str, at: _At) -> Checkpoint:
+def _found(context: Context, pipeline: str, at: _At) -> Checkpoint:
     if at.as_of is not None:
-        return _as_of(runtime, pipeline, at.as_of)
+        return _as_of(context, pipeline, at.as_of)
     number = None if at.checkpoint is None else parse_id(str(at.checkpoint))
-    return runtime.checkpoint(pipeline, runtime.checkpoint_id(pipeline, number, at.savepoint))
+    return reads.get_checkpoint(
+        context, pipeline, savepoints.resolve_checkpoint_id(context, pipeline, number, at.savepoint)
+    )
 
 
-def _as_of(runtime: Runtime, pipeline: str, when: datetime) -> Checkpoint:
+def _as_of(context: Context, pipeline: str, when: datetime) -> Checkpoint:
     if when.tzinfo is None:
         raise UsageError(f"as_of={when} has no time zone", next="give an aware datetime.")
-    return runtime.checkpoint_as_of(pipeline, when)
+    return reads.get_checkpoint_as_of(context, pipeline, when)

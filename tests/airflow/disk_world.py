@@ -1,40 +1,44 @@
 """The world of the DAG tests with real Delta tables on disk, for verbs that read state; Kafka and Spark are twins."""
 
-from dataclasses import replace
 from typing import Any
 
-from tests.airflow.world import MemoryRuntime, World
+from tests.airflow.world import MemoryContext, World
 from tests.cli.disk_line import ParquetFiles
 from tidemark.adapters.memory import MemoryCompute
+from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.engine.job import CheckpointJob
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Sealed
+from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints
-from tidemark.wiring.core import random_id
+from tidemark.system import random_id
 
 
 class DiskWorld(World):
     """As `World`, with tables on disk."""
 
-    def open_runtime(self) -> "DiskRuntime":
-        """Stands in for `wiring.open_runtime`."""
-        return DiskRuntime(self)
+    def open_context(self) -> "DiskContext":
+        """Stands in for `context.open_context`."""
+        return DiskContext(self)
 
 
-class DiskRuntime(MemoryRuntime):
-    """The real runtime, less Kafka and Spark."""
+class DiskContext(MemoryContext):
+    """The real context, less Kafka and Spark."""
 
     @property
     def files(self) -> Any:
         """Where the twin of Spark writes."""
         return ParquetFiles(str(self.settings.warehouse), self.pipeline("trips").schemas())
 
-    def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
-        """Over the memory log; the store and the tables are the real ones."""
-        return replace(super().coordinator(name, crash), files_exist=self._files_exist)
+    def files_exist(self, handle: StateHandle) -> bool:
+        """Of the real tables."""
+        return Context.files_exist(self, handle)
+
+    def table_checks(self, *, content: bool = False) -> Any:
+        """Of the real tables."""
+        return Context.table_checks(self, content=content)
 
     def compute(self, pipeline: Pipeline) -> MemoryCompute:
         """The engine's twin."""

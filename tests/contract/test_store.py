@@ -26,7 +26,7 @@ from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
 from tidemark.model.savepoint import SavepointChange, SavepointRequest
 from tidemark.ports import CheckpointStore, PutOutcome
-from tidemark.wiring.core import SystemClock
+from tidemark.system import SystemClock
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -267,7 +267,7 @@ import sys
 from pathlib import Path
 from datetime import timedelta
 from tidemark.adapters.timeline_lock import FileTimelineLock
-from tidemark.wiring.core import SystemClock
+from tidemark.system import SystemClock
 HOUR = timedelta(hours=1)
 with FileTimelineLock(Path(sys.argv[1]), SystemClock().now_ms).hold("t1", HOUR):
     print("held", flush=True)

@@ -20,6 +20,7 @@ from tidemark.adapters.kafka import KafkaLog
 from tidemark.discovery import find_pipeline
 from tidemark.errors import BrokerError
 from tidemark.model.offsets import TopicPartition
+from tidemark.operations import reads
 from tidemark.pipeline import TopicPattern
 from tidemark.settings import Settings, load_settings
 
@@ -104,7 +105,7 @@ def test_read_suffices_for_a_checkpoint_and_the_password_is_written_nowhere(
     tidemark.declare(PIPELINES / "trips.py", file="trips.py")
     made = tidemark("run", "trips", "--json", **house.variables).ok()
     assert made.json["records"] == len(BUSES)
-    table = tidemark.runtime.state_table("trips", "buses")
+    table = reads.read_state(tidemark.context, "trips", "buses")
     assert {row["bus"]: row["trips"] for row in table.to_pylist()} == Counter(BUSES)
     kept = [p for folder in (tidemark.home, spark_stack.home) for p in folder.rglob("*") if p.is_file()]
     assert any(p.suffix == ".json" for p in kept)

@@ -29,8 +29,9 @@ from tests.perf.latency.warm_stack import cpu_seconds, warm_stack
 from tests.perf.report import FOLDER
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.demo.dag_runs import Dag
+from tidemark.context import open_context
+from tidemark.operations import reads
 from tidemark.settings import Settings
-from tidemark.wiring import open_runtime
 
 QUICK = os.environ.get("BENCH") == "quick"
 COMMAND = f"{'BENCH=quick ' if QUICK else ''}PYTHONPATH=include python -m tests.perf.airflow_latency"
@@ -85,7 +86,7 @@ class Measurement:
         """Compares every key's count and sum with numpy's; a wrong row voids the run."""
         counts, sums = generator.expected(iter(self.sent[dag]), KEYS)
         touched = np.flatnonzero(counts)
-        table: pa.Table = open_runtime(self.settings).state_table(dag, "totals").sort_by("key")
+        table: pa.Table = reads.read_state(open_context(self.settings), dag, "totals").sort_by("key")
         keys = np.array([generator.key_text(int(n)) for n in touched])
         order = np.argsort(keys)
         found = [table[name].to_numpy() for name in ("key", "updates", "amount")]

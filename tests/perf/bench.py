@@ -26,12 +26,13 @@ from tests.perf import generator
 from tests.perf.facts import made_by
 from tests.perf.report import write_report
 from tidemark.adapters.state_diff import Detail
+from tidemark.context import Context, open_context
 from tidemark.model.checkpoint import Checkpoint
+from tidemark.operations import checkpoints, compaction, queries, reads
+from tidemark.operations.queries import DiffRequest
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 from tidemark.stack import control
-from tidemark.wiring import Runtime, open_runtime
-from tidemark.wiring.queries import DiffRequest
 
 UPDATES = 20_000
 SEED = 20130101
@@ -48,10 +49,10 @@ def main() -> int:
         settings = load_settings(home=home, pipelines=str(Path(__file__).parent))
         control.up(settings, only=("kafka", "spark"))
         try:
-            runtime = open_runtime(settings)
-            rows = list(_measured(runtime, settings))
-            checked = {name: _check(runtime, name) for name in PIPELINES}
-            diffs = [_diff(runtime, f"bench-{SIZES[-1]}", detail) for detail in Detail]
+            context = open_context(settings)
+            rows = list(_measured(context, settings))
+            checked = {name: _check(context, name) for name in PIPELINES}
+            diffs = [_diff(context, f"bench-{SIZES[-1]}", detail) for detail in Detail]
         finally:
             control.down(settings)
     write_report(
@@ -60,23 +61,23 @@ def main() -> int:
     return 0
 
 
-def _measured(runtime: Runtime, settings: Settings) -> Iterator[dict[str, Any]]:
+def _measured(context: Context, settings: Settings) -> Iterator[dict[str, Any]]:
     for size in SIZES:
         create_topic(settings.kafka_address, f"bench-{size}")
         generator.produce(settings.kafka_address, f"bench-{size}", generator.first(size))
     for name in PIPELINES:
-        yield _checkpoint(runtime, name, -1)
+        yield _checkpoint(context, name, -1)
     for n in range(ROUNDS):
         for size in SIZES:
             batch = generator.uniform(size, UPDATES, SEED + n)
             generator.produce(settings.kafka_address, f"bench-{size}", batch)
         for name in PIPELINES:
-            yield _checkpoint(runtime, name, n)
+            yield _checkpoint(context, name, n)
 
 
-def _checkpoint(runtime: Runtime, name: str, n: int) -> dict[str, Any]:
+def _checkpoint(context: Context, name: str, n: int) -> dict[str, Any]:
     started = time.perf_counter()
-    made = runtime.run_once(name, PlanRequest(origin="bench")).checkpoint
+    made = checkpoints.run_once(context, name, PlanRequest(origin="bench")).checkpoint
     seconds = time.perf_counter() - started
     assert made is not None
     ack = made.sealed.acks[0]
@@ -87,50 +88,50 @@ def _checkpoint(runtime: Runtime, name: str, n: int) -> dict[str, Any]:
         "seconds": round(seconds, 4),
         "records": made.sealed.facts.records,
         "run_bytes": ack.run_bytes,
-        "plain_bytes": _plain_bytes(runtime, made) if n >= 0 else None,
+        "plain_bytes": _plain_bytes(context, made) if n >= 0 else None,
         "full_bytes": ack.handle.bytes,
         "phases_ms": dict(made.sealed.timings_ms),
     }
     started = time.perf_counter()
-    done = runtime.compact(name)
+    done = compaction.compact(context, name)
     if done:
         row["compact_seconds"] = round(time.perf_counter() - started, 4)
-        groups = {f.checkpoint for s in done[0].output for f in runtime.tables.files_of(s)}
+        groups = {f.checkpoint for s in done[0].output for f in context.tables.files_of(s)}
         row["whole"] = len(groups) == 1
     sys.stderr.write(json.dumps(row) + "\n")
     return row
 
 
-def _plain_bytes(runtime: Runtime, made: Checkpoint) -> int:
+def _plain_bytes(context: Context, made: Checkpoint) -> int:
     """Bytes of what the checkpoint changed, keys and fields, in one Parquet file by pyarrow."""
     segment = made.handles["totals"].segments[-1]
-    folder = runtime.settings.warehouse / segment.path
-    found = [f.path for f in runtime.tables.files_of(segment) if f.checkpoint == made.plan.id]
+    folder = context.settings.warehouse / segment.path
+    found = [f.path for f in context.tables.files_of(segment) if f.checkpoint == made.plan.id]
     rows = pa.concat_tables(pq.read_table(folder / path, partitioning=None) for path in found)
     file = io.BytesIO()
     pq.write_table(rows.select(["key", "updates", "amount", "last_at"]), file, compression="zstd")
     return file.tell()
 
 
-def _diff(runtime: Runtime, name: str, detail: Detail) -> dict[str, Any]:
+def _diff(context: Context, name: str, detail: Detail) -> dict[str, Any]:
     """What a diff over one percent of the keys reads."""
     wanted = max(1, PIPELINES[name] // 100 // UPDATES)
-    newest, *_, older = runtime.checkpoints(name, wanted + 1)
+    newest, *_, older = reads.list_checkpoints(context, name, wanted + 1)
     request = DiffRequest(uid="totals", before=older.plan.id, after=newest.plan.id, detail=detail, limit=20)
     started = time.perf_counter()
-    found = runtime.diff(name, request)
+    found = queries.diff_states(context, name, request)
     seconds = time.perf_counter() - started
     assert found.bytes_read is not None
     changed, share = sum(found.counts.values()), found.bytes_read / found.bytes_total
     return {"detail": detail.value, "changed": changed, "share": round(share, 4), "seconds": round(seconds, 3)}
 
 
-def _check(runtime: Runtime, name: str) -> int:
+def _check(context: Context, name: str) -> int:
     """Compares every key's state with numpy's; a wrong row voids the run."""
     size = PIPELINES[name]
     batches = [generator.first(size), *(generator.uniform(size, UPDATES, SEED + n) for n in range(ROUNDS))]
     counts, sums = generator.expected(iter(batches), size)
-    found: pa.Table = runtime.state_table(name, "totals")
+    found: pa.Table = reads.read_state(context, name, "totals")
     order = np.argsort(np.array([generator.key_text(n) for n in range(size)]))
     keys = np.array([generator.key_text(int(n)) for n in order])
     table = found.sort_by("key")

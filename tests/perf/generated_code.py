@@ -15,11 +15,12 @@ import psutil
 
 from tidemark.adapters import flights_data, nyc_reference
 from tidemark.adapters.kafka_producer import TopicLoader
+from tidemark.context import open_context
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 from tidemark.stack import control, spark_server
 from tidemark.stack.processes import load_record
-from tidemark.wiring import open_runtime
 
 CHECKPOINTS, COUNTED, RECORDS = 12, 5, 5000
 _CLASS = "org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator"
@@ -62,10 +63,10 @@ def _measured(settings: Settings) -> list[tuple[int, float, float]]:
         record = load_record(settings.home, "spark")
         assert record is not None
         server, log = psutil.Process(record.pid), settings.home / "logs" / "spark.log"
-        runtime, rows = open_runtime(settings), []
+        context, rows = open_context(settings), []
         for _ in range(CHECKPOINTS):
             before, began = (_compiled(log), _cpu(server)), time.perf_counter()
-            runtime.run_once("flights", PlanRequest(origin="bench", max_records=RECORDS))
+            checkpoints.run_once(context, "flights", PlanRequest(origin="bench", max_records=RECORDS))
             seconds = time.perf_counter() - began
             rows.append((_compiled(log) - before[0], _cpu(server) - before[1], seconds))
         return rows

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.perf.long_history import LongHistory
+from tidemark.context import Context, open_context
 from tidemark.settings import load_settings
-from tidemark.wiring import open_runtime
-from tidemark.wiring.pages import Pages
-from tidemark.wiring.pages.lines import HistoryQuery
+from tidemark.web import details, graphs, overview
+from tidemark.web.history_json import HistoryQuery
 
 COUNT = 5000
 ROUNDS = 9
@@ -30,11 +30,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-pages-") as folder:
         LongHistory(Path(folder)).grow(count)
         os.environ["TIDEMARK_WAREHOUSE"] = folder
-        pages = Pages(open_runtime(load_settings(root=folder)))
+        pages = open_context(load_settings(root=folder))
         first: list[float] = []
-        told = answered(lambda: pages.overview("trips", HistoryQuery()), first)
+        told = answered(lambda: overview.get_overview(pages, "trips", HistoryQuery()), first)
         while told["indexed"]["read"] < told["indexed"]["of"]:
-            told = answered(lambda: pages.overview("trips", HistoryQuery()), first)
+            told = answered(lambda: overview.get_overview(pages, "trips", HistoryQuery()), first)
         middle = {name: timed(call) for name, call in calls(pages, count).items()}
     facts = {
         "checkpoints": count,
@@ -46,16 +46,16 @@ def main() -> int:
     return 0
 
 
-def calls(pages: Pages, count: int) -> dict[str, Callable[[], object]]:
+def calls(pages: Context, count: int) -> dict[str, Callable[[], object]]:
     """What a page asks for."""
     return {
-        "overview": lambda: pages.overview("trips", HistoryQuery()),
-        "last page of the history": lambda: pages.overview("trips", HistoryQuery(offset=count - 25)),
-        "search": lambda: pages.overview("trips", HistoryQuery(text="4321")),
-        "series of 1000": lambda: pages.series("trips", 1000),
-        "timelines": lambda: pages.timelines("trips"),
-        "details": lambda: pages.details("trips", count - 1),
-        "graph": lambda: pages.graph("trips", count - 1),
+        "overview": lambda: overview.get_overview(pages, "trips", HistoryQuery()),
+        "last page of the history": lambda: overview.get_overview(pages, "trips", HistoryQuery(offset=count - 25)),
+        "search": lambda: overview.get_overview(pages, "trips", HistoryQuery(text="4321")),
+        "series of 1000": lambda: overview.list_points(pages, "trips", 1000),
+        "timelines": lambda: overview.list_timelines(pages, "trips"),
+        "details": lambda: details.get_details(pages, "trips", count - 1),
+        "graph": lambda: graphs.build_graph(pages, "trips", count - 1),
     }
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from tests.perf import generator
 from tests.perf.bench import create_topic
+from tidemark.context import open_context
 from tidemark.engine.session import open_session
 from tidemark.engine.source import KafkaOptions, read_ranges
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.stack import control
-from tidemark.wiring import open_runtime
 
 NAME, KEYS, UPDATES, ROUNDS, COUNTS = "bench-20000", 20_000, 20_000, 3, 9
 DEFAULTS = {"fetch.max.wait.ms": "500", "max.poll.records": "500", "max.partition.fetch.bytes": "1048576"}
@@ -43,13 +44,13 @@ def main() -> int:
         settings = load_settings(home=home, pipelines=str(Path(__file__).parent))
         control.up(settings, only=("kafka", "spark"))
         try:
-            runtime = open_runtime(settings)
+            context = open_context(settings)
             create_topic(settings.kafka_address, NAME)
             for seed in range(ROUNDS):
                 generator.produce(settings.kafka_address, NAME, generator.uniform(KEYS, UPDATES, seed))
-                made = runtime.run_once(NAME, PlanRequest(origin="bench")).checkpoint
+                made = checkpoints.run_once(context, NAME, PlanRequest(origin="bench")).checkpoint
             assert made is not None
-            session = open_session(runtime.spark, uuid.uuid4().hex, 1)
+            session = open_session(context.spark, uuid.uuid4().hex, 1)
             sys.stdout.write("| tried | a count of the range, s |\n|---|---:|\n")
             for label, client in TRIALS.items():
                 options = KafkaOptions(bootstrap=settings.kafka_address, client={**DEFAULTS, **client})

@@ -19,12 +19,13 @@ from typing import Any
 from tests.perf import generator
 from tests.perf.bench import SEED, SIZES, UPDATES, create_topic
 from tests.perf.facts import made_by
+from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, reads, savepoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.stack import control
-from tidemark.wiring import Runtime, open_runtime
 
 ROUNDS = 7
 FORKS = 3
@@ -38,13 +39,13 @@ def main() -> int:
         settings = load_settings(home=home, pipelines=str(Path(__file__).parent))
         control.up(settings, only=("kafka", "spark"))
         try:
-            runtime = open_runtime(settings)
+            context = open_context(settings)
             for size in SIZES:
                 create_topic(settings.kafka_address, f"bench-{size}")
                 generator.produce(settings.kafka_address, f"bench-{size}", generator.first(size))
-                runtime.run_once(f"bench-{size}", PlanRequest(origin="bench"))
-            verbs = timed(runtime)
-            forks = forked(runtime, settings.kafka_address)
+                checkpoints.run_once(context, f"bench-{size}", PlanRequest(origin="bench"))
+            verbs = timed(context)
+            forks = forked(context, settings.kafka_address)
         finally:
             control.down(settings)
     facts = made_by("make bench", SEED) | {"rounds": ROUNDS, "seconds": verbs, "forks": forks}
@@ -55,7 +56,7 @@ def main() -> int:
     return 0
 
 
-def timed(runtime: Runtime) -> dict[str, dict[str, float]]:
+def timed(context: Context) -> dict[str, dict[str, float]]:
     """Median seconds per verb and size, after one round that does not count."""
     times: dict[str, dict[int, list[float]]] = {}
     for turn in range(ROUNDS + 1):
@@ -63,11 +64,13 @@ def timed(runtime: Runtime) -> dict[str, dict[str, float]]:
             name, point = f"bench-{size}", f"point-{turn}"
             request = RestoreRequest(savepoint=point)
             verbs: dict[str, Callable[[], object]] = {
-                "savepoint": lambda name=name, point=point: runtime.savepoints(name).create(
+                "savepoint": lambda name=name, point=point: savepoints.open_savepoints(context, name).create(
                     SavepointRequest(name=point, owner="bench", origin="bench")
                 ),
-                "fork": lambda name=name, turn=turn, request=request: runtime.fork(name, f"fork-{turn}", request),
-                "restore": lambda name=name, request=request: runtime.restore(name, request),
+                "fork": lambda name=name, turn=turn, request=request: timelines.fork(
+                    context, name, f"fork-{turn}", request
+                ),
+                "restore": lambda name=name, request=request: timelines.restore(context, name, request),
             }
             for verb, act in verbs.items():
                 started = time.perf_counter()
@@ -77,25 +80,25 @@ def timed(runtime: Runtime) -> dict[str, dict[str, float]]:
     return {v: {str(n): round(statistics.median(t), 4) for n, t in sizes.items()} for v, sizes in times.items()}
 
 
-def forked(runtime: Runtime, bootstrap: str) -> dict[str, Any]:
+def forked(context: Context, bootstrap: str) -> dict[str, Any]:
     """What forks of one savepoint of the largest state add to the disk."""
     size = SIZES[-1]
     name = f"bench-{size}"
     generator.produce(bootstrap, name, generator.uniform(size, UPDATES, SEED))
-    before, added = _bytes(runtime), []
+    before, added = _bytes(context), []
     for n in range(FORKS):
         fork = f"third-{n}"
-        runtime.fork(name, fork, RestoreRequest(savepoint=f"point-{ROUNDS}"))
-        made = runtime.run_once(name, PlanRequest(origin="bench"), timeline=fork).checkpoint
+        timelines.fork(context, name, fork, RestoreRequest(savepoint=f"point-{ROUNDS}"))
+        made = checkpoints.run_once(context, name, PlanRequest(origin="bench"), timeline=fork).checkpoint
         assert made is not None
-        added.append({"run_bytes": made.sealed.acks[0].run_bytes, "added_bytes": _bytes(runtime) - before})
-        before = _bytes(runtime)
-    full = runtime.checkpoint(name).sealed.acks[0].handle.bytes
+        added.append({"run_bytes": made.sealed.acks[0].run_bytes, "added_bytes": _bytes(context) - before})
+        before = _bytes(context)
+    full = reads.get_checkpoint(context, name).sealed.acks[0].handle.bytes
     return {"keys": size, "state_bytes": full, "forks": added}
 
 
-def _bytes(runtime: Runtime) -> int:
-    return sum(f.stat().st_size for f in runtime.settings.warehouse.rglob("*") if f.is_file())
+def _bytes(context: Context) -> int:
+    return sum(f.stat().st_size for f in context.settings.warehouse.rglob("*") if f.is_file())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What retention costs at many checkpoints: `python -m tests.perf.retention_costs [COUNT]`.
 
-Every checkpoint is a real one, on disk; Kafka and Spark are their twins. Plans are made by new runtimes, as a task of
+Every checkpoint is a real one, on disk; Kafka and Spark are their twins. Plans are made by new contexts, as a task of
 the DAG makes them: by one that knows nothing, by one that finds what that has kept, and behind one further checkpoint.
 What a sweep frees is held against a replay of the logs that shares nothing with the product, and the same files are
 deleted by Delta's own means in a copy. Prints one JSON object; the figures are in docs/benchmarks.
@@ -26,11 +26,12 @@ from tests.perf.needed import named
 from tests.perf.state_costs import JARS
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.adapters.memory_clock import ManualClock
+from tidemark.context import Context, open_context
 from tidemark.coordinator.records import objects
 from tidemark.engine.session import SparkSettings, open_session
 from tidemark.model.deletion import DeletionPlan
+from tidemark.operations import reads, retention
 from tidemark.settings import load_settings
-from tidemark.wiring import Runtime, open_runtime
 
 RIDES = Pipeline(
     name="rides",
@@ -72,13 +73,13 @@ def checkpoint(line: DiskLine, number: int) -> None:
 def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
     """Plans, then sweeps; and what these should have freed."""
     plan, plans = planned(line, root, count)
-    opened = runtime(root)
+    opened = context(root)
     wanted = sum(unneeded(root, opened).values())
     copy = root.with_name("copy")
     shutil.copytree(root, copy)
-    released, releasing = timed(lambda: runtime(root).retention_sweep(RIDES.name, RULE, grace_ms=WEEK_MS))
-    swept, deleting = timed(lambda: runtime(root).retention_sweep(RIDES.name, RULE, grace_ms=0))
-    left, after = timed(lambda: runtime(root).retention_plan(RIDES.name, RULE))
+    released, releasing = timed(lambda: retention.sweep(context(root), RIDES.name, RULE, grace_ms=WEEK_MS))
+    swept, deleting = timed(lambda: retention.sweep(context(root), RIDES.name, RULE, grace_ms=0))
+    left, after = timed(lambda: retention.plan_sweep(context(root), RIDES.name, RULE))
     assert not left.free, "a second sweep would have something to do"
     return {
         "files": plan.kept_files + len(plan.free),
@@ -98,25 +99,25 @@ def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
 def planned(line: DiskLine, root: Path, count: int) -> tuple[DeletionPlan, dict[str, float]]:
     """Plans of the same, and behind one more checkpoint; the best of some, because seconds are few."""
 
-    def best(opened: Callable[[], Runtime]) -> tuple[DeletionPlan, float]:
-        made = [timed(lambda: opened().retention_plan(RIDES.name, RULE)) for _ in range(TIMES)]
+    def best(opened: Callable[[], Context]) -> tuple[DeletionPlan, float]:
+        made = [timed(lambda: retention.plan_sweep(opened(), RIDES.name, RULE)) for _ in range(TIMES)]
         return made[0][0], min(spent for _, spent in made)
 
-    def cold() -> Runtime:
+    def cold() -> Context:
         objects.decoded.cache_clear()
         shutil.rmtree(root.parent / ".tidemark", ignore_errors=True)
-        return runtime(root)
+        return context(root)
 
     plan, first = best(cold)
-    again, second = best(lambda: runtime(root))
-    same = runtime(root)
-    same.retention_plan(RIDES.name, RULE)
+    again, second = best(lambda: context(root))
+    same = context(root)
+    retention.plan_sweep(same, RIDES.name, RULE)
     _, third = best(lambda: same)
     assert again == replace(plan, now_ms=again.now_ms), "what was kept says something else"
     checkpoint(line, count + 1)
-    _, fourth = timed(lambda: runtime(root).retention_plan(RIDES.name, RULE))
+    _, fourth = timed(lambda: retention.plan_sweep(context(root), RIDES.name, RULE))
     checkpoint(line, count + 2)
-    _, fifth = timed(lambda: same.retention_plan(RIDES.name, RULE))
+    _, fifth = timed(lambda: retention.plan_sweep(same, RIDES.name, RULE))
     return plan, {
         "plan_cold_s": first,
         "plan_again_s": second,
@@ -126,9 +127,9 @@ def planned(line: DiskLine, root: Path, count: int) -> tuple[DeletionPlan, dict[
     }
 
 
-def unneeded(root: Path, opened: Runtime) -> dict[Path, int]:
+def unneeded(root: Path, opened: Context) -> dict[Path, int]:
     """Data files that none of the kept checkpoints names, with their bytes: by a plain replay of the logs."""
-    kept = list(opened.checkpoints(RIDES.name))[:KEEP]
+    kept = list(reads.list_checkpoints(opened, RIDES.name))[:KEEP]
     needed = {path for found in kept for path in named(root, found)}
     data = (p for p in (root / RIDES.name).rglob("*.parquet") if "_delta_log" not in p.parts)
     return {path: path.stat().st_size for path in data if path not in needed}
@@ -174,9 +175,9 @@ def session() -> Iterator[SparkSession]:
         spark.stop()
 
 
-def runtime(root: Path) -> Runtime:
+def context(root: Path) -> Context:
     """A new one, which has read nothing."""
-    return open_runtime(load_settings(root=str(root.parent)))
+    return open_context(load_settings(root=str(root.parent)))
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:

@@ -27,12 +27,13 @@ from tests.perf.history_pages import calls
 from tests.perf.long_history import LongHistory
 from tests.perf.scale_page import page
 from tidemark.cli.checkpoint import list_checkpoints
+from tidemark.context import Context, open_context
 from tidemark.coordinator.records import objects
+from tidemark.operations import retention as retention_operations
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.wiring import Runtime, open_runtime
-from tidemark.wiring.pages import Pages
-from tidemark.wiring.pages.lines import HistoryQuery
+from tidemark.web import overview
+from tidemark.web.history_json import HistoryQuery
 
 Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,33 +130,33 @@ def _pipelines(count: int, folder: Path) -> Row:
             pipeline=replace(long_history.TRIPS, name=name, operators=long_history.TRIPS.operators[:1]),
         ).grow(30)
         (declared / f"{name}.py").write_text(text.replace('name="flights"', f'name="{name}"'))
-    runtime = open_runtime()
-    pages = Pages(runtime)
-    first = cost(lambda: runtime.pipeline(names[-1]), tries=1)
+    context = open_context()
+    pages = context
+    first = cost(lambda: context.pipeline(names[-1]), tries=1)
     return {
         "find_first": first,
-        "find_again": cost(lambda: runtime.pipeline(names[-1])),
-        "names": cost(pages.pipelines),
-        "all_overviews": cost(lambda: [pages.overview(name, HistoryQuery()) for name in names], tries=1),
-        "overview": cost(lambda: pages.overview(names[-1], HistoryQuery())),
-        "dags": _dags(runtime, names),
+        "find_again": cost(lambda: context.pipeline(names[-1])),
+        "names": cost(pages.warehouse.list_pipelines),
+        "all_overviews": cost(lambda: [overview.get_overview(pages, name, HistoryQuery()) for name in names], tries=1),
+        "overview": cost(lambda: overview.get_overview(pages, names[-1], HistoryQuery())),
+        "dags": _dags(context, names),
     }
 
 
-def _dags(runtime: Runtime, names: list[str]) -> Row:
+def _dags(context: Context, names: list[str]) -> Row:
     """A DAG for each, made in one process; Airflow's own import is not in it."""
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
     from tidemark.airflow import checkpoint_dag
 
-    declared = [runtime.pipeline(name) for name in names]
+    declared = [context.pipeline(name) for name in names]
     return cost(lambda: [checkpoint_dag(pipeline, schedule="@daily") for pipeline in declared], tries=1)
 
 
 def _planning(history: LongHistory, folder: Path) -> Row:
-    """The next plan, by a runtime that has read nothing, on a host that has kept nothing, then on one that has."""
+    """The next plan, by a context that has read nothing, on a host that has kept nothing, then on one that has."""
 
     def plan() -> None:
-        opened = open_runtime(load_settings()).coordinator("trips")
+        opened = open_context(load_settings()).coordinator("trips")
         line = history.line
         replace(opened, log=line.log, clock=line.clock).trigger(long_history.TRIPS, PlanRequest(origin="test"))
 
@@ -166,13 +167,13 @@ def _planning(history: LongHistory, folder: Path) -> Row:
 def _pages(name: str, count: int) -> Row:
     """The API server after its start, and then."""
     objects.decoded.cache_clear()
-    pages = Pages(open_runtime())
+    pages = open_context()
 
     spent: list[Row] = []
 
     def answered() -> bool:
         told: Row = {}
-        spent.append(cost(lambda: told.update(pages.overview(name, HistoryQuery())["indexed"]), tries=1))
+        spent.append(cost(lambda: told.update(overview.get_overview(pages, name, HistoryQuery())["indexed"]), tries=1))
         return bool(told["read"] == told["of"])
 
     while not answered():
@@ -201,7 +202,7 @@ def listed(name: str) -> None:
 def retention() -> None:
     """A plan of the sweep, by a task that has read nothing."""
     objects.decoded.cache_clear()
-    open_runtime().retention_plan("trips", RULE)
+    retention_operations.plan_sweep(open_context(), "trips", RULE)
 
 
 def forget(folder: Path) -> None:

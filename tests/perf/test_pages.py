@@ -158,7 +158,7 @@ def test_history_pages(title: str) -> None:
 
 
 RETENTION = {
-    "a plan by a runtime that has read nothing: 1,000": ("plan_s", 2),
+    "a plan by a context that has read nothing: 1,000": ("plan_s", 2),
     "the plan again, one checkpoint later": ("plan_after_one_more_checkpoint_s", 2),
     "a sweep that releases 971": ("sweep_that_releases_s", 1),
     "the sweep that deletes 983 files and 1,025 files of logs | 1": ("sweep_that_deletes_s", 1),

@@ -31,6 +31,7 @@ from tidemark.engine.passing_tally import PassingTally
 from tidemark.engine.source import KafkaOptions, read_ranges
 from tidemark.engine.writing import RunFolder, write_rows
 from tidemark.model.ttl import Now
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.stack import control
@@ -125,7 +126,7 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
     create_topic(bootstrap, topic)
     generator.produce(bootstrap, topic, Workload(MANY, RECORDS, SEED).load())
     peer = _peer("tidemark", Place(bootstrap, topic, f"{home}/steps", ""))
-    made = peer.runtime.run_once(topic, PlanRequest(origin="bench")).checkpoint  # type: ignore[attr-defined]
+    made = checkpoints.run_once(peer.context, topic, PlanRequest(origin="bench")).checkpoint  # type: ignore[attr-defined]
     plan, (name,) = made.plan, pipeline.inputs
 
     def raw() -> DataFrame:

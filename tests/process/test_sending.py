@@ -31,10 +31,10 @@ from tidemark.engine.job import CheckpointJob
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
 from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict
 from tidemark.model.messages import messages_of
+from tidemark.operations.replay import Rehearsal
+from tidemark.operations.sinks import sink_of
 from tidemark.ports import PlanRequest
 from tidemark.testing import BARRIER, CRASH, replay
-from tidemark.wiring.outputs import sink_of
-from tidemark.wiring.replays import Rehearsal
 
 Guarantee = Literal["exactly_once_by_id", "at_least_once"]
 STEPS = ["process.alerts", "fold.alerts", "runs.alerts", "gate", "fsync", "sent.alerts", "seal", "publish"]

@@ -20,8 +20,8 @@ from tidemark.coordinator.retention.survey import look
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.failure import FailureReason
+from tidemark.operations.replay import Rehearsal
 from tidemark.retention import Retention
-from tidemark.wiring.replays import Rehearsal
 
 Make = Callable[[Path], Shelf]
 WORLDS = [pytest.param(lambda at: MemoryShelf(), id="memory"), pytest.param(DiskShelf, id="disk")]

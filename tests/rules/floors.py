@@ -155,7 +155,7 @@ def several_worlds(module: Module) -> list[Finding]:
 
 
 def clocks_and_chance(module: Module) -> list[Finding]:
-    """Wall clock or randomness below the entry floors (settings and wiring may; they hand both down)."""
+    """Wall clock or randomness below the entry floors (settings and the context may; they hand both down)."""
     if not 0 <= module.floor < 4:
         return []
     renamed = _bound_names(module)

@@ -38,6 +38,12 @@ def many_arguments(module: Module, limit: int = 6) -> list[Finding]:
     return found
 
 
+def many_bases(module: Module, limit: int = 3) -> list[Finding]:
+    """Classes of more than `limit` bases."""
+    classes = (n for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef))
+    return [Finding(c.lineno, f"{c.name} has {len(c.bases)} bases") for c in classes if len(c.bases) > limit]
+
+
 def ignored_types(module: Module) -> list[Finding]:
     """Comments that switch the type checker off."""
     lines = enumerate(module.source.splitlines(), start=1)

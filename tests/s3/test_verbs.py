@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from tests.cli.command import Answer, Command
+from tests.cli.disk_context import commands_over
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import commands_over
 from tests.cli.sales import Sales
 from tests.cli.shops import DECLARATION, SEED
 from tests.reading.ranges import read_by_ranges
@@ -80,7 +80,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory, bucket: Bucket, s3_folder: S
     def side(name: str, variables: dict[str, str], **more: S3Folder) -> Side:
         tidemark = Command(root / name, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(DECLARATION, topic="sales")
-        line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("till"), "sales", **more)
+        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", **more)
         return Side(tidemark, line, variables)
 
     there = {"TIDEMARK_WAREHOUSE": f"s3://{bucket.name}/house", **bucket.server.variables}

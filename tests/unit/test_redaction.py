@@ -92,7 +92,7 @@ def test_a_traceback_of_a_defect_is_printed_without_it(tmp_path: Path) -> None:
         "from tidemark.cli import checkpoint\n"
         "from tidemark.cli.main import entry\n"
         f"def defect(): raise RuntimeError({ADDRESSES[0]!r})\n"
-        "checkpoint.open_runtime = defect\n"
+        "checkpoint.open_context = defect\n"
         "sys.argv = ['tidemark', 'checkpoint', 'list', 'flights']\n"
         "entry()\n"
     )

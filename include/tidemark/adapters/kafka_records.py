@@ -64,17 +64,8 @@ class _Look:
             raise self.ask.failure(error.args[0]) from error
 
 
-class KafkaRecords:
-    """The port `RecordReader` over confluent-kafka. Connects when it is asked, in the process that asks.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        options: further librdkafka settings (security); never shown in a message.
-    """
-
-    def __init__(self, bootstrap: str, *, options: Mapping[str, str] | None = None) -> None:
-        self._bootstrap = bootstrap
-        self._options = dict(options or {})
+class KafkaRecords(KafkaLog):
+    """The port `SourceLog` over confluent-kafka: the log with its records. See `KafkaLog` for the arguments."""
 
     def read(
         self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, bounds: ReadBounds, wanted: Wanted

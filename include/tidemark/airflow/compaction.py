@@ -7,7 +7,7 @@ from airflow.sdk import DAG, Context, PartitionedAssetTimetable
 from tidemark.airflow.assets import checkpoint_asset, state_assets
 from tidemark.airflow.jobs import SparkJob, spark_job
 from tidemark.airflow.observing import observe
-from tidemark.airflow.operators import Ids, PipelineOperator, runtime, typed_failures
+from tidemark.airflow.operators import Ids, PipelineOperator, open_tidemark, typed_failures
 from tidemark.airflow.retrying import StrategyName, restart_strategy, retry_arguments
 from tidemark.coordinator.checkpoints.restart import RestartStrategy
 from tidemark.pipeline import Pipeline
@@ -32,7 +32,7 @@ class CompactOperator(PipelineOperator):
         self._job = spark_job("compact", "compact", self.log.info)
         with typed_failures():
             done: Ids = self._job.execute(self.pipeline)
-        observe(runtime(), self.pipeline)
+        observe(open_tidemark(), self.pipeline)
         self.log.info("compacted: %s", ", ".join(done["compacted"]) or "nothing was due")
         return done
 

@@ -10,8 +10,8 @@ from tidemark.airflow.observing import observe
 from tidemark.errors import CheckpointExpiredError, TidemarkError
 
 if TYPE_CHECKING:
+    from tidemark.context import Context as TidemarkContext
     from tidemark.model.failure import FailureReason
-    from tidemark.wiring import Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -30,24 +30,27 @@ def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> Non
         context: of the task.
     """
     from tidemark.coordinator.checkpoints.failures import classify
+    from tidemark.operations import checkpoints
 
     error = context.get("exception")
     cause = error.__cause__ if isinstance(error, AirflowFailException) and error.__cause__ else error
     if not isinstance(cause, BaseException):
         cause = TidemarkError(str(cause or "the task was killed"), next="read the task's log.")
-    opened = _runtime()
+    opened = _open_tidemark()
     reason = classify(cause)
     slot = open_slot(opened, pipeline, context)
     if slot is not None and not reason.waits:
-        reason = opened.abort(pipeline, slot, cause) or reason
+        reason = checkpoints.abort(opened, pipeline, slot, cause) or reason
     observe(opened, pipeline)
     _log.error("%s of %s failed for good with %s: %s", slot or "the plan", pipeline, reason.value, cause)
     keep_reason(context, reason)
     if slot is not None and reason.waits:
-        keep_count(context, opened.counted_failures(pipeline) + 1, tolerable)  # this plan is not aborted, and counts
+        keep_count(
+            context, checkpoints.count_failures(opened, pipeline) + 1, tolerable
+        )  # this plan is not aborted, and counts
         return
     failed = failed_slot(opened, pipeline, context)
-    keep_count(context, 0 if failed is None else opened.counted_failures(pipeline, failed), tolerable)
+    keep_count(context, 0 if failed is None else checkpoints.count_failures(opened, pipeline, failed), tolerable)
 
 
 def keep_reason(context: Context, reason: "FailureReason") -> None:
@@ -69,36 +72,42 @@ def keep_count(context: Context, in_a_row: int, tolerable: int) -> None:
 
 def abort_after_timeout(pipeline: str, context: Context) -> None:
     """Callback of the DAG, when a run fails: where it ran out of time, what it left open expires (D3)."""
+    from tidemark.operations import checkpoints
+
     if context.get("reason") != "timed_out":
         return
-    opened = _runtime()
-    pending = opened.pending(pipeline)
+    opened = _open_tidemark()
+    pending = checkpoints.find_pending(opened, pipeline)
     if pending is None or pending.origin != context.get("run_id"):
         _log.info("%s: the run timed out and left no plan open", pipeline)
         return
     abort_expired(opened, pipeline, str(pending.slot))
 
 
-def abort_expired(opened: "Runtime", pipeline: str, slot: str) -> CheckpointExpiredError:
+def abort_expired(opened: "TidemarkContext", pipeline: str, slot: str) -> CheckpointExpiredError:
     """Aborts a plan with EXPIRED.
 
     Returns:
         The error to raise.
     """
+    from tidemark.operations import checkpoints
+
     error = CheckpointExpiredError(
         f"checkpoint of {pipeline} at {slot} did not end within its timeout",
         safe="every completed checkpoint is intact; nothing was published.",
         next="raise checkpoint_timeout or lower max_records; the next run plans the same offsets anew.",
     )
-    reason = opened.abort(pipeline, slot, error)
+    reason = checkpoints.abort(opened, pipeline, slot, error)
     observe(opened, pipeline)
     _log.error("%s: %s", reason.value if reason else "too late to abort", error)
     return error
 
 
-def open_slot(opened: "Runtime", pipeline: str, context: Context) -> str | None:
+def open_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str | None:
     """The slot of the plan in progress, where this DAG run made or adopted it."""
-    pending = opened.pending(pipeline)
+    from tidemark.operations import checkpoints
+
+    pending = checkpoints.find_pending(opened, pipeline)
     if pending is None:
         return None
     planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
@@ -106,17 +115,19 @@ def open_slot(opened: "Runtime", pipeline: str, context: Context) -> str | None:
     return str(pending.slot) if ours else None
 
 
-def failed_slot(opened: "Runtime", pipeline: str, context: Context) -> str | None:
+def failed_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str | None:
     """The slot of the plan that was aborted last, where this DAG run made or adopted it: by us or by fold itself."""
+    from tidemark.operations import checkpoints
+
     slot = refused_slot(opened, pipeline)
     if slot is None:
         return None
     planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
-    ours = opened.plan_at(pipeline, slot).origin == context["run_id"] or slot == planned.get("slot")
+    ours = checkpoints.get_plan(opened, pipeline, slot).origin == context["run_id"] or slot == planned.get("slot")
     return slot if ours else None
 
 
-def refused_slot(opened: "Runtime", pipeline: str) -> str | None:
+def refused_slot(opened: "TidemarkContext", pipeline: str) -> str | None:
     """The slot of the plan that was aborted last, where nothing was planned since: the one that the gate refused."""
     from tidemark.coordinator.records.states import NothingOpen
 
@@ -124,7 +135,7 @@ def refused_slot(opened: "Runtime", pipeline: str) -> str | None:
     return str(found.aborted[-1].slot) if isinstance(found, NothingOpen) and found.aborted else None
 
 
-def _runtime() -> "Runtime":
-    from tidemark.airflow.operators import runtime
+def _open_tidemark() -> "TidemarkContext":
+    from tidemark.airflow.operators import open_tidemark
 
-    return runtime()
+    return open_tidemark()

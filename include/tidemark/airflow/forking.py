@@ -8,7 +8,7 @@ from airflow.sdk import DAG, Context, Param
 
 from tidemark.airflow.answering import PipelinesOperator, answering, asked_for, pipeline_field, text_field
 from tidemark.airflow.forms import BeginningConf, beginning_fields, form_dag
-from tidemark.airflow.operators import PLAN, Ids, runtime
+from tidemark.airflow.operators import PLAN, Ids, open_tidemark
 from tidemark.model.names import parse_id
 from tidemark.pipeline import Pipeline
 
@@ -38,7 +38,7 @@ class ForkConf(BeginningConf):
             UsageError: nothing to begin at.
         """
         from tidemark.errors import UsageError
-        from tidemark.wiring.patches import source_of
+        from tidemark.operations.patch import source_of
 
         if not self.source:
             raise UsageError("a fork of nothing", next="give source: a savepoint, or a checkpoint as in chk-17.")
@@ -71,11 +71,12 @@ class PlanForkOperator(ForkOperator):
             AirflowFailException: the form does not fit, or the name is taken; the message says what to type.
             TidemarkError: the store did not answer; the task is retried.
         """
-        from tidemark.wiring.recoveries import fork_facts
+        from tidemark.operations import timelines
+        from tidemark.operations.timelines import fork_facts
 
         with answering():
             conf, request = self.asked(context)
-            wanted = runtime().fork_plan(conf.pipeline, conf.name, request)
+            wanted = timelines.plan_fork(open_tidemark(), conf.pipeline, conf.name, request)
         for name, value in fork_facts(wanted).items():
             self.log.info("%s: %s", name, value)
         return {"pipeline": conf.pipeline, "checkpoint": f"chk-{wanted.parent}", "timeline": wanted.timeline}
@@ -93,12 +94,14 @@ class ExecuteForkOperator(ForkOperator):
             AirflowFailException: the name was taken meanwhile; the message says what to type.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.operations import timelines
+
         planned: Ids = context["ti"].xcom_pull(task_ids=PLAN)
         with answering():
             conf, request = self.asked(context)
             if request.savepoint is None:
                 request = replace(request, checkpoint=parse_id(planned["checkpoint"]))
-            done = runtime().fork(conf.pipeline, conf.name, request)
+            done = timelines.fork(open_tidemark(), conf.pipeline, conf.name, request)
         began = "began" if done.won else "was begun by this run before"
         self.log.info("timeline %s %s, at %s", conf.name, began, planned["checkpoint"])
         self.log.info("next: tidemark run %s --timeline %s", conf.pipeline, conf.name)

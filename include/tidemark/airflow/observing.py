@@ -1,6 +1,6 @@
 """Metrics through Airflow's own hooks: to StatsD, Datadog or OpenTelemetry, as Airflow is set.
 
-Nothing here decides anything, and nothing of it fails or holds up a task (`tidemark.wiring.bounded`).
+Nothing here decides anything, and nothing of it fails or holds up a task (`tidemark.telemetry.bounded`).
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from airflow.sdk.configuration import conf
 
 if TYPE_CHECKING:
+    from tidemark.context import Context as TidemarkContext
     from tidemark.ports.observing import Metrics
-    from tidemark.wiring import Runtime
 
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
@@ -31,9 +31,11 @@ class AirflowMetrics:
             stats.gauge(f"tidemark.{scoped(pipeline, name)}", value, tags={"pipeline": pipeline})
 
 
-def observe(opened: "Runtime", pipeline: str) -> None:
+def observe(opened: "TidemarkContext", pipeline: str) -> None:
     """Tells how a pipeline stands; called by every task and callback that changes it."""
-    opened.tell_metrics(pipeline, *airflow_metrics())
+    from tidemark.operations import metrics
+
+    metrics.report_metrics(opened, pipeline, *airflow_metrics())
 
 
 def airflow_metrics() -> "list[Metrics]":

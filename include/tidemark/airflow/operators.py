@@ -1,4 +1,4 @@
-"""The four tasks of a checkpoint: plan, fold, validate, complete. Each is one call of the runtime.
+"""The four tasks of a checkpoint: plan, fold, validate, complete. Each calls one operation.
 
 Tasks pass ids only (`t1/3.1`, `chk-3`); everything else lives in the store, so any task may be killed or repeated.
 """
@@ -25,21 +25,21 @@ from tidemark.redaction import secrets_of
 from tidemark.retention import Retention
 
 if TYPE_CHECKING:
+    from tidemark.context import Context as TidemarkContext
     from tidemark.model.checkpoint import Checkpoint
     from tidemark.ports import PlanRequest
-    from tidemark.wiring import Runtime
 
 PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
 Ids = dict[str, Any]
 """What a task returns: ids, never data."""
 
 
-def runtime() -> "Runtime":
-    """The runtime of this task; imported here, lest a DAG file pay for it."""
-    from tidemark import wiring
+def open_tidemark() -> "TidemarkContext":
+    """The context of this task; imported here, so that parsing a DAG file does not pay for it."""
+    from tidemark.context import open_context
 
     take_s3_connection()
-    opened = wiring.open_runtime()
+    opened = open_context()
     # What others log in this task, tracebacks of Spark's client among them, is out of our hands.
     for secret in secrets_of(opened.settings.spark_address):
         mask_secret(secret)
@@ -116,25 +116,30 @@ class PlanOperator(PipelineOperator):
             AirflowFailException: no retry can help.
             TidemarkError: anything else; the task is retried.
         """
-        opened = runtime()
+        from tidemark.model.facts import checkpoint_facts
+        from tidemark.operations import checkpoints, reads
+
+        opened = open_tidemark()
         with typed_failures():
             self._restore(opened, self.asked(context))
-            planned = opened.plan(self.pipeline, self.request(context))
+            planned = checkpoints.plan(opened, self.pipeline, self.request(context))
         observe(opened, self.pipeline)
         if planned.published:
-            left = opened.checkpoint(self.pipeline, planned.published[-1])
+            left = reads.get_checkpoint(opened, self.pipeline, planned.published[-1])
             self.outlets = [self.checkpoint]
-            announce(context, self.outlets, opened.facts(left), [f"chk-{n}" for n in planned.published])
+            announce(context, self.outlets, checkpoint_facts(left), [f"chk-{n}" for n in planned.published])
             self.log.info("published what an earlier run had sealed: %s", left.plan.name)
         if planned.covered_by is not None:
             self.log.info("nothing to do: covered by chk-%d", planned.covered_by)
             return {"covered_by": f"chk-{planned.covered_by}"}
         self.log.info("%s %s at %s", "adopted" if planned.adopted else "planned", planned.name, planned.slot)
         # For a run that times out: then no task is left to count.
-        keep_count(context, opened.counted_failures(self.pipeline), self.tolerable)
+        keep_count(context, checkpoints.count_failures(opened, self.pipeline), self.tolerable)
         return {"slot": planned.slot, "checkpoint": planned.name}
 
-    def _restore(self, opened: "Runtime", conf: RunConf) -> None:
+    def _restore(self, opened: "TidemarkContext", conf: RunConf) -> None:
+        from tidemark.operations import backfill
+
         if not conf.savepoint or not conf.restore_id:
             return
         from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -145,7 +150,7 @@ class PlanOperator(PipelineOperator):
             accept_loss=conf.accept_loss,
             allow_non_restored_state=conf.allow_non_restored_state,
         )
-        done = opened.restore_once(self.pipeline, request)
+        done = backfill.restore_once(opened, self.pipeline, request)
         told = "was restored before" if done is None else f"restored: timeline {done.genesis.timeline} is live"
         self.log.info("savepoint %s %s (restore id %s)", conf.savepoint, told, conf.restore_id)
 
@@ -177,9 +182,9 @@ class FoldOperator(PipelineOperator):
                 return self._fold(planned["slot"], self.request(context))
             except GateFailedError as error:
                 self.log.error("%s", error)
-                return {"slot": refused_slot(runtime(), self.pipeline) or planned["slot"]}
+                return {"slot": refused_slot(open_tidemark(), self.pipeline) or planned["slot"]}
             except AirflowTaskTimeout as error:
-                opened = runtime()
+                opened = open_tidemark()
                 slot = open_slot(opened, self.pipeline, context) or planned["slot"]
                 raise abort_expired(opened, self.pipeline, slot) from error
 
@@ -190,7 +195,7 @@ class FoldOperator(PipelineOperator):
 
     def _fold(self, slot: str, request: "PlanRequest") -> Ids:
         self._job = spark_job("checkpoint", "fold", self.log.info)
-        opened = runtime()
+        opened = open_tidemark()
         try:
             with attempts_traced(opened, self.pipeline, slot) as sealed:
                 folded = fold(self._job, self.pipeline, slot, request)
@@ -223,16 +228,17 @@ class ValidateOperator(PipelineOperator):
             AirflowFailException: the gate refused the candidate; its plan is aborted.
         """
         from tidemark.coordinator.checkpoints.failures import classify
+        from tidemark.operations import checkpoints
 
         folded: Ids = context["ti"].xcom_pull(task_ids=FOLD)
-        opened = runtime()
+        opened = open_tidemark()
         with typed_failures():
             try:
-                verdict = opened.validate(self.pipeline, folded["slot"])
+                verdict = checkpoints.validate(opened, self.pipeline, folded["slot"])
             except GateFailedError as error:
                 self._tell(error.verdict)
                 keep_reason(context, classify(error))
-                keep_count(context, opened.counted_failures(self.pipeline, folded["slot"]), self.tolerable)
+                keep_count(context, checkpoints.count_failures(opened, self.pipeline, folded["slot"]), self.tolerable)
                 raise
         self._tell(verdict)
         self.log.info("%s: the gate passed, %d expectations", folded["checkpoint"], len(verdict.expectations))
@@ -276,13 +282,16 @@ class CompleteOperator(PipelineOperator):
 
     def execute(self, context: Context) -> Ids:
         """Returns `{"checkpoint", "completed"}`."""
+        from tidemark.model.facts import checkpoint_facts
+        from tidemark.operations import checkpoints
+
         folded: Ids = context["ti"].xcom_pull(task_ids=VALIDATE)
-        opened = runtime()
+        opened = open_tidemark()
         with typed_failures():
-            checkpoint = opened.complete(self.pipeline, folded["slot"])
+            checkpoint = checkpoints.complete(opened, self.pipeline, folded["slot"])
         observe(opened, self.pipeline)
         names = [*folded.get("completed", ()), checkpoint.plan.name]
-        facts = opened.facts(checkpoint)
+        facts = checkpoint_facts(checkpoint)
         self.outlets = [self.checkpoint]
         announce(context, self.outlets, {**facts, **self._kept(opened, checkpoint)}, names)
         self._announce_changed(context, opened, checkpoint, names)
@@ -291,15 +300,16 @@ class CompleteOperator(PipelineOperator):
         return {"checkpoint": checkpoint.plan.name, "completed": names}
 
     def _announce_changed(
-        self, context: Context, opened: "Runtime", newest: "Checkpoint", names: Sequence[str]
+        self, context: Context, opened: "TidemarkContext", newest: "Checkpoint", names: Sequence[str]
     ) -> None:
         """Tells what the checkpoints changed: the asset's own facts after the last change, a key for each change."""
-        from tidemark.wiring.asset_facts import changed_assets
+        from tidemark.model.facts import changed_assets
+        from tidemark.operations import reads
 
         facts: dict[str, Mapping[str, object]] = {}
         keys: dict[str, list[str]] = {}
         for name in names:
-            made = newest if name == newest.plan.name else opened.checkpoint(self.pipeline, int(name[4:]))
+            made = newest if name == newest.plan.name else reads.get_checkpoint(opened, self.pipeline, int(name[4:]))
             for asset, told in changed_assets(made).items():
                 facts[asset] = told
                 keys.setdefault(asset, []).append(name)
@@ -309,10 +319,13 @@ class CompleteOperator(PipelineOperator):
                 self.outlets.append(found)
                 announce(context, [found], facts[found.name], keys[found.name])
 
-    def _kept(self, opened: "Runtime", checkpoint: "Checkpoint") -> dict[str, object]:
+    def _kept(self, opened: "TidemarkContext", checkpoint: "Checkpoint") -> dict[str, object]:
         """What the retention comes to, for the event: its text, and how many checkpoints it keeps."""
+        from tidemark.operations import reads
+        from tidemark.operations import retention as retention_operations
+
         try:
-            opened.declare_retention(self.pipeline, self.retention)
+            retention_operations.declare_rule(opened, self.pipeline, self.retention)
         except TidemarkError as error:
             # The checkpoint is complete, and the next one writes the rule down.
             self.log.warning("retention %s: not written down. %s", self.retention, error)
@@ -320,7 +333,7 @@ class CompleteOperator(PipelineOperator):
             return {}
         told: dict[str, object] = {"retention": str(self.retention)}
         try:
-            kept = opened.kept(checkpoint, self.retention)
+            kept = reads.explain_kept(opened, checkpoint, self.retention)
         except TidemarkError as error:
             # The checkpoint is complete: an old manifest that cannot be read must not fail its run.
             self.log.warning("retention %s: not evaluated. %s", self.retention, error)

@@ -18,12 +18,12 @@ from tidemark.airflow.answering import (
     text_field,
 )
 from tidemark.airflow.forms import BeginningConf, beginning_fields, form_dag
-from tidemark.airflow.operators import PLAN, Ids, runtime
+from tidemark.airflow.operators import PLAN, Ids, open_tidemark
 from tidemark.model.expiry import expiry_ms
 from tidemark.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from tidemark.wiring.patches import Patched, PatchRequest
+    from tidemark.operations.patch import Patched, PatchRequest
 
 PATCH = "patch"
 
@@ -58,7 +58,7 @@ class PatchConf(BeginningConf):
         Raises:
             UsageError: a table or an expiry that cannot be read.
         """
-        from tidemark.wiring.patches import PatchRequest, source_of, tables_of
+        from tidemark.operations.patch import PatchRequest, source_of, tables_of
 
         return PatchRequest(
             pipeline=self.pipeline,
@@ -70,7 +70,7 @@ class PatchConf(BeginningConf):
             at=self.at,
             owner=owner,
             note=self.note or "",
-            expires_at_ms=expiry_ms(self.expires, runtime().clock.now_ms()) if self.expires else None,
+            expires_at_ms=expiry_ms(self.expires, open_tidemark().clock.now_ms()) if self.expires else None,
         )
 
 
@@ -106,9 +106,11 @@ class PlanPatchOperator(PatchOperator):
             AirflowFailException: the form or a table does not fit, or a name is taken; the message says what to type.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.operations import patch
+
         with answering():
             conf, request = self.asked(context)
-            planned = runtime().patch_plan(request)
+            planned = patch.plan_patch(open_tidemark(), request)
         return {"pipeline": conf.pipeline, **self.tell(planned)}
 
 
@@ -125,11 +127,13 @@ class ExecutePatchOperator(PatchOperator):
             AirflowFailException: a name was taken meanwhile.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.operations import patch
+
         with answering():
             conf, request = self.asked(context)
             if not conf.execute:
                 raise AirflowSkipException("a dry run: trigger it again with execute on")
-            told = self.tell(runtime().patch(request))
+            told = self.tell(patch.patch(open_tidemark(), request))
         for uid in dict.fromkeys([*request.values, *request.deletes]):
             ends = f"--from {told['from']} --to {told['checkpoint']}"
             self.log.info("look: tidemark state diff %s %s %s --values", conf.pipeline, uid, ends)

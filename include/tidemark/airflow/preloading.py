@@ -17,7 +17,7 @@ LIBRARIES = (
 )
 OURS = (
     "tidemark.adapters.delta_log",
-    "tidemark.adapters.kafka",
+    "tidemark.adapters.kafka_records",
     "tidemark.adapters.local_cache",
     "tidemark.adapters.local_store",
     "tidemark.adapters.openlineage",
@@ -27,7 +27,9 @@ OURS = (
     "tidemark.engine.compute",
     "tidemark.engine.job",
     "tidemark.engine.session",
-    "tidemark.wiring.answers",
+    "tidemark.engine.job_result",
+    "tidemark.operations.checkpoints",
+    "tidemark.operations.metrics",
 )
 """What the four tasks import of this package; `tests/airflow/test_preloading.py` finds what is missing."""
 

@@ -21,7 +21,7 @@ from tidemark.airflow.answering import (
 )
 from tidemark.airflow.forms import BeginningConf, beginning_fields, form_dag
 from tidemark.airflow.observing import observe
-from tidemark.airflow.operators import PLAN, Ids, runtime
+from tidemark.airflow.operators import PLAN, Ids, open_tidemark
 from tidemark.model.names import parse_id
 from tidemark.pipeline import Pipeline
 
@@ -107,11 +107,12 @@ class PlanRestoreOperator(RestoreOperator):
                 type.
             TidemarkError: the store or Kafka did not answer; the task is retried.
         """
-        from tidemark.wiring.recoveries import restore_facts
+        from tidemark.operations import timelines
+        from tidemark.operations.timelines import restore_facts
 
         with answering():
             conf = self.asked(context)
-            plan = runtime().restore_plan(conf.pipeline, conf.request(context["dag_run"].run_id))
+            plan = timelines.plan_restore(open_tidemark(), conf.pipeline, conf.request(context["dag_run"].run_id))
             for name, value in restore_facts(plan).items():
                 self.log.info("%s: %s", name, value)
             if not conf.accept_loss:
@@ -132,6 +133,8 @@ class ExecuteRestoreOperator(RestoreOperator):
             AirflowFailException: another restore or promote came first.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.operations import timelines
+
         planned: Ids = context["ti"].xcom_pull(task_ids=PLAN)
         with answering():
             conf = self.asked(context)
@@ -141,8 +144,8 @@ class ExecuteRestoreOperator(RestoreOperator):
             if request.savepoint is None:
                 at = parse_id(planned["checkpoint"])
                 request = replace(request, checkpoint=at, as_of_ms=None, newest_whole=False)
-            opened = runtime()
-            _, done = opened.restore(conf.pipeline, request)
+            opened = open_tidemark()
+            _, done = timelines.restore(opened, conf.pipeline, request)
         observe(opened, conf.pipeline)
         left = ", ".join(c.plan.name for c in done.left) or "nothing"
         self.log.info("timeline %s is live, it begins at %s", done.genesis.timeline, planned["checkpoint"])

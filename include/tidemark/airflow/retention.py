@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tidemark.airflow.answering import answering, names_of, parsed
 from tidemark.airflow.assets import retention_asset
-from tidemark.airflow.operators import PLAN, Ids, announce, runtime
+from tidemark.airflow.operators import PLAN, Ids, announce, open_tidemark
 from tidemark.airflow.retrying import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.model.deletion import spans
@@ -83,12 +83,13 @@ class PlanRetentionOperator(RetentionOperator):
             AirflowFailException: the form does not fit; the message says what to type.
             TidemarkError: nobody knows what is needed, or the store did not answer; the task is retried.
         """
-        from tidemark.wiring.retentions import plan_facts
+        from tidemark.operations import retention
+        from tidemark.operations.retention import plan_facts
 
-        opened = runtime()
+        opened = open_tidemark()
         with answering():
             grace_ms = self.grace_ms(context)
-            found = opened.retention_plan(self.pipeline)
+            found = retention.plan_sweep(opened, self.pipeline)
         facts = dict(plan_facts(found, grace_ms, shown=0))
         self.log.info("%s", _page(facts))
         for f in found.free[:_SHOWN]:
@@ -134,12 +135,13 @@ class SweepOperator(RetentionOperator):
             AirflowFailException: the newest checkpoint is damaged, so nothing was released.
             TidemarkError: anything else; the task is retried.
         """
-        from tidemark.wiring.retentions import swept_facts
+        from tidemark.operations import retention
+        from tidemark.operations.retention import swept_facts
 
         self._skip_rejected(context)
-        opened = runtime()
+        opened = open_tidemark()
         with answering():
-            done = opened.retention_sweep(self.pipeline, grace_ms=self.grace_ms(context))
+            done = retention.sweep(opened, self.pipeline, grace_ms=self.grace_ms(context))
         facts = dict(swept_facts(done))
         self.outlets = [self.assets[self.pipeline]]
         announce(context, self.outlets, facts, [context["dag_run"].run_id])
@@ -167,9 +169,10 @@ class VerifyRetentionOperator(RetentionOperator):
             AirflowFailException: a restore point is damaged; the message names each file and what it breaks.
         """
         from tidemark.coordinator.recovery.verification import refuse_damaged
+        from tidemark.operations import verification
 
         with answering():
-            verified = runtime().verify(self.pipeline)
+            verified = verification.verify(open_tidemark(), self.pipeline)
             refuse_damaged(verified)
         return {"pipeline": self.pipeline, "verified": len(verified.points)}
 

@@ -17,7 +17,7 @@ from tidemark.airflow.answering import (
     text_field,
 )
 from tidemark.airflow.assets import savepoint_asset
-from tidemark.airflow.operators import PLAN, Ids, announce, runtime
+from tidemark.airflow.operators import PLAN, Ids, announce, open_tidemark
 from tidemark.airflow.retrying import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.errors import DeclarationError
@@ -63,7 +63,7 @@ class SavepointOperator(PipelinesOperator):
             origin=f"{run.dag_id} {run.run_id}",
             checkpoint=parse_id(conf.checkpoint) if conf.checkpoint else None,
             note=conf.note or "",
-            expires_at_ms=expiry_ms(conf.expires, runtime().clock.now_ms()) if conf.expires else None,
+            expires_at_ms=expiry_ms(conf.expires, open_tidemark().clock.now_ms()) if conf.expires else None,
         )
 
     def _dated(self, context: Context) -> str:
@@ -85,9 +85,11 @@ class PlanSavepointOperator(SavepointOperator):
             AirflowFailException: the form does not fit, or the name is taken; the message says what to type.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.operations import savepoints as savepoint_operations
+
         with answering():
             name, request = self.asked(context)
-            checkpoint = runtime().savepoints(name).plan(request)
+            checkpoint = savepoint_operations.open_savepoints(open_tidemark(), name).plan(request)
         self.log.info("savepoint %s would pin %s of %s", request.name, checkpoint.plan.name, name)
         return {"pipeline": name, "savepoint": request.name, "checkpoint": checkpoint.plan.name}
 
@@ -108,15 +110,17 @@ class CreateSavepointOperator(SavepointOperator):
 
     def execute(self, context: Context) -> Ids:
         """Returns what `plan` returned; a repetition finds the savepoint that it made."""
+        from tidemark.operations import savepoints as savepoint_operations
+
         planned: Ids = context["ti"].xcom_pull(task_ids=PLAN)
-        opened = runtime()
+        opened = open_tidemark()
         with answering():
             name, request = self.asked(context)
-            savepoints = opened.savepoints(name)
+            savepoints = savepoint_operations.open_savepoints(opened, name)
             made = savepoints.create(replace(request, checkpoint=parse_id(planned["checkpoint"])))
         # One pipeline is told, though the graph draws an edge to each.
         self.outlets = [self.assets[name]]
-        facts = opened.savepoint_facts(name, made)
+        facts = savepoint_operations.describe_savepoint(opened, name, made)
         announce(context, [self.assets[name]], facts, [made.name])
         self.log.info("%s", "\n".join(f"{field}: {value}" for field, value in facts.items()))
         return planned

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tidemark.airflow.answering import answering, names_of
 from tidemark.airflow.assets import late_asset
 from tidemark.airflow.observing import observe
-from tidemark.airflow.operators import Ids, announce, runtime
+from tidemark.airflow.operators import Ids, announce, open_tidemark
 from tidemark.airflow.retrying import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay, NoRestart
 from tidemark.errors import TidemarkError
@@ -57,9 +57,11 @@ class LookOperator(BaseOperator):
             AirflowFailException: no such pipeline.
             TidemarkError: the store did not answer; the task is retried.
         """
-        opened = runtime()
+        from tidemark.operations import metrics
+
+        opened = open_tidemark()
         with answering():
-            facts = opened.lateness(self.pipeline)
+            facts = metrics.check_deadline(opened, self.pipeline)
         observe(opened, self.pipeline)
         self.outlets = []
         self.log.info("%s", "\n".join(f"{name}: {value}" for name, value in facts.items()))
@@ -98,8 +100,10 @@ class LateOperator(BaseOperator):
         Raises:
             AirflowFailException: it is late.
         """
+        from tidemark.operations import metrics
+
         with answering():
-            facts = runtime().lateness(self.pipeline)
+            facts = metrics.check_deadline(open_tidemark(), self.pipeline)
         if facts["late"]:
             raise AirflowFailException(str(late_error(facts)))
 

@@ -9,9 +9,10 @@ from tidemark.cli.output import JsonFlag, cell, print_json, show_rows
 from tidemark.cli.plain import plain
 from tidemark.cli.progress import Steps
 from tidemark.cli.run import PipelineName
+from tidemark.context import open_context
 from tidemark.errors import ReplayDiffersError
-from tidemark.wiring import open_runtime
-from tidemark.wiring.replays import ReplayedState
+from tidemark.operations import replay as replay_operations
+from tidemark.operations.replay import ReplayedState
 
 _DIGITS = 16
 
@@ -31,7 +32,7 @@ def replay(
       tidemark checkpoint replay flights 3 --json
     """
     with Steps() as steps:
-        states = open_runtime().replay(pipeline, parse_id(checkpoint), force=force, crash=steps)
+        states = replay_operations.replay(open_context(), pipeline, parse_id(checkpoint), force=force, crash=steps)
     if as_json:
         print_json([_facts(state) for state in states])
     else:

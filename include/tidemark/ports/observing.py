@@ -1,6 +1,6 @@
 """The ports through which a pipeline is watched. Being down, they must never fail or delay the data path.
 
-Whoever calls them bounds the call in time and survives every error (`tidemark.wiring.bounded`).
+Whoever calls them bounds the call in time and survives every error (`tidemark.telemetry.bounded`).
 """
 
 from collections.abc import Mapping

@@ -167,11 +167,11 @@ def _warehouse(settings: Settings) -> Finding:
 
 def _bucket(settings: Settings, url: S3Url) -> Finding:
     from tidemark.adapters.s3_store import refuse_racing_winners
-    from tidemark.wiring.roots import random_id
-    from tidemark.wiring.s3_urls import opened_folder
+    from tidemark.system import random_id
+    from tidemark.warehouse_location import open_bucket_folder
 
     try:
-        with opened_folder(settings, url) as folder:
+        with open_bucket_folder(settings, url) as folder:
             refuse_racing_winners(folder, random_id)
     except TidemarkError as error:
         return Finding(check="warehouse", verdict="missing", detail=error.what, remedy=error.next)

@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 from tidemark.cli.airflow_api import AirflowApi
+from tidemark.context import open_context
 from tidemark.model.keys import external_path
+from tidemark.operations import reads
 from tidemark.settings import Settings
-from tidemark.wiring import open_runtime
 
 Row = dict[str, Any]
 TASKS = ("plan", "fold", "validate", "complete")
@@ -28,7 +29,7 @@ def timed_run(settings: Settings, api: AirflowApi, dag: str) -> Row:
     run = api.post(f"dags/{dag}/dagRuns", {"logical_date": None, "conf": {}})["dag_run_id"]
     accepted = time.time()
     ended = _waited(api, dag, run)
-    made = open_runtime(settings).checkpoint(dag)
+    made = reads.get_checkpoint(open_context(settings), dag)
     assert made.plan.origin == run, f"{run} of {dag} made no checkpoint"
     phases, before = {}, triggered
     for name, at in [("accept", accepted), *_marks(settings, api, ended), ("end", _at(ended["end_date"]))]:

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from tests.perf.needed import named
 from tests.perf.peers.places import COLUMNS, ROOT, Place
+from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, compaction, reads, retention, savepoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.wiring import Runtime, open_runtime
 
 PIPELINES = str(ROOT / "tests" / "perf" / "peers" / "pipelines")
 
@@ -51,20 +52,20 @@ class TidemarkPeer:
         settings = load_settings(
             home=self.place.folder, pipelines=PIPELINES, kafka_bootstrap=self.place.bootstrap, spark=self.spark
         )
-        self.runtime: Runtime = open_runtime(settings)
+        self.context: Context = open_context(settings)
 
     def take(self) -> None:
         """One checkpoint."""
         request = PlanRequest(origin="bench", interval_end=self.until, until_interval_end=self.until is not None)
-        made = self.runtime.run_once(self.place.topic, request, timeline=self.timeline).checkpoint
+        made = checkpoints.run_once(self.context, self.place.topic, request, timeline=self.timeline).checkpoint
         assert made is not None, f"{self.place.topic} had nothing to checkpoint"
         self.newest, self.plan, self.records = made.plan.id, made.plan, made.sealed.facts.records
         self.phases = {phase: ms / 1000 for phase, ms in made.sealed.timings_ms.items()}
 
     def upkeep(self) -> None:
         """Compacts what is due."""
-        done = self.runtime.compact(self.place.topic)
-        groups = {f.checkpoint for record in done for s in record.output for f in self.runtime.tables.files_of(s)}
+        done = compaction.compact(self.context, self.place.topic)
+        groups = {f.checkpoint for record in done for s in record.output for f in self.context.tables.files_of(s)}
         self.compacted = "" if not done else "whole" if len(groups) == 1 else "level"
 
     def close(self) -> None:
@@ -72,21 +73,21 @@ class TidemarkPeer:
 
     def rows(self) -> pa.Table:
         """The state that the last run of this process has left, or that at the head."""
-        return self.runtime.state_table(self.place.topic, "totals", checkpoint=self.newest).select(COLUMNS)
+        return reads.read_state(self.context, self.place.topic, "totals", checkpoint=self.newest).select(COLUMNS)
 
     def savepoint(self, name: str) -> None:
         """One small object."""
         request = SavepointRequest(name=name, owner="bench", origin="bench")
-        self.runtime.savepoints(self.place.topic).create(request)
+        savepoints.open_savepoints(self.context, self.place.topic).create(request)
 
     def restore(self, name: str) -> None:
         """A new timeline becomes live; every file of the state is looked at."""
-        self.runtime.restore(self.place.topic, RestoreRequest(savepoint=name))
+        timelines.restore(self.context, self.place.topic, RestoreRequest(savepoint=name))
 
     def forked(self, name: str, place: Place) -> "TidemarkPeer":  # noqa: ARG002
         """A timeline of the same warehouse."""
         timeline = f"fork-of-{name}"
-        self.runtime.fork(self.place.topic, timeline, RestoreRequest(savepoint=name))
+        timelines.fork(self.context, self.place.topic, timeline, RestoreRequest(savepoint=name))
         return TidemarkPeer(self.place, self.spark, timeline)
 
     def mark(self) -> int:
@@ -96,8 +97,8 @@ class TidemarkPeer:
 
     def needed(self, marks: Sequence[int]) -> dict[Path, str]:
         """What their manifests name, by a plain replay of the logs."""
-        root = Path(str(self.runtime.settings.warehouse))
-        found = (made for made in self.runtime.checkpoints(self.place.topic) if made.plan.id in marks)
+        root = Path(str(self.context.settings.warehouse))
+        found = (made for made in reads.list_checkpoints(self.context, self.place.topic) if made.plan.id in marks)
         return dict.fromkeys((path for made in found for path in named(root, made)), "state")
 
     def keep(self, marks: Sequence[int]) -> None:
@@ -105,8 +106,8 @@ class TidemarkPeer:
 
     def drop(self, marks: Sequence[int]) -> None:
         """One sweep that keeps as many."""
-        self.runtime.retention_sweep(self.place.topic, f"keep_last({len(marks)})", grace_ms=0)
+        retention.sweep(self.context, self.place.topic, f"keep_last({len(marks)})", grace_ms=0)
 
     def back_to(self, mark: int) -> None:
         """A restore of the checkpoint."""
-        self.runtime.restore(self.place.topic, RestoreRequest(checkpoint=mark))
+        timelines.restore(self.context, self.place.topic, RestoreRequest(checkpoint=mark))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.coordinator.house import ASK, House
+from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.recorded import Place, remaining
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -16,7 +17,6 @@ from tidemark.coordinator.recovery.stopping import Stopping
 from tidemark.errors import TidemarkError
 from tidemark.model.savepoint import SavepointChange, SavepointRequest, TombstoneKind
 from tidemark.settings import load_settings
-from tidemark.wiring.core import Core
 
 PACKAGE = Path(__file__).resolve().parents[3] / "include" / "tidemark"
 
@@ -112,7 +112,7 @@ def test_a_plan_that_is_refused_because_of_a_stop_says_how_to_resume() -> None:
 
 
 def test_the_coordinator_of_a_project_knows_the_name(tmp_path: Path) -> None:
-    core = Core(load_settings(root=tmp_path))
+    core = Context(load_settings(root=tmp_path))
     assert core.coordinator("flights").objects.pipeline == "flights"
 
 

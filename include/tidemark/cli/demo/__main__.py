@@ -20,11 +20,12 @@ from tidemark.cli.demo.story import PIPELINE, Story, is_whole
 from tidemark.cli.output import complain, note, show_rows
 from tidemark.cli.timeline import plain_tree
 from tidemark.cli.topic import DataSet, load
+from tidemark.context import Context, open_context
 from tidemark.errors import NotFoundError, TidemarkError
+from tidemark.operations import reads, timelines
 from tidemark.settings import Settings, load_settings
 from tidemark.stack import control
 from tidemark.stack.credentials import ADMIN, Credentials, load_credentials
-from tidemark.wiring import Runtime, open_runtime
 
 VARIABLE, QUICK = "DEMO", "quick"
 FOLDERS = "TIDEMARK_PIPELINES"
@@ -58,29 +59,29 @@ def demonstrate(settings: Settings, *, quick: bool) -> None:
     Raises:
         TidemarkError: anything went wrong, a mismatch included.
     """
-    runtime, releases = open_runtime(settings), Releases(settings)
+    context, releases = open_context(settings), Releases(settings)
     _head("the stack")
-    _start(settings, releases, deploys=not quick and not is_whole(lines_of(runtime, PIPELINE)))
+    _start(settings, releases, deploys=not quick and not is_whole(lines_of(context, PIPELINE)))
     _head("the input")
     for data_set in (DataSet.AIRLINES, DataSet.PLANES, DataSet.FLIGHTS):
         load(data_set)
-    before = _ids(runtime)
+    before = _ids(context)
     login = _login(settings)
     api = AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
-    story = Story(api=api, runtime=runtime, releases=releases, dead=lambda: _dead(settings), head=_head)
+    story = Story(api=api, context=context, releases=releases, dead=lambda: _dead(settings), head=_head)
     story.begin()
     if quick:
         story.half_year()
     else:
         story.year()
-    added = len(_ids(runtime)) - len(before)
+    added = len(_ids(context)) - len(before)
     note(f"{added} checkpoints were added" if added else "nothing was added: every month is covered already")
     _head("every row, recomputed from the data set")
     story.check()
     if not quick:
         story.let_go()
     _head("checkpoints")
-    _show(runtime, lines_of(runtime, PIPELINE))
+    _show(context, lines_of(context, PIPELINE))
     if quick:
         note(
             f"{VARIABLE}={QUICK} left out July to December, the savepoint, the bug, its correction by a backfill, and"
@@ -114,15 +115,15 @@ def _folders_of(pid: int | None) -> str | None:
         return None
 
 
-def _show(runtime: Runtime, lines: list[Line]) -> None:
-    show_rows(table_of(lines, runtime.released(PIPELINE)), as_json=False)
+def _show(context: Context, lines: list[Line]) -> None:
+    show_rows(table_of(lines, reads.list_released(context, PIPELINE)), as_json=False)
     if len(lines) > 1:
         sys.stdout.write("\n")
-        sys.stdout.writelines(f"{line}\n" for line in plain_tree(runtime.timelines(PIPELINE)))
+        sys.stdout.writelines(f"{line}\n" for line in plain_tree(timelines.list_timelines(context, PIPELINE)))
 
 
-def _ids(runtime: Runtime) -> set[int]:
-    return {found.id for line in lines_of(runtime, PIPELINE) for found in line.checkpoints}
+def _ids(context: Context) -> set[int]:
+    return {found.id for line in lines_of(context, PIPELINE) for found in line.checkpoints}
 
 
 def _dead(settings: Settings) -> str | None:

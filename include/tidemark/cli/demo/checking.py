@@ -8,9 +8,10 @@ from typing import Any
 from tidemark.cli.demo.oracle import KEYS, Oracle, Rows, differences
 from tidemark.cli.demo.rotations import RotationOracle
 from tidemark.cli.output import note, when
+from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.wiring import Runtime
+from tidemark.operations import queries, reads, sinks
 
 END_OF_YEAR = datetime(2014, 1, 1, 5, tzinfo=UTC)
 AIRCRAFT, DISTANCE, RECORDS, WITHOUT_TAIL_NUMBER = 4_043, 350_217_607, 336_776, 2_512
@@ -27,14 +28,14 @@ class Checker:
     """Compares checkpoints, row by row.
 
     Attributes:
-        runtime: reads the state.
+        context: reads the state.
         pipeline: its name.
         wrong: fingerprint of the code that cannot read flights without a departure delay; None = there was none.
         whole: what knows every flight.
         partial: what knows those that the code with the bug could read, by the span in which it ran.
     """
 
-    runtime: Runtime
+    context: Context
     pipeline: str
     wrong: str | None = None
     whole: Oracle = field(default_factory=Oracle)
@@ -66,7 +67,7 @@ class Checker:
     def hashes(self, checkpoint: Checkpoint) -> dict[str, str]:
         """The hash of the state of every operator, by uid."""
         uids = checkpoint.plan.schemas
-        return {uid: self.runtime.state_hash(self.pipeline, uid, checkpoint.id)[1].sha256 for uid in uids}
+        return {uid: queries.hash_state(self.context, self.pipeline, uid, checkpoint.id)[1].sha256 for uid in uids}
 
     def _oracle(self, line: Sequence[Checkpoint]) -> Oracle:
         """What knows the flights that the code of a line could read."""
@@ -82,7 +83,7 @@ class Checker:
         wrong: list[str] = []
         for uid, keys in KEYS.items():
             expected = oracle.expected(uid, cut)
-            table = self.runtime.state_table(self.pipeline, uid, checkpoint=checkpoint.id)
+            table = reads.read_state(self.context, self.pipeline, uid, checkpoint=checkpoint.id)
             found: Rows = {tuple(row[key] for key in keys): row for row in table.to_pylist()}
             told = differences(expected, found)
             note(f"{name} (flights before {cut:%Y-%m-%d %H:%M} UTC), {uid}: {_verdict(told, len(expected))}")
@@ -93,8 +94,8 @@ class Checker:
         """The process operator's state and its sink, as of a checkpoint, against a loop over the data set."""
         name, wrong = checkpoint.plan.name, list[str]()
         state, alerts = oracle.expected(interval_of(checkpoint)[1])
-        kept = self.runtime.state_table(self.pipeline, "rotations", checkpoint=checkpoint.id).to_pylist()
-        sent = self.runtime.sink_table(self.pipeline, "knock_on_delays", checkpoint=checkpoint.id).to_pylist()
+        kept = reads.read_state(self.context, self.pipeline, "rotations", checkpoint=checkpoint.id).to_pylist()
+        sent = sinks.read_sink(self.context, self.pipeline, "knock_on_delays", checkpoint=checkpoint.id).to_pylist()
         by_aircraft: Rows = {(row["tail_number"],): row | _sorted_map(row) for row in kept}
         by_alert: Rows = {_alert_key(row): row for row in sent}
         for what, expected, found in (("rotations", state, by_aircraft), ("alerts", alerts, by_alert)):
@@ -109,7 +110,7 @@ class Checker:
         """Counts of all checkpoints of a line, and sums over its newest one; known numbers where it has the year."""
         newest, oracle = line[-1], self._oracle(line)
         cut = interval_of(newest)[1]
-        routes = self.runtime.state_table(self.pipeline, "routes", checkpoint=newest.id).to_pylist()
+        routes = reads.read_state(self.context, self.pipeline, "routes", checkpoint=newest.id).to_pylist()
         acks = [ack for found in line for ack in found.sealed.acks if ack.uid == "aircraft"]
         records, without = self.whole.counts(cut)
         unread = records - oracle.counts(cut)[0]
@@ -122,7 +123,7 @@ class Checker:
         if oracle is self.whole and cut == END_OF_YEAR:
             wanted = dict(zip(wanted, (AIRCRAFT, DISTANCE, RECORDS, WITHOUT_TAIL_NUMBER), strict=True))
         told = {
-            "aircraft": self.runtime.state_table(self.pipeline, "aircraft", checkpoint=newest.id).num_rows,
+            "aircraft": reads.read_state(self.context, self.pipeline, "aircraft", checkpoint=newest.id).num_rows,
             "sum of distance over routes": sum(row["distance"] for row in routes),
             "records": sum(ack.read for ack in acks),
             "dead letters of aircraft": sum(ack.dead_lettered for ack in acks),

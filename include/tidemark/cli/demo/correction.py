@@ -11,12 +11,13 @@ from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.demo.dag_runs import Dag
 from tidemark.cli.demo.native import Say
 from tidemark.cli.output import note
+from tidemark.context import Context
 from tidemark.coordinator.recovery.backfill import Backfill
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.wiring import Runtime
-from tidemark.wiring.backfills import BackfillTerms, Differences
+from tidemark.operations import backfill, savepoints
+from tidemark.operations.backfill import BackfillTerms, Differences
 
 SAVEPOINT = "end-of-june"
 BACKFILL, SAVEPOINTS = "backfill", "savepoint"
@@ -29,20 +30,20 @@ class Correction:
 
     Attributes:
         api: a session of Airflow's.
-        runtime: reads the store.
+        context: reads the store.
         pipeline: its name.
         said: ids of the checkpoints of the fork that were told.
     """
 
     api: AirflowApi
-    runtime: Runtime
+    context: Context
     pipeline: str
     said: set[int] = field(default_factory=set)
 
     @property
     def has_savepoint(self) -> bool:
         """Whether the savepoint was made."""
-        return self.runtime.savepoints(self.pipeline).find(SAVEPOINT) is not None
+        return savepoints.open_savepoints(self.context, self.pipeline).find(SAVEPOINT) is not None
 
     @property
     def begun(self) -> bool:
@@ -110,14 +111,14 @@ class Correction:
         Raises:
             NotFoundError: it has repeated nothing.
         """
-        found = self.runtime.differences(self._backfill())
+        found = backfill.compare(self.context, self._backfill())
         if found is None:
             raise NotFoundError("the backfill has repeated nothing", next="this is a defect of the demo: report it.")
         return found
 
     def _backfill(self) -> Backfill:
         begins = RestoreRequest(savepoint=SAVEPOINT)
-        return self.runtime.backfill(self.pipeline, BackfillTerms(begins=begins))
+        return backfill.open_backfill(self.context, self.pipeline, BackfillTerms(begins=begins))
 
     def _is_asking(self, run: str) -> bool:
         tasks = Dag(api=self.api, id=BACKFILL).tasks(run)

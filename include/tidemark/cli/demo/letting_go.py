@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.demo.dag_runs import Dag
 from tidemark.cli.output import human_bytes, note, show_rows
+from tidemark.context import Context
 from tidemark.model.deletion import DeletionPlan, spans
-from tidemark.wiring import Runtime
+from tidemark.operations import retention
 
 RETENTION = "retention"
 _NAMES = re.compile(r"(chk-|compaction |attempt |timeline )\S+?(?=;| |$)")
@@ -20,12 +21,12 @@ class LettingGo:
 
     Attributes:
         api: a session of Airflow's.
-        runtime: reads the store.
+        context: reads the store.
         pipeline: its name.
     """
 
     api: AirflowApi
-    runtime: Runtime
+    context: Context
     pipeline: str
 
     def run(self, wait: Callable[[Callable[[], bool]], None]) -> bool:
@@ -37,7 +38,7 @@ class LettingGo:
         Raises:
             TidemarkError: the DAG run failed.
         """
-        plan = self.runtime.retention_plan(self.pipeline)
+        plan = retention.plan_sweep(self.context, self.pipeline)
         if not (plan.released or plan.free):
             note(f"nothing to let go: {plan.kept_files} files are kept, {human_bytes(plan.kept_bytes)}")
             return False
@@ -49,7 +50,7 @@ class LettingGo:
         run = dag.trigger({"grace": "0"})
         note(f"retention: {dag.page(run)}")
         wait(lambda: dag.succeeded(run))
-        left = self.runtime.storage(self.pipeline).total
+        left = retention.measure_storage(self.context, self.pipeline).total
         note(f"deleted, and every restore point that is left was verified: {human_bytes(left.kept)} are kept")
         return True
 

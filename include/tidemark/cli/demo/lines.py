@@ -6,8 +6,8 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from tidemark.cli.output import human_bytes
+from tidemark.context import Context
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.wiring import Runtime
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -30,9 +30,9 @@ class Line:
         return tuple(found for found in self.checkpoints if found.plan.slot.timeline == self.timeline)
 
 
-def lines_of(runtime: Runtime, pipeline: str) -> list[Line]:
+def lines_of(context: Context, pipeline: str) -> list[Line]:
     """The timelines that were live, in the order in which they were; the live one is the last."""
-    timelines = runtime.coordinator(pipeline).timelines
+    timelines = context.coordinator(pipeline).timelines
     names = [*(closing.timeline for closing in timelines.closings()), timelines.live()]
     found = [(name, reversed(list(timelines.chain(name)))) for name in names]
     return [Line(timeline=name, checkpoints=tuple(c for c in chain if c.interval)) for name, chain in found]

@@ -17,10 +17,11 @@ from tidemark.cli.demo.lines import NEW_YORK, Line, lines_of
 from tidemark.cli.demo.native import Backfill, Say
 from tidemark.cli.demo.releases import Releases
 from tidemark.cli.output import note, show_rows
+from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.model.checkpoint import Checkpoint
-from tidemark.wiring import Runtime
-from tidemark.wiring.backfills import difference_facts
+from tidemark.operations import reads, savepoints
+from tidemark.operations.backfill import difference_facts
 
 T = TypeVar("T")
 PIPELINE, COMPACTION = "flights", "flights_compact"
@@ -36,7 +37,7 @@ class Story:
 
     Attributes:
         api: a session of Airflow's.
-        runtime: reads the store, with the code that you see.
+        context: reads the store, with the code that you see.
         releases: what Airflow's tasks run.
         dead: names a service that has ended.
         head: prints a heading.
@@ -44,7 +45,7 @@ class Story:
     """
 
     api: AirflowApi
-    runtime: Runtime
+    context: Context
     releases: Releases
     dead: Callable[[], str | None]
     head: Callable[[str], None]
@@ -53,7 +54,7 @@ class Story:
     @cached_property
     def correction(self) -> Correction:
         """The savepoint and the backfill."""
-        return Correction(api=self.api, runtime=self.runtime, pipeline=PIPELINE)
+        return Correction(api=self.api, context=self.context, pipeline=PIPELINE)
 
     def begin(self) -> None:
         """Compactions follow checkpoints; what is deployed first is right."""
@@ -87,7 +88,7 @@ class Story:
         self.head("retention: what the rule of dags/flights.py lets go")
         june = self._june()
         before = None if june is None else self._checker.hashes(june)
-        if not LettingGo(api=self.api, runtime=self.runtime, pipeline=PIPELINE).run(self._await):
+        if not LettingGo(api=self.api, context=self.context, pipeline=PIPELINE).run(self._await):
             return
         if june is not None and before is not None:
             self._refuse_changed(june, before, "retention")
@@ -117,13 +118,13 @@ class Story:
         Raises:
             MismatchError: rows or totals differ.
         """
-        lines = lines_of(self.runtime, PIPELINE)
+        lines = lines_of(self.context, PIPELINE)
         if not lines[-1].checkpoints:
             raise NotFoundError(
                 f"no checkpoint of {PIPELINE} was made for a month",
                 next="the demo wants a warehouse of its own: set TIDEMARK_HOME to an empty folder, then make demo.",
             )
-        gone = self.runtime.released(PIPELINE)
+        gone = reads.list_released(self.context, PIPELINE)
         for line in lines:
             there = [found for found in line.checkpoints if found.plan.name not in gone]
             own = [found for found in there if found in line.own]
@@ -194,7 +195,7 @@ class Story:
     @cached_property
     def _checker(self) -> Checker:
         wrong = self.releases.wrong
-        return Checker(runtime=self.runtime, pipeline=PIPELINE, wrong=None if wrong is None else wrong.fingerprint)
+        return Checker(context=self.context, pipeline=PIPELINE, wrong=None if wrong is None else wrong.fingerprint)
 
     def _to_the_end_of_june(self) -> None:
         native = self._year
@@ -221,14 +222,14 @@ class Story:
 
     def _june(self) -> Checkpoint | None:
         """What the savepoint pins."""
-        pinned = self.runtime.savepoints(PIPELINE).find(SAVEPOINT)
-        return None if pinned is None else self.runtime.checkpoint(PIPELINE, pinned.checkpoint)
+        pinned = savepoints.open_savepoints(self.context, PIPELINE).find(SAVEPOINT)
+        return None if pinned is None else reads.get_checkpoint(self.context, PIPELINE, pinned.checkpoint)
 
     def _live(self) -> Line:
-        return lines_of(self.runtime, PIPELINE)[-1]
+        return lines_of(self.context, PIPELINE)[-1]
 
     def _is_promoted(self) -> bool:
-        return len(lines_of(self.runtime, PIPELINE)) > 1
+        return len(lines_of(self.context, PIPELINE)) > 1
 
     def _await(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE

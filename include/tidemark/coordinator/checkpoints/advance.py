@@ -14,7 +14,7 @@ from tidemark.pipeline import Pipeline
 from tidemark.ports import PlanRequest
 
 Execute = Callable[[OwnedAttempt], Sealed]
-"""Executes one attempt up to its seal; `CheckpointJob.execute`, given by the wiring."""
+"""Executes one attempt up to its seal; `CheckpointJob.execute`, passed by the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

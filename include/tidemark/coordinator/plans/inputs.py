@@ -19,7 +19,7 @@ from tidemark.pipeline import Pipeline
 _log = logging.getLogger("tidemark")
 
 FilesExist = Callable[[StateHandle], bool]
-"""Whether every file of a handle is there; answered by the tables, injected by the wiring."""
+"""Whether every file of a handle is there; answered by the tables, injected by the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
