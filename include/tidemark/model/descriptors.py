@@ -28,6 +28,7 @@ class StateDescriptor:
         ttl: how long it lives after its last access; None = for ever.
         aggregate: of `aggregate` and `reduce`: its texts.
         options: what else says what it aggregates, by name; only some kinds have any.
+        others: further record fields that it is made of; only some kinds have any.
         was: the name that the field had before, where it was renamed: its state is carried over.
         hint: the annotation, resolved; set when the class is made.
     """
@@ -42,6 +43,7 @@ class StateDescriptor:
     ttl: Ttl | None = None
     aggregate: Aggregate | None = None
     options: tuple[tuple[str, str], ...] = ()
+    others: tuple[str, ...] = ()
     was: str = ""
     hint: Any = field(default=None, compare=False)
 

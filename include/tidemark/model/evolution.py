@@ -255,7 +255,10 @@ def _aggregate(f: StoredField) -> dict[str, Any]:
 def _words(f: StoredField, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     if f.aggregate is not None:
         return f"{f.kind}({', '.join((*f.aggregate.partial, f.aggregate.finish))})"
-    more = ", ".join(f"{n}={v!r}" for n, v in mine.items() if n not in ("kind", "source") and v != other[n])
+    differ = {n: v for n, v in mine.items() if n not in ("kind", "source", "others", "options") and v != other[n]}
+    differ |= {name: v for name, v in f.options if mine["options"] != other["options"]}
+    differ |= {path: _type(of) for path, of in f.others if mine["others"] != other["others"]}
+    more = ", ".join(f"{n}={v!r}" for n, v in differ.items())
     kind = f.state_kind.shown
     shown = f"{kind}({f.source!r})" if f.source else kind
     return f"{shown} with {more}" if more else shown
