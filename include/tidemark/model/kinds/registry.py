@@ -14,5 +14,6 @@ from tidemark.model.kinds.max import max as max
 from tidemark.model.kinds.mean import mean as mean
 from tidemark.model.kinds.min import min as min
 from tidemark.model.kinds.reduce import reduce as reduce
+from tidemark.model.kinds.stddev import stddev as stddev
 from tidemark.model.kinds.sum import sum as sum
 from tidemark.model.kinds.value import value as value
