@@ -11,8 +11,10 @@ from tidemark.model.kinds.latest import latest as latest
 from tidemark.model.kinds.list import list as list
 from tidemark.model.kinds.map import map as map
 from tidemark.model.kinds.max import max as max
+from tidemark.model.kinds.max_by import max_by as max_by
 from tidemark.model.kinds.mean import mean as mean
 from tidemark.model.kinds.min import min as min
+from tidemark.model.kinds.min_by import min_by as min_by
 from tidemark.model.kinds.reduce import reduce as reduce
 from tidemark.model.kinds.stddev import stddev as stddev
 from tidemark.model.kinds.sum import sum as sum
