@@ -64,7 +64,8 @@ class StandardDeviation(FoldKind):
         value = f"CAST({path} AS DOUBLE)" if field.over.kind == "int" else as_double(path, field.over)
         count = f"count({value}){where}"
         m2 = f"var_pop({value}){where} * CAST({count} AS DOUBLE)"
-        moments = f"named_struct('count', {count}, 'mean', avg({value}){where}, 'm2', {m2})"
+        # A member that is never null inside of a struct that may be cannot be handed over as Arrow.
+        moments = f"named_struct('count', nullif({count}, 0), 'mean', avg({value}){where}, 'm2', {m2})"
         return [f"CASE WHEN {count} > 0 THEN {moments} END"]
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
