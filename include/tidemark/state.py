@@ -14,28 +14,43 @@ a `state.Ttl` with all members of Flink's StateTtlConfig; and `was=`, the name t
 """
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, dataclass_transform, get_type_hints
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
 
 from tidemark.errors import DeclarationError
-from tidemark.model.descriptors import StateDescriptor, annotated
-from tidemark.model.kinds import registry
-from tidemark.model.kinds.registry import *  # noqa: F403  (one function per kind)
+from tidemark.model.descriptors import StateDescriptor as StateDescriptor
+from tidemark.model.descriptors import annotated
 from tidemark.model.names import checked_field
-from tidemark.model.ttl import Ttl
-from tidemark.model.types import Precision, field_type
-from tidemark.operator_state import Operator, split_list, union_list
+from tidemark.model.ttl import Ttl as Ttl
+from tidemark.model.types import Precision as Precision
+from tidemark.model.types import field_type
+from tidemark.operator_state import Operator as Operator
+from tidemark.operator_state import split_list as split_list
+from tidemark.operator_state import union_list as union_list
 
-__all__ = [
-    "Keyed",
-    "Operator",
-    "Precision",
-    "StateDescriptor",
-    "Ttl",
-    "split_list",
-    "union_list",
-    *(name for name in vars(registry) if name[0] != "_"),
-]
+_OWN = ("Keyed", "Operator", "Precision", "StateDescriptor", "Ttl", "split_list", "union_list")
+_KINDS = "tidemark.model.kinds"
+
+if TYPE_CHECKING:
+    from tidemark.model.kinds.registry import *  # noqa: F403  (one function per kind)
+else:
+
+    def __getattr__(name: str) -> Any:
+        """The function of a kind, from its file: a pipeline loads only the kinds that it declares."""
+        if name == "__all__":
+            return __dir__()
+        if name[0] != "_" and find_spec(f"{_KINDS}.{name}") is not None:
+            made = getattr(import_module(f"{_KINDS}.{name}"), name, None)
+            if made is not None:
+                return globals().setdefault(name, made)
+        raise AttributeError(f"module 'tidemark.state' has no attribute {name!r}")
+
+
+def __dir__() -> Sequence[str]:
+    return sorted([*_OWN, *(name for name in vars(import_module(f"{_KINDS}.registry")) if name[0] != "_")])
 
 
 # Without field specifiers each field counts as one with a default, so that `Aircraft()` and `Aircraft(flights=3)`

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tidemark.errors import DeclarationError
 from tidemark.model.descriptors import StateDescriptor
 from tidemark.model.joins import Join
-from tidemark.model.kinds.base.kind import Input
-from tidemark.model.kinds.latest import Latest
 from tidemark.model.names import is_field
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.model.ttl import Clock
 from tidemark.model.types import KEY_KINDS, FieldType
+
+if TYPE_CHECKING:
+    from tidemark.model.kinds.base.kind import Input
 
 
 def distinct_columns(uid: str, schema: OperatorSchema) -> OperatorSchema:
@@ -136,6 +138,8 @@ def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> Stor
 
 def bind_latest(name: str, record: FieldType) -> StoredField:
     """The latest value of a field of the record, as a broadcast state keeps it."""
+    from tidemark.model.kinds.latest import Latest
+
     over = dict(record.fields)[name]
     return StoredField(name=name, kind=Latest.name, source=name, over=over, type=over.with_null(True))
 
@@ -150,7 +154,7 @@ def bind_process_field(where: str, declared: StateDescriptor) -> StoredField:
     return _stored(declared, declared.state_kind.bound(at, declared, FieldType("struct")))
 
 
-def _stored(declared: StateDescriptor, found: Input) -> StoredField:
+def _stored(declared: StateDescriptor, found: "Input") -> StoredField:
     return StoredField(
         name=declared.name,
         kind=declared.kind,

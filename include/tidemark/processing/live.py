@@ -3,13 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
-from tidemark.model.kinds.base.process import ProcessKind
-from tidemark.model.kinds.list_of_values import ProcessList
-from tidemark.model.kinds.map import Map
-from tidemark.model.kinds.value import Value
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.processing.cells import Cell, CellType, Entry, ValueCell
 from tidemark.processing.clock import KeyClock
@@ -18,6 +14,9 @@ from tidemark.processing.lists import ListCell
 from tidemark.processing.maps import MapCell
 from tidemark.processing.shapes import Shape
 from tidemark.state import Keyed
+
+if TYPE_CHECKING:
+    from tidemark.model.kinds.base.process import ProcessKind
 
 StoredRow = Mapping[str, Any]
 """A stored row of a key, values in stored form, by column; see `model.entries`."""
@@ -139,7 +138,7 @@ def _reading(name: str) -> Callable[[Any], Any]:
 
 
 def _maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
-    return _MAKERS[type(field.kept)](field, shape)
+    return _makers()[type(field.kept)](field, shape)
 
 
 def _map_maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
@@ -158,9 +157,11 @@ def _value_maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
     return lambda clock, own, entries: ValueCell(of, clock, own)
 
 
-_MAKERS: dict[type[ProcessKind], Callable[[StoredField, Shape], Callable[..., Cell]]] = {
-    Map: _map_maker,
-    ProcessList: _list_maker,
-    Value: _value_maker,
-}
-"""What a process function handles, by kind: a model's kind knows no cell."""
+@cache
+def _makers() -> "Mapping[type[ProcessKind], Callable[[StoredField, Shape], Callable[..., Cell]]]":
+    """What a process function handles, by kind: a kind of the model knows no cell."""
+    from tidemark.model.kinds.list_of_values import ProcessList
+    from tidemark.model.kinds.map import Map
+    from tidemark.model.kinds.value import Value
+
+    return {Map: _map_maker, ProcessList: _list_maker, Value: _value_maker}

@@ -1,6 +1,6 @@
-"""All kinds of state, one line each: its function is what authors call, and importing it makes its kind known.
+"""All kinds of state, one line each: its function is what authors call, and its file makes its kind known.
 
-`tidemark.state` has every name that is imported here.
+`tidemark.state` has every name that is imported here, and loads each from its file when it is asked for.
 """
 
 from tidemark.model.kinds.aggregate import aggregate as aggregate

@@ -6,6 +6,8 @@ A new kind brings its cases in `test_<name>.py`. `TIDEMARK_TEST_SEED` repeats a 
 import ast
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -104,9 +106,27 @@ def test_a_stored_field_survives_its_manifest(name: str) -> None:
         assert len(case.stored.state_kind.absent(case.stored)) == len(case.stored.accumulators)
 
 
+def test_every_file_of_a_kind_is_in_the_registry() -> None:
+    files = {path.stem for path in Path(registry.__file__).parent.glob("*.py")} - {"__init__", "registry"}
+    assert files == set(KNOWN)
+
+
+def test_one_kind_loads_no_other() -> None:
+    text = "import sys; from tidemark import state; state.count(); n = [m for m in sys.modules if 'kinds.std' in m]"
+    env = os.environ | {"PYTHONPATH": str(Path(tidemark.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", f"{text}; assert not n, n"], env=env, check=True)
+
+
+def test_what_is_no_kind_is_no_attribute() -> None:
+    for name in ("median", "registry", "base"):
+        with pytest.raises(AttributeError, match=f"module 'tidemark.state' has no attribute '{name}'"):
+            getattr(state, name)
+
+
 def test_a_kind_of_a_later_release_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="no kind of state called median; there are aggregate, count"):
-        state_kind("median")
+    for name in ("median", "base", "a.b"):
+        with pytest.raises(UsageError, match=f"no kind of state called {name}; there are aggregate, count"):
+            state_kind(name)
 
 
 def test_no_name_of_a_kind_is_compared_outside_the_registry() -> None:

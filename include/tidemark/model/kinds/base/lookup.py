@@ -1,6 +1,8 @@
 """Finds a kind by the name that declarations and manifests carry."""
 
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tidemark.errors import UsageError
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from tidemark.model.kinds.base.process import ProcessKind
 
 KNOWN: "dict[str, type[StateKind]]" = {}
-"""The class of every kind by its name; filled as `kinds.registry` imports them."""
+"""The class of every kind by its name; filled as their files are loaded, by `kinds.registry` all."""
 
 
 @cache
@@ -21,10 +23,12 @@ def state_kind(name: str) -> "StateKind":
     Raises:
         UsageError: this release has no such kind.
     """
-    # Kinds are made of the schema that asks for them; and most commands ask for none, so they do not wait for them.
-    import tidemark.model.kinds.registry  # noqa: F401
-
+    # A kind is in the file of its name. It is loaded when it is asked for: it is made of the schema that asks, and most
+    # commands ask for none.
+    if name.isidentifier() and find_spec(f"tidemark.model.kinds.{name}") is not None:
+        import_module(f"tidemark.model.kinds.{name}")
     if name not in KNOWN:
+        import_module("tidemark.model.kinds.registry")
         raise UsageError(
             f"this release has no kind of state called {name}; there are {', '.join(sorted(KNOWN))}",
             next="use the release of Tidemark that wrote this state.",
