@@ -17,7 +17,7 @@ from tidemark.adapters.exporting import ordered, stored_order
 from tidemark.adapters.parquet_folder import ParquetFolder
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.exports import ExportedFile
-from tidemark.model.expressions import key_columns, quoted
+from tidemark.model.expressions import key_columns
 from tidemark.model.given import given_columns, stored_sql
 from tidemark.model.key_groups import key_group
 from tidemark.model.resolving import run_columns
@@ -88,16 +88,10 @@ class GivenTable:
         found = connection.sql(twice).fetchall()
         if found:
             raise self._refused(f"keys are there twice: {', '.join('/'.join(map(str, key)) for key in found)}")
-        for total, number in self._means:
-            torn = f"({quoted(total)} IS NULL) <> (coalesce({quoted(number)}, 0) <= 0)"
+        for torn, why in (found for f in self.schema.fields for found in f.state_kind.torn(f)):
             if connection.sql(f"SELECT 1 FROM {name} WHERE {torn} LIMIT 1").fetchall():
-                raise self._refused(f"{total} and {number} are known both, or neither")
+                raise self._refused(why)
         return count
-
-    @property
-    def _means(self) -> list[list[str]]:
-        """Accumulators of each mean: its sum and its count."""
-        return [[name for name, _ in f.accumulators] for f in self.schema.fields if f.kind == "mean"]
 
     def _rows(self) -> Iterator[pa.Table]:
         """The wanted columns in their types, and `_key_group`; an empty table of all columns first."""

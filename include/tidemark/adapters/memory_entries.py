@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemark.adapters.memory_fold import Key
+from tidemark.model.kinds.base.python import is_expired
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.model.ttl import Now
 
@@ -75,20 +76,7 @@ def _stands(row: Row, cleared: int) -> bool:
 
 def _live(f: StoredField, own: Row, mine: Iterable[Row], at: int | None) -> tuple[Any, bool]:
     """What a reader sees of a field, and whether it is there."""
-    if f.kind == "map":
-        entries = [r for r in mine if _entry_of(r) == f.name and r["_kind"] != "tombstone"]
-        held = {r[f"{f.name}__key"]: r[f.name] for r in entries if not _expired(f, r[f"{f.name}__at"], at)}
-        return dict(sorted(held.items())), bool(held)
-    if f.kind == "list_of_values":
-        values = [e["value"] for e in own[f.name] or () if not _expired(f, e["at"], at)]
-        return values, bool(values)
-    if own[f"{f.name}__at"] is None or _expired(f, own[f"{f.name}__at"], at):
-        return None, False
-    return own[f.name], True
-
-
-def _expired(f: StoredField, accessed: int, at: int | None) -> bool:
-    return f.ttl is not None and f.ttl.hides and at is not None and accessed + f.ttl.ms <= at
+    return f.kept.read(f, own, [r for r in mine if _entry_of(r) == f.name and r["_kind"] != "tombstone"], at)
 
 
 def _sweeps(f: StoredField) -> bool:
@@ -97,24 +85,16 @@ def _sweeps(f: StoredField) -> bool:
 
 def _is_gone(schema: OperatorSchema, row: Row, at: int | None) -> bool:
     """Whether an entry has expired, so that the deepest level drops it."""
-    return any(f.name == _entry_of(row) and _sweeps(f) and _expired(f, row[f"{f.name}__at"], at) for f in schema.maps)
+    return any(f.name == _entry_of(row) and _sweeps(f) and is_expired(f, row[f"{f.name}__at"], at) for f in schema.maps)
 
 
 def _swept(schema: OperatorSchema, row: Row, at: int | None) -> dict[str, Any]:
     made = dict(row)
     for f in schema.fields:
-        if _entry_of(row) is not None or not _sweeps(f) or f.kind == "map":
-            continue
-        if f.kind == "list_of_values":
-            made[f.name] = [e for e in row[f.name] or () if not _expired(f, e["at"], at)]
-        elif row[f"{f.name}__at"] is not None and _expired(f, row[f"{f.name}__at"], at):
-            made[f.name] = made[f"{f.name}__at"] = None
+        if _entry_of(row) is None and _sweeps(f):
+            made |= f.kept.dropped(f, row, at)
     return made
 
 
 def _holds(schema: OperatorSchema, row: Row) -> bool:
-    return any(
-        bool(row[f.name]) if f.kind == "list_of_values" else row[f"{f.name}__at"] is not None
-        for f in schema.fields
-        if f.kind != "map"
-    )
+    return any(f.kept.holds(f, row) for f in schema.fields)

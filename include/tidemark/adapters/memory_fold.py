@@ -1,25 +1,20 @@
-"""Accumulators in Python: the partial over a batch (A5, A6); twin of the SQL."""
+"""The fold of a batch in Python: one row per key, by what its kinds of state make of the records (A5, A6)."""
 
-import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from itertools import pairwise
-from math import isnan
 from typing import Any
 
-from tidemark.errors import StateOverflowError
 from tidemark.model.key_groups import key_group
+from tidemark.model.kinds.base.python import OfKey
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.model.sinks import PER_RECORD
 from tidemark.model.ttl import Now
-from tidemark.model.types import FieldType
 
 Key = tuple[Any, ...]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WIDE = decimal.Context(prec=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +103,7 @@ def _row(
     for f in schema.fields:
         began = times[0] if not f.is_cut or f.ttl is None else last_start(times, f.ttl.ms)
         counted = [(at, r) for at, r in placed if at >= began]
-        row |= zip((name for name, _ in f.accumulators), _partial(f, key, counted, now), strict=True)
+        row |= zip((name for name, _ in f.accumulators), f.folded.fold(f, of_key(key, now), counted), strict=True)
         if f.is_cut:
             row[f"{f.name}__cut"] = began > times[0]
     row |= {"_first_at": times[0] if times[0] != times[-1] else None, "_last_at": times[-1]}
@@ -137,129 +132,20 @@ def last_start(times: Sequence[int], ttl_ms: int) -> int:
     return began
 
 
-def _partial(f: StoredField, key: Key, placed: Sequence[tuple[int, Decoded]], now: int | None) -> list[Any]:
-    records = [r for _, r in placed]
-    if f.aggregate is not None:
-        return aggregated(f, key, records)
-    if f.kind == "count":
-        return [len(records)]
-    if f.kind == "list":
-        ordered = sorted(placed, key=lambda p: p[1].position)
-        found = [{"at": at, "value": r.at(f.source)} for at, r in ordered if r.at(f.source) is not None]
-        # What has expired by the key's own last access has expired for every reader.
-        found = live_elements(f, found, max((at for at, _ in placed), default=None))
-        return [found if len(found) <= f.limit else bounded(f, key, live_elements(f, found, now))]
-    if f.kind in ("first", "latest"):
-        counted = [r for r in records if not _skipped(f, r)]
-        pick = min if f.kind == "first" else max
-        return [_kept(pick(counted, key=lambda r: (r.event_time, r.position)), f.source) if counted else None]
-    values = [v for r in records if (v := r.at(f.source)) is not None]
-    if f.kind == "distinct":
-        found = sorted(set(values))
-        hidden = len(found) > f.limit and not live_elements(f, [{"at": max(at for at, _ in placed)}], now)
-        return [[] if hidden else bounded(f, key, found)]
-    if f.kind == "mean":
-        return [summed(f, f.accumulators[0][1], key, values), len(values)]
-    return [summed(f, f.accumulators[0][1], key, values) if f.kind == "sum" else extreme(f.kind, values)]
+class _Portable:
+    """Texts of authors by DuckDB, which is imported where it is needed: most pipelines do without."""
+
+    def partials(self, field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[Any]:
+        from tidemark.adapters.memory_portable import partials
+
+        return partials(field, records)
+
+    def finished(self, field: StoredField, row: Mapping[str, Any]) -> Any:
+        from tidemark.adapters.memory_portable import finished
+
+        return finished(field, row)
 
 
-def aggregated(f: StoredField, key: Key, records: Sequence[Decoded]) -> list[Any]:
-    """The accumulators of an author's aggregate.
-
-    Raises:
-        StateOverflowError: an integer leaves 64 bits.
-        UsageError: the field is declared `spark_only`.
-    """
-    # DuckDB is imported where it is needed: most pipelines do without.
-    from tidemark.adapters.memory_portable import Overflow, partials
-
-    paths = [path for path, _ in f.aggregate.inputs] if f.aggregate else []
-    try:
-        return partials(f, [{path: r.at(path) for path in paths} for r in records])
-    except Overflow as error:
-        raise overflow(f, key, "does not fit 64 bits") from error
-
-
-def _skipped(f: StoredField, record: Decoded) -> bool:
-    return f.ignore_nulls and record.at(f.source) is None
-
-
-def _kept(r: Decoded, source: str) -> dict[str, Any]:
-    return {
-        "at": r.event_time,
-        "topic": r.topic,
-        "partition": r.partition,
-        "offset": r.kept_offset,
-        "value": r.at(source),
-    }
-
-
-def bounded(f: StoredField, key: Key, values: list[Any]) -> list[Any]:
-    """The values, if the field's limit allows so many.
-
-    Raises:
-        StateOverflowError: it does not.
-    """
-    if len(values) > f.limit:
-        raise overflow(f, key, f"has {len(values)} values, its limit is {f.limit}")
-    return values
-
-
-def picked(kind: str, found: Sequence[Any]) -> Any:
-    """The first or the latest of placed values; null where there is none."""
-    known = [p for p in found if p is not None]
-    return None if not known else (min if kind == "first" else max)(known, key=comparable)
-
-
-def comparable(value: Any) -> tuple[Any, ...]:
-    """A value as Spark compares it: null before all, structs and lists member by member."""
-    if value is None:
-        return ()
-    if isinstance(value, Mapping | list):
-        members = value.values() if isinstance(value, Mapping) else value
-        return (False, *map(comparable, members))
-    return (isinstance(value, float) and isnan(value), value)
-
-
-def extreme(kind: str, values: Sequence[Any]) -> Any:
-    """The least or the greatest value that is not null."""
-    known = [v for v in values if v is not None]
-    return None if not known else (min(known) if kind == "min" else max(known))
-
-
-def live_elements(f: StoredField, elements: Sequence[Any], now: int | None) -> list[Any]:
-    """The elements of a list that are not expired."""
-    if f.ttl is None or not f.ttl.hides or now is None:
-        return list(elements)
-    return [e for e in elements if e["at"] + f.ttl.ms > now]
-
-
-def summed(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
-    """The exact sum of values that are not null; null where there is none.
-
-    Raises:
-        StateOverflowError: it does not fit its type.
-    """
-    known = [v for v in values if v is not None]
-    if not known:
-        return None
-    if of.kind == "decimal":
-        total = Decimal(0)
-        for value in known:
-            total = _WIDE.add(total, value)
-        if abs(total) >= Decimal(10) ** (of.digits - of.scale):
-            raise overflow(f, key, f"does not fit {of.digits} digits")
-        return total
-    found = sum(known)
-    if of.kind == "int" and not -(2**63) <= found < 2**63:
-        raise overflow(f, key, "does not fit 64 bits")
-    return found
-
-
-def overflow(f: StoredField, key: Key, why: str) -> StateOverflowError:
-    """The error of a field that does not fit."""
-    return StateOverflowError(
-        f"state overflow: {f.name} of key ({', '.join(map(str, key))}) {why}",
-        safe="every completed checkpoint is intact; nothing was published.",
-        next="declare a wider type or a higher limit, or filter the key's records.",
-    )
+def of_key(key: Key, now: int | None) -> OfKey:
+    """What kinds compute for: a key, at a time on the operator's clock."""
+    return OfKey(key=key, now=now, portable=_Portable())

@@ -15,13 +15,11 @@ from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.duckdb_session import Ask, asking
 from tidemark.model.aggregates import partial_sql
 from tidemark.model.dialects import DUCKDB
-from tidemark.model.expressions import finish_sql_of, quoted, refuse_without_spark
+from tidemark.model.expressions import quoted
+from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
+from tidemark.model.kinds.base.python import Overflow
 from tidemark.model.schema import StoredField
 from tidemark.model.types import FieldType
-
-
-class Overflow(ArithmeticError):
-    """An integer left 64 bits; the caller knows the key."""
 
 
 def partials(field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -9,8 +9,7 @@ from pyspark.sql import functions as F
 from tidemark.engine.decoding import Decoder, parsed_sql
 from tidemark.engine.deleting import applied_sql, key_names, keyed, reason_sql
 from tidemark.model.dead_letters import Reason
-from tidemark.model.dialects import SPARK
-from tidemark.model.expressions import expired, live_elements, overflow_message, partials, quoted, spark
+from tidemark.model.expressions import partials, quoted, spark
 from tidemark.model.key_groups import key_group_sql
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.resolving import run_columns
@@ -178,12 +177,14 @@ def _only(field: StoredField, schema: OperatorSchema) -> str:
 
 
 def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list[str]:
+    at = now.of(schema.clock)
+    held = {name: sql for f in schema.fields for name, sql in f.folded.run_columns(f, schema.keys, at).items()}
     own = {
         "_first_at": "nullif(_first_at, _last_at)",
         "_kind": _KIND if schema.deletes else "'operand'",
         "_changed": handed_over(plan.id, "_last_at"),
         "_key_group": key_group_sql(schema),
-        **_held(schema, now.of(schema.clock)),
+        **held,
     }
     return [f"{own.get(name, quoted(name))} AS {quoted(name)}" for name, _ in run_columns(schema)]
 
@@ -195,24 +196,3 @@ def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     return records.where(f"NOT ({applied_sql(schema)})").selectExpr(
         *here, f"'{schema.uid}' AS uid", reason, "key", "value"
     )
-
-
-def _held(schema: OperatorSchema, now: int | None) -> dict[str, str]:
-    held = {}
-    for f in schema.fields:
-        if f.kind in ("distinct", "list"):
-            # What has expired by the key's own last access has expired for every reader.
-            column = quoted(f.name) if f.kind == "distinct" else live_elements(f, SPARK, '"_last_at"')
-            message = overflow_message(f.name, schema.keys, f"does not fit its limit of {f.limit}")
-            fits = f"WHEN size({column}) <= {f.limit} THEN {column}"
-            held[f.name] = f"CASE {fits} {_when_live_fits(f, now)} ELSE raise_error({message}) END"
-    return held
-
-
-def _when_live_fits(f: StoredField, now: int | None) -> str:
-    """A branch for what has expired since the key's last access, because other keys have moved the time on."""
-    if f.kind == "list":
-        live = live_elements(f, SPARK, now)
-        return f"WHEN size({live}) <= {f.limit} THEN {live}"
-    hidden = expired('"_last_at"', f, now)
-    return "" if hidden is None else f"WHEN {hidden} THEN array()"

@@ -14,7 +14,7 @@ def overflowing_key(records: DataFrame, schema: OperatorSchema) -> str | None:
     Sums of doubles cannot overflow in 38 digits of decimals here: they are left out, and so are decimals, whose sums
     are kept in 38 digits already and whose error is reported by field.
     """
-    fields = [f for f in schema.fields if f.kind in ("sum", "mean") and f.over.kind == "int"]
+    fields = [f for f in schema.fields if f.folded.may_leave_64_bits(f)]
     if not fields:
         return None
     keys = [F.expr(spark(record_path(k.source))).alias(k.name) for k in schema.keys]

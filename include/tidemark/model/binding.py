@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tidemark.errors import DeclarationError
-from tidemark.model.aggregates import bound
 from tidemark.model.descriptors import StateDescriptor
 from tidemark.model.joins import Join
 from tidemark.model.names import is_field
 from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.model.ttl import Clock
 from tidemark.model.types import KEY_KINDS, FieldType
+
+if TYPE_CHECKING:
+    from tidemark.model.kinds.base.kind import Input
 
 
 def distinct_columns(uid: str, schema: OperatorSchema) -> OperatorSchema:
@@ -130,28 +133,15 @@ def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> Stor
         DeclarationError: no such record field, or the kind or the annotation does not fit its type.
     """
     at = f"{where}.{declared.name}"
-    if declared.aggregate is not None:
-        made = bound(at, declared.aggregate, record, declared.type)
-        return replace(_stored(declared, declared.type), aggregate=made)
-    if declared.kind == "count":
-        over: FieldType | None = FieldType("int")
-    else:
-        over = record.at(declared.source)
-    if over is None:
-        raise DeclarationError(f"{at}: the record has no field {declared.source!r}", next="name a field of the record.")
-    finished = _finished(at, declared, over)
-    if finished.with_null(declared.type.nullable) != declared.type:
-        raise DeclarationError(
-            f"{at}: state.{declared.kind}({declared.source!r}) is {finished.sql}, declared {declared.type.sql}",
-            next="make the annotation agree with the record field.",
-        )
-    return _stored(declared, over)
+    return _stored(declared, declared.state_kind.bound(at, declared, record))
 
 
 def bind_latest(name: str, record: FieldType) -> StoredField:
-    """The newest value of a field of the record, as a broadcast state keeps it."""
+    """The latest value of a field of the record, as a broadcast state keeps it."""
+    from tidemark.model.kinds.latest import Latest
+
     over = dict(record.fields)[name]
-    return StoredField(name=name, kind="latest", source=name, over=over, type=over.with_null(True))
+    return StoredField(name=name, kind=Latest.name, source=name, over=over, type=over.with_null(True))
 
 
 def bind_process_field(where: str, declared: StateDescriptor) -> StoredField:
@@ -160,48 +150,23 @@ def bind_process_field(where: str, declared: StateDescriptor) -> StoredField:
     Raises:
         DeclarationError: the initial value is no None, bool, number or text, or a ttl leaves nothing to write.
     """
-    if type(declared.initial) not in (type(None), bool, int, float, str):
-        raise DeclarationError(
-            f"{where}.{declared.name}: initial value {declared.initial!r}",
-            next="give None, a bool, a number or a text; use state.list() or state.map() for collections.",
-        )
-    inner = declared.type.element if declared.kind in ("list_of_values", "map") else declared.type
-    assert inner is not None  # noqa: S101  (for the type checker)
-    return _stored(declared, inner)
+    at = f"{where}.{declared.name}"
+    return _stored(declared, declared.state_kind.bound(at, declared, FieldType("struct")))
 
 
-def _stored(declared: StateDescriptor, over: FieldType) -> StoredField:
+def _stored(declared: StateDescriptor, found: "Input") -> StoredField:
     return StoredField(
         name=declared.name,
         kind=declared.kind,
         source=declared.source,
-        over=over,
+        over=found.over,
         type=declared.type,
         ignore_nulls=declared.ignore_nulls,
         limit=declared.limit,
         initial=declared.initial,
         ttl=declared.ttl,
+        aggregate=found.aggregate,
+        options=declared.options,
+        others=found.others,
         was=declared.was,
     )
-
-
-def _finished(at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
-    kind = declared.kind
-    if kind in ("sum", "mean") and not over.is_number:
-        raise DeclarationError(f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal.")
-    if kind in ("min", "max", "distinct") and not over.is_ordered:
-        raise DeclarationError(
-            f"{at}: state.{kind} of a {over.kind}", next="min, max and distinct need a scalar field."
-        )
-    if kind == "mean":
-        return FieldType("float")
-    if kind in ("distinct", "list"):
-        return FieldType("list", element=over.with_null(False))
-    if kind == "sum":
-        # The declared digits may be wider than the record's; the sum itself is kept in 38 digits.
-        return (
-            declared.type
-            if declared.type.kind == over.kind == "decimal" and declared.type.scale == over.scale
-            else over
-        )
-    return over

@@ -1,14 +1,16 @@
 """One field of a state class as data, and what its kind and its annotation have to do with each other."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import DeclarationError
 from tidemark.model.aggregates import Aggregate
+from tidemark.model.kinds.base.lookup import state_kind
 from tidemark.model.ttl import Ttl
 from tidemark.model.types import FieldType, holds_map
 
-_COLLECTIONS = ("distinct", "list", "list_of_values", "map")
+if TYPE_CHECKING:
+    from tidemark.model.kinds.base.kind import StateKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +18,7 @@ class StateDescriptor:
     """One declared field of keyed state (A7): a name, a kind, a type; the rows are elsewhere.
 
     Attributes:
-        kind: of a fold `count sum min max first latest mean distinct list aggregate reduce`; of a process `value
-            list_of_values map`.
+        kind: name of its kind; see `model.kinds`.
         source: dotted path of the record field that is folded; empty for `count`, for texts, and for a process.
         name: the field's name; set when the class is made.
         type: its type; set when the class is made.
@@ -26,6 +27,8 @@ class StateDescriptor:
         initial: of `value`: what a key without it has.
         ttl: how long it lives after its last access; None = for ever.
         aggregate: of `aggregate` and `reduce`: its texts.
+        options: what else says what it aggregates, by name; only some kinds have any.
+        others: further record fields that it is made of; only some kinds have any.
         was: the name that the field had before, where it was renamed: its state is carried over.
         hint: the annotation, resolved; set when the class is made.
     """
@@ -39,22 +42,25 @@ class StateDescriptor:
     initial: Any = None
     ttl: Ttl | None = None
     aggregate: Aggregate | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    others: tuple[str, ...] = ()
     was: str = ""
     hint: Any = field(default=None, compare=False)
 
     @property
+    def state_kind(self) -> "StateKind":
+        """Its kind."""
+        return state_kind(self.kind)
+
+    @property
     def default(self) -> object:
         """What a key has that has no such state; a new object each time where it can be changed."""
-        if self.kind == "map":
-            return {}
-        if self.kind in _COLLECTIONS:
-            return []
-        return 0 if self.kind == "count" and self.ttl is None else self.initial
+        return self.state_kind.default(self)
 
     @property
     def is_process(self) -> bool:
         """Whether it belongs in a `Process`."""
-        return self.kind in ("value", "list_of_values", "map")
+        return self.state_kind.is_process
 
 
 def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
@@ -63,35 +69,33 @@ def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str
     Raises:
         DeclarationError: the kind cannot be of that type.
     """
-    kinds = {"count": "int", "mean": "float", "distinct": "list", "list": "list", "list_of_values": "list"}
-    wanted = {**kinds, "map": "map"}.get(declared.kind)
-    shown = declared.kind.partition("_")[0]
-    if wanted is not None and found.kind != wanted:
+    kind = declared.state_kind
+    wanted = kind.annotation
+    if wanted and found.kind != wanted:
         words = {"list": "list[...]", "map": "dict[..., ...]"}.get(wanted, wanted)
-        raise DeclarationError(f"{where}: state.{shown} is {wanted}, declared {found.kind}", next=f"declare {words}.")
-    _refuse_dicts(declared.kind, shown, found, where)
-    if declared.kind in _COLLECTIONS:
+        raise DeclarationError(
+            f"{where}: state.{kind.shown} is {wanted}, declared {found.kind}", next=f"declare {words}."
+        )
+    _refuse_dicts(kind, found, where)
+    if kind.is_collection:
         return replace(declared, name=name, type=found.with_null(False))
     if declared.ttl is not None and not found.nullable:
         raise DeclarationError(
             f"{where}: a field with a ttl may be absent", next="declare it `... | None`, or leave ttl out."
         )
-    if declared.kind == "reduce" and declared.aggregate is not None:
-        own = replace(declared.aggregate, accumulators=(("value", found.with_null(True)),))
-        declared = replace(declared, aggregate=own)
-    is_optional = found.nullable if declared.kind == "value" else declared.kind != "count" or declared.ttl is not None
-    if declared.kind == "value" and declared.initial is None and not found.nullable:
-        raise DeclarationError(f"{where}: never None, but state.value(None)", next="declare `... | None`.")
-    return replace(declared, name=name, type=found.with_null(is_optional))
+    declared = kind.check_annotation(declared, found, where)
+    return replace(declared, name=name, type=found.with_null(kind.is_optional(declared, found)))
 
 
-def _refuse_dicts(kind: str, shown: str, found: FieldType, where: str) -> None:
+def _refuse_dicts(kind: "StateKind", found: FieldType, where: str) -> None:
     """Entries are rows of their own, so only a map's own dict can be stored."""
-    if kind == "map":
+    if kind.is_stored_by_entry:
         if found.element is not None and holds_map(found.element):
             raise DeclarationError(
                 f"{where}: a dict inside a dict",
                 next="use one key for both levels, as in f'{a}/{b}', or a list of a dataclass with a key and a value.",
             )
     elif holds_map(found):
-        raise DeclarationError(f"{where}: a dict inside state.{shown}", next="declare `dict[..., ...] = state.map()`.")
+        raise DeclarationError(
+            f"{where}: a dict inside state.{kind.shown}", next="declare `dict[..., ...] = state.map()`."
+        )

@@ -35,6 +35,19 @@ class Dialect:
         """The elements `var` of an array for which a condition holds."""
         return f"{self._of('filter', 'list_filter')}({array}, {self._lambda(var, condition)})"
 
+    def reduce(self, array: str, variables: tuple[str, str], body: str) -> str:
+        """The elements of an array combined from left to right by `body`; null where it is null or empty.
+
+        Args:
+            array: its elements have the type of `body`.
+            variables: names of what is combined so far, and of the next element.
+            body: an expression over the two.
+        """
+        if self.name == "spark":
+            rest = f"slice({array}, 2, greatest(size({array}), 1))"
+            return f"reduce({rest}, get({array}, 0), ({', '.join(variables)}) -> {body})"
+        return f"list_reduce(nullif({array}, []), lambda {', '.join(variables)}: {body})"
+
     def struct(self, fields: Sequence[tuple[str, str]]) -> str:
         """A struct of (name, expression) pairs."""
         if self.name == "spark":

@@ -5,7 +5,7 @@ shadows the values below it, and the entries below it too; entries written by th
 """
 
 from tidemark.model.dialects import Dialect
-from tidemark.model.expressions import expired, key_columns, list_values, live_elements, quoted
+from tidemark.model.expressions import expired, key_columns, quoted
 from tidemark.model.schema import OperatorSchema, StoredField
 
 _IS_VALUE = "\"_kind\" <> 'tombstone'"
@@ -16,18 +16,18 @@ def resolved_rows(schema: OperatorSchema, relation: str, now: int | str | None, 
     rows = _newest(schema, relation)
     if schema.maps:
         rows = _per_key(schema, rows, now, dialect)
-    fields = [f"{_finished(f, now, dialect)} AS {quoted(f.name)}" for f in schema.fields]
+    fields = [f"{f.kept.finish(f, dialect, now)} AS {quoted(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
-    alive = " OR ".join(_is_present(f, now, dialect) for f in schema.fields)
+    alive = " OR ".join(f.kept.is_present(f, dialect, now) for f in schema.fields)
     live = '"_live"' if schema.maps else _IS_VALUE
     return f'SELECT {columns} FROM ({rows}) AS "_newest" WHERE {live} AND ({alive})'
 
 
 def single_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
     """As `resolved_rows`, over rows each of which is the only one of its key, of a process without maps."""
-    fields = [f"{_finished(f, now, dialect)} AS {quoted(f.name)}" for f in schema.fields]
+    fields = [f"{f.kept.finish(f, dialect, now)} AS {quoted(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
-    alive = " OR ".join(_is_present(f, now, dialect) for f in schema.fields)
+    alive = " OR ".join(f.kept.is_present(f, dialect, now) for f in schema.fields)
     return f"SELECT {columns} FROM {relation} WHERE {_IS_VALUE} AND ({alive})"
 
 
@@ -57,7 +57,7 @@ def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, diale
             f"SELECT *, max(CASE WHEN {_IS_VALUE} AND ({entries}) THEN 1 ELSE 0 END)"
             f' OVER (PARTITION BY {", ".join(key_columns(schema))}) AS "_entries" FROM ({rows}) AS "_newest"'
         )
-        own = [_is_kept(f, now, dialect) for f in schema.fields if f.kind != "map"]
+        own = [_is_kept(f, now, dialect) for f in schema.fields if not f.kept.is_stored_by_entry]
         keep.append("(" + " OR ".join(['"_field" IS NOT NULL', '"_entries" = 1', *own]) + ")")
         keep.append(f'("_field" IS NULL OR {entries})')
     else:
@@ -85,7 +85,7 @@ def _per_key(schema: OperatorSchema, rows: str, now: int | str | None, dialect: 
     own = f'FILTER (WHERE "_field" IS NULL AND {_IS_VALUE})'
     columns = []
     for f in schema.fields:
-        if f.kind == "map":
+        if f.kept.is_stored_by_entry:
             columns.append(f"{_entries(f, now, dialect)} AS {quoted(f.name)}")
         else:
             columns += [f"any_value({quoted(name)}) {own} AS {quoted(name)}" for name, _ in f.accumulators]
@@ -101,38 +101,14 @@ def _entries(field: StoredField, now: int | str | None, dialect: Dialect) -> str
     return dialect.or_empty(f"array_sort(array_agg({pair}) FILTER (WHERE {live}))")
 
 
-def _finished(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
-    if field.kind == "map":
-        return f"map_from_entries({quoted(field.name)})"
-    if field.kind == "list_of_values":
-        return list_values(field, dialect, now)
-    hidden = expired(_at(field), field, now)
-    return quoted(field.name) if hidden is None else f"CASE WHEN {hidden} THEN NULL ELSE {quoted(field.name)} END"
-
-
-def _is_present(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
-    """The condition that a key has anything in a field that a reader may see."""
-    if field.kind == "map":
-        return f"cardinality({quoted(field.name)}) > 0"
-    if field.kind == "list_of_values":
-        return f"cardinality({dialect.or_empty(live_elements(field, dialect, now))}) > 0"
-    return f"({_at(field)} IS NOT NULL{_unless(expired(_at(field), field, now))})"
-
-
 def _is_kept(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
-    """As `_is_present`, for what a compaction has to keep."""
-    return _is_present(field, now if _sweeps(field) else None, dialect)
+    """The condition that a key has anything in a field that a compaction has to keep."""
+    return field.kept.is_present(field, dialect, now if _sweeps(field) else None)
 
 
 def _swept(field: StoredField, now: int | str | None, dialect: Dialect) -> dict[str, str]:
     """Columns of a field without what has expired."""
-    gone = _gone(_at(field), field, now)
-    if field.kind == "map" or not _sweeps(field) or (gone is None):
-        return {}
-    if field.kind == "list_of_values":
-        return {field.name: live_elements(field, dialect, now)}
-    names = [name for name, _ in field.accumulators]
-    return {name: f"CASE WHEN {gone} THEN NULL ELSE {quoted(name)} END" for name in names}
+    return {} if _gone(_at(field), field, now) is None else field.kept.swept(field, dialect, now)
 
 
 def _gone(at: str, field: StoredField, now: int | str | None) -> str | None:

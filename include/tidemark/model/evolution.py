@@ -21,7 +21,6 @@ _FREE_OF_OPERATORS = (
 )  # fmt: skip
 _NEW_NAME = "declare it under a new name"
 _NEW_UID = "give the operator a new uid"
-_NULL_IN_ELEMENTS = ("list_of_values", "map")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +243,7 @@ def _on(schema: OperatorSchema, paths: Iterable[str]) -> str:
 
 def _overs(old: StoredField, new: StoredField) -> tuple[FieldType, FieldType]:
     """The types to compare; null of the whole is absence, which every kind may store, but in elements and entries."""
-    if new.kind in _NULL_IN_ELEMENTS:
+    if new.state_kind.keeps_nulls:
         return old.over, new.over
     return old.over.with_null(False), new.over.with_null(False)
 
@@ -256,8 +255,11 @@ def _aggregate(f: StoredField) -> dict[str, Any]:
 def _words(f: StoredField, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     if f.aggregate is not None:
         return f"{f.kind}({', '.join((*f.aggregate.partial, f.aggregate.finish))})"
-    more = ", ".join(f"{n}={v!r}" for n, v in mine.items() if n not in ("kind", "source") and v != other[n])
-    kind = "list" if f.kind == "list_of_values" else f.kind
+    differ = {n: v for n, v in mine.items() if n not in ("kind", "source", "others", "options") and v != other[n]}
+    differ |= {name: v for name, v in f.options if mine["options"] != other["options"]}
+    differ |= {path: _type(of) for path, of in f.others if mine["others"] != other["others"]}
+    more = ", ".join(f"{n}={v!r}" for n, v in differ.items())
+    kind = f.state_kind.shown
     shown = f"{kind}({f.source!r})" if f.source else kind
     return f"{shown} with {more}" if more else shown
 

@@ -4,7 +4,7 @@ A table has a row per key: the key columns, and a column per field, called like 
 most kinds; kinds whose value does not say how to go on (`mean`, an author's aggregate) want their accumulators.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.expressions import quoted
@@ -12,14 +12,11 @@ from tidemark.model.resolving import run_columns
 from tidemark.model.schema import OperatorSchema, StoredField
 from tidemark.model.types import FieldType
 
-_LISTS = ("list", "list_of_values")
-_ORDERED = ("first", "latest")
-
 
 def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:
     """(column, type) that a table must have; null means that nothing is known, but in keys, where there is none."""
     keys = tuple((k.name, k.type) for k in schema.keys)
-    return (*keys, *(column for f in schema.fields for column in _given(f)))
+    return (*keys, *(column for f in schema.fields for column in f.state_kind.given(f)))
 
 
 def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, kind: str = "value") -> str:
@@ -32,7 +29,7 @@ def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, 
         changed: id for `_changed`.
         kind: for `_kind`; of tombstones only the keys are given.
     """
-    held = {name: sql for f in schema.fields for name, sql in _held(f, at_ms)}
+    held = {name: sql for f in schema.fields for name, sql in f.state_kind.stored(f, at_ms)}
     held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": f"'{kind}'", "_changed": f"CAST({changed} AS BIGINT)"}
     parts = [f"SELECT {typed(schema, held)} FROM {relation}"]
     for f in schema.maps:
@@ -40,47 +37,6 @@ def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, 
         entries = f'SELECT *, unnest(map_entries({quoted(f.name)})) AS "_entry" FROM {relation}'
         parts.append(f'SELECT {typed(schema, own)} FROM ({entries}) AS "_entries"')
     return " UNION ALL ".join(parts)
-
-
-def _given(f: StoredField) -> Iterator[tuple[str, FieldType]]:
-    if f.aggregate is not None or f.kind == "mean":
-        yield from f.accumulators
-    elif f.kind in (*_ORDERED, "value"):
-        yield f.name, f.over.with_null(True)
-    elif f.kind in _LISTS:
-        yield f.name, FieldType("list", nullable=True, element=f.over)
-    elif f.kind == "map":
-        yield f.name, f.type.with_null(True)
-    else:
-        yield f.accumulators[0][0], f.accumulators[0][1]
-
-
-def _held(f: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
-    """Columns of a field in the row of its key; those that stay null are left out."""
-    column, present = quoted(f.name), f"{quoted(f.name)} IS NOT NULL"
-    if f.aggregate is not None:
-        yield from ((name, quoted(name)) for name, _ in f.accumulators)
-    elif f.kind == "mean":
-        (total, _), (count, _) = f.accumulators
-        yield total, quoted(total)
-        yield count, f"coalesce({quoted(count)}, 0)"
-    elif f.kind == "count":
-        yield f.name, f"coalesce({column}, 0)"
-    elif f.kind in _ORDERED:
-        # Before every record that may come: any later one is newer, and none is earlier.
-        epoch = "make_timestamptz(0)"
-        place = [("at", epoch), ("topic", "''"), ("partition", "0"), ("offset", "0"), ("value", column)]
-        yield f.name, f"CASE WHEN {present} THEN {DUCKDB.struct(place)} END"
-    elif f.kind == "distinct":
-        yield f.name, f"list_sort(list_distinct({DUCKDB.or_empty(column)}))"
-    elif f.kind in _LISTS:
-        element = DUCKDB.struct([("at", str(at_ms)), ("value", "e")])
-        yield f.name, DUCKDB.transform(DUCKDB.or_empty(column), "e", element)
-    elif f.kind == "value":
-        yield f.name, column
-        yield f"{f.name}__at", f"CASE WHEN {present} THEN {at_ms} END"
-    elif f.kind != "map":
-        yield f.name, column
 
 
 def _entry(f: StoredField, at_ms: int) -> dict[str, str]:

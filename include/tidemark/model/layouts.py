@@ -61,18 +61,8 @@ def table_columns(schema: OperatorSchema, table: str) -> tuple[tuple[str, str], 
 
 def absent(field: StoredField) -> tuple[object, ...]:
     """What each column of a field holds in rows that were written without it."""
-    found = tuple(_ABSENT.get((field.kind, n)) for n, _ in enumerate(field.accumulators))
+    found = field.state_kind.absent(field)
     return (*found, None) if field.is_cut else found
-
-
-_ABSENT: dict[tuple[str, int], object] = {
-    ("count", 0): 0,
-    ("mean", 1): 0,
-    ("distinct", 0): (),
-    ("list", 0): (),
-    ("list_of_values", 0): (),
-}
-"""By kind and number of the accumulator; the others are null."""
 
 
 def _of_field(field: StoredField, there: StoredField | None, dialect: Dialect) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tidemark.errors import StateOverflowError
-from tidemark.model.expressions import quoted
 from tidemark.model.schema import OperatorSchema, StoredField
 
 _PREFIX = "state overflow: "
@@ -22,9 +21,9 @@ def limited(schema: OperatorSchema) -> OperatorSchema | None:
     Where there is one, sums of integers are looked at too: they cost nothing more then. A process knows the whole
     state of a key when it writes it, so its limits are no matter of this module.
     """
-    if schema.kind != "fold" or not any(_is_limited(f) for f in schema.fields):
+    if schema.kind != "fold" or not any(f.folded.is_limited for f in schema.fields):
         return None
-    return replace(schema, fields=tuple(f for f in schema.fields if _is_limited(f) or _may_leave_64_bits(f)))
+    return replace(schema, fields=tuple(f for f in schema.fields if _is_checked(f)))
 
 
 def adds_sql(schema: OperatorSchema) -> str:
@@ -32,7 +31,7 @@ def adds_sql(schema: OperatorSchema) -> str:
 
     Nothing is below a value or a tombstone; a row that adds nothing leaves what was within its limit before.
     """
-    return f"\"_kind\" = 'operand' AND ({' OR '.join(map(_adds, schema.fields))})"
+    return f"\"_kind\" = 'operand' AND ({' OR '.join(f.folded.adds(f) for f in schema.fields)})"
 
 
 @contextmanager
@@ -49,14 +48,5 @@ def overflows_of(uid: str) -> Iterator[None]:
         raise StateOverflowError(what, safe=error.safe, next=error.next) from error
 
 
-def _is_limited(f: StoredField) -> bool:
-    return f.kind in ("list", "distinct")
-
-
-def _may_leave_64_bits(f: StoredField) -> bool:
-    return f.kind in ("sum", "mean") and f.over.kind == "int"
-
-
-def _adds(f: StoredField) -> str:
-    name = quoted(f.accumulators[0][0])
-    return f"coalesce(cardinality({name}), 0) > 0" if _is_limited(f) else f"{name} IS NOT NULL"
+def _is_checked(f: StoredField) -> bool:
+    return f.folded.is_limited or f.folded.may_leave_64_bits(f)

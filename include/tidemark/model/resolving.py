@@ -7,7 +7,7 @@ and a compacted row keeps the newest `_changed` that it contains.
 
 from tidemark.model.dialects import DUCKDB, Dialect
 from tidemark.model.entries import compacted_rows, resolved_rows, single_rows
-from tidemark.model.expressions import expired, finish, key_columns, live_elements, merges, now_of, quoted
+from tidemark.model.expressions import expired, finish, key_columns, merges, now_of, quoted
 from tidemark.model.schema import ACCESS_COLUMNS, OperatorSchema, StoredField
 from tidemark.model.ttl import Now
 
@@ -47,7 +47,7 @@ def _resolving(schema: OperatorSchema, relation: str, at: int | str | None, wher
         return dialect.text(resolved_rows(schema, _filtered(relation, where), at, dialect))
     finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
-    needs_access = any(expired("", f, at) for f in schema.fields if f.kind != "list")
+    needs_access = any(expired("", f, at) for f in schema.fields if not f.folded.expires_by_element)
     inner = _merged(schema, _filtered(relation, where), dialect, access=needs_access)
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(_is_live(schema, at, dialect))}')
 
@@ -196,22 +196,17 @@ def _is_present(field: StoredField, now: int | str | None, dialect: Dialect, *, 
     hidden = expired('"_last_at"', field, now)
     if hidden is None or field.ttl is None or (stored and not field.ttl.clean_up_in_background):
         return ""
-    if field.kind == "list":
-        return f"cardinality({dialect.or_empty(live_elements(field, dialect, now))}) > 0"
-    return f"NOT ({hidden})"
+    return field.folded.is_present(field, hidden, dialect, now)
 
 
 def _dropped(schema: OperatorSchema, now: int | str | None, dialect: Dialect) -> dict[str, str]:
     """Columns of a fold without what has expired, for the deepest level (B7)."""
-    made = {}
+    made: dict[str, str] = {}
     for f in schema.fields:
         hidden = expired('"_last_at"', f, now)
         if hidden is None or f.ttl is None or not f.ttl.clean_up_in_background:
             continue
-        for name, _ in f.accumulators:
-            made[name] = f"CASE WHEN {hidden} THEN NULL ELSE {quoted(name)} END"
-        if f.kind == "list":
-            made[f.name] = live_elements(f, dialect, now)
+        made |= f.folded.dropped(f, hidden, dialect, now)
     return made
 
 

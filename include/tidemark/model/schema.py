@@ -7,15 +7,21 @@ can be read without the code that made it (H1).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.model import aggregates
 from tidemark.model.aggregates import Aggregate
 from tidemark.model.canonical import checksum
 from tidemark.model.joins import Join
+from tidemark.model.kinds.base.lookup import fold_kind, process_kind, state_kind
 from tidemark.model.ttl import Clock, Ttl
 from tidemark.model.type_json import type_from_json, type_to_json
 from tidemark.model.types import FieldType
+
+if TYPE_CHECKING:
+    from tidemark.model.kinds.base.fold import FoldKind
+    from tidemark.model.kinds.base.kind import StateKind
+    from tidemark.model.kinds.base.process import ProcessKind
 
 KEY_GROUPS = 128
 """Key groups of a new operator (C2); `_key_group` is only the sort prefix inside a file."""
@@ -39,7 +45,7 @@ class StoredField:
 
     Attributes:
         name: the field.
-        kind: the descriptor's kind.
+        kind: name of its kind; see `model.kinds`.
         source: record path, empty for `count` and for fields of a process.
         over: type of the record field; of a process: the type of the value, the element or the entry's value.
         type: type of the finished value.
@@ -48,6 +54,8 @@ class StoredField:
         initial: see `StateDescriptor`; None, a bool, a number or a text.
         ttl: see `StateDescriptor`.
         aggregate: of `aggregate` and `reduce`: its texts and types, bound to the record.
+        options: see `StateDescriptor`.
+        others: record paths besides `source` that it is made of, and their types.
         was: see `StateDescriptor`; of a declaration only, manifests do not carry it.
     """
 
@@ -61,47 +69,50 @@ class StoredField:
     initial: Any = None
     ttl: Ttl | None = None
     aggregate: Aggregate | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[str, FieldType], ...] = ()
     was: str = field(default="", compare=False)
+
+    @property
+    def state_kind(self) -> "StateKind":
+        """Its kind.
+
+        Raises:
+            UsageError: this release does not have it.
+        """
+        return state_kind(self.kind)
+
+    @property
+    def folded(self) -> "FoldKind":
+        """The kind of a field of a fold; raises as `state_kind`."""
+        return fold_kind(self.kind)
+
+    @property
+    def kept(self) -> "ProcessKind":
+        """The kind of a field of a process; raises as `state_kind`."""
+        return process_kind(self.kind)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The record paths that it is made of."""
-        return (self.source,) if self.aggregate is None else tuple(path for path, _ in self.aggregate.inputs)
+        return self.state_kind.inputs(self)
 
     @property
     def exact(self) -> bool:
         """Whether regrouping gives equal bits; false for floating-point sums and means (flink.md 1.1)."""
-        if self.aggregate is not None:
-            return self.aggregate.exact
-        return not (self.kind in ("sum", "mean") and self.over.kind == "float")
+        return self.state_kind.is_exact(self)
 
     @property
     def is_cut(self) -> bool:
         """Whether history is cut before operands combine: a fold's field with a ttl of the whole (flink.md 1.1)."""
-        return self.ttl is not None and self.ttl.hides and self.kind not in ("list", "value", "list_of_values", "map")
+        if self.ttl is None or not self.ttl.hides:
+            return False
+        return not (self.state_kind.is_process or self.state_kind.expires_by_element)
 
     @cached_property
     def accumulators(self) -> tuple[tuple[str, FieldType], ...]:
         """The columns of the table that hold the field, in order; of a map those of an entry."""
-        if self.aggregate is not None:
-            return tuple((f"{self.name}__{name}", of) for name, of in self.aggregate.accumulators)
-        if self.kind == "count":
-            return ((self.name, FieldType("int", nullable=True)),)
-        if self.kind == "mean":
-            return ((f"{self.name}__sum", _summed(self.over)), (f"{self.name}__count", FieldType("int")))
-        if self.kind == "distinct":
-            return ((self.name, FieldType("list", element=self.over.with_null(False))),)
-        if self.kind in ("first", "latest"):
-            return ((self.name, _ordered(self.over)),)
-        if self.kind == "sum":
-            return ((self.name, _summed(self.over)),)
-        if self.kind in ("list", "list_of_values"):
-            return ((self.name, FieldType("list", element=timed(self.over))),)
-        if self.kind == "value":
-            return ((self.name, self.over.with_null(True)), (f"{self.name}__at", FieldType("int", nullable=True)))
-        if self.kind == "map":
-            return self._entry
-        return ((self.name, self.type.with_null(True)),)
+        return self.state_kind.accumulators(self)
 
     @cached_property
     def columns(self) -> tuple[tuple[str, FieldType], ...]:
@@ -110,15 +121,6 @@ class StoredField:
             (*self.accumulators, (f"{self.name}__cut", FieldType("bool", nullable=True)))
             if self.is_cut
             else self.accumulators
-        )
-
-    @property
-    def _entry(self) -> tuple[tuple[str, FieldType], ...]:
-        assert self.type.key is not None  # noqa: S101  (for the type checker)
-        return (
-            (f"{self.name}__key", self.type.key.with_null(True)),
-            (self.name, self.over.with_null(True)),
-            (f"{self.name}__at", FieldType("int", nullable=True)),
         )
 
 
@@ -181,7 +183,7 @@ class OperatorSchema:
     @property
     def maps(self) -> tuple[StoredField, ...]:
         """The fields that are stored as a row per entry."""
-        return tuple(f for f in self.fields if f.kind == "map")
+        return tuple(f for f in self.fields if f.state_kind.is_stored_by_entry)
 
     @property
     def shadows(self) -> bool:
@@ -234,11 +236,6 @@ class OperatorSchema:
         )
 
 
-def timed(of: FieldType) -> FieldType:
-    """The stored element of a list: when it was added, and its value."""
-    return FieldType("struct", fields=(("at", FieldType("int")), ("value", of.with_null(True))))
-
-
 def _layout_to_json(found: Layout) -> dict[str, Any]:
     fields = {name: _field_to_json(f) for name, f in found.fields.items()}
     return {"folder": found.folder, "fields": fields, "has_entries": found.has_entries}
@@ -250,6 +247,9 @@ def _layout_from_json(body: dict[str, Any]) -> Layout:
 
 
 def _field_to_json(f: StoredField) -> dict[str, Any]:
+    """The form that manifests carry; what few kinds have is left out where a field does not have it."""
+    options = {"options": dict(f.options)} if f.options else {}
+    others = {"others": [[path, type_to_json(of)] for path, of in f.others]} if f.others else {}
     return {
         "name": f.name,
         "kind": f.kind,
@@ -261,6 +261,8 @@ def _field_to_json(f: StoredField) -> dict[str, Any]:
         "initial": f.initial,
         "ttl": None if f.ttl is None else f.ttl.to_json(),
         "aggregate": None if f.aggregate is None else aggregates.to_json(f.aggregate, type_to_json),
+        **options,
+        **others,
     }
 
 
@@ -276,24 +278,6 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
         initial=body["initial"],
         ttl=None if body["ttl"] is None else Ttl.from_json(body["ttl"]),
         aggregate=None if body["aggregate"] is None else aggregates.from_json(body["aggregate"], type_from_json),
-    )
-
-
-def _summed(over: FieldType) -> FieldType:
-    if over.kind == "decimal":
-        return FieldType("decimal", nullable=True, digits=38, scale=over.scale)
-    return over.with_null(True)
-
-
-def _ordered(over: FieldType) -> FieldType:
-    return FieldType(
-        "struct",
-        nullable=True,
-        fields=(
-            ("at", FieldType("timestamp")),
-            ("topic", FieldType("str")),
-            ("partition", FieldType("int")),
-            ("offset", FieldType("int")),
-            ("value", over.with_null(True)),
-        ),
+        options=tuple(body.get("options", {}).items()),
+        others=tuple((path, type_from_json(of)) for path, of in body.get("others", ())),
     )

@@ -163,7 +163,7 @@ class Processing:
     def _refuse_large(self, key: Key, cells: Mapping[str, Cell], size: int) -> None:
         for f in self.state.schema.fields:
             length = cells[f.name].length
-            if f.kind != "value" and length > f.limit:
+            if f.kept.is_limited and length > f.limit:
                 what = f"{f.name} of key ({key_words(key)}) has {length:,} elements, its limit is {f.limit:,}"
                 raise overflow(self.operator.uid, what)
         bound = self.operator.max_state_bytes
