@@ -47,40 +47,17 @@ REWRITE = {
     "docs/flink-rows.md",
     "docs/glossary.md",
     "docs/guarantees.md",
-    "docs/how-to/aggregates.md",
-    "docs/how-to/backfill-from-a-savepoint.md",
-    "docs/how-to/bootstrap.md",
-    "docs/how-to/connect-to-kafka.md",
-    "docs/how-to/dead-letters.md",
-    "docs/how-to/erase.md",
     "docs/how-to/evolve-state.md",
-    "docs/how-to/expire-state.md",
-    "docs/how-to/export-and-import.md",
-    "docs/how-to/failures-and-retries.md",
-    "docs/how-to/fork-and-promote.md",
     "docs/how-to/keep-state-with-process.md",
     "docs/how-to/monitor.md",
-    "docs/how-to/operate-the-stack.md",
-    "docs/how-to/patch-a-savepoint.md",
-    "docs/how-to/quality-gate.md",
     "docs/how-to/read-state.md",
-    "docs/how-to/restore.md",
-    "docs/how-to/retention.md",
-    "docs/how-to/run-a-checkpoint.md",
-    "docs/how-to/savepoint.md",
-    "docs/how-to/schedule-with-airflow.md",
-    "docs/how-to/set-up-and-demo.md",
     "docs/how-to/several-sources-and-broadcast.md",
-    "docs/how-to/upgrade-with-state.md",
     "docs/how-to/use-s3.md",
-    "docs/how-to/verify.md",
-    "docs/how-to/view-lineage.md",
-    "docs/how-to/write-a-pipeline.md",
     "docs/rest.md",
     "docs/scale.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 72
+MOST = 49
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
