@@ -47,17 +47,11 @@ REWRITE = {
     "docs/flink-rows.md",
     "docs/glossary.md",
     "docs/guarantees.md",
-    "docs/how-to/evolve-state.md",
-    "docs/how-to/keep-state-with-process.md",
-    "docs/how-to/monitor.md",
-    "docs/how-to/read-state.md",
-    "docs/how-to/several-sources-and-broadcast.md",
-    "docs/how-to/use-s3.md",
     "docs/rest.md",
     "docs/scale.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 49
+MOST = 43
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
