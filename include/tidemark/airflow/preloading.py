@@ -28,6 +28,7 @@ OURS = (
     "tidemark.engine.job",
     "tidemark.engine.session",
     "tidemark.engine.job_result",
+    "tidemark.model.kinds.registry",
     "tidemark.operations.checkpoints",
     "tidemark.operations.metrics",
 )
