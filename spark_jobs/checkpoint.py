@@ -8,7 +8,7 @@ import sys
 from pydantic import TypeAdapter
 
 from tidemark.context import open_context
-from tidemark.engine.job_result import answer
+from tidemark.engine.session.job_result import answer
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 

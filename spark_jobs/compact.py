@@ -3,7 +3,7 @@
 import sys
 
 from tidemark.context import open_context
-from tidemark.engine.job_result import answer
+from tidemark.engine.session.job_result import answer
 from tidemark.operations import compaction
 
 

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
-from tidemark.adapters.memory_layouts import state_rows
-from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.keys import compaction_key
-from tidemark.model.records import CompactionRecord
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import CommitRequest
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.checkpoint.table_writes import CommitRequest
+from tidemark.model.core.object_keys import compaction_key
+from tidemark.model.state.segments import StateHandle
 from tidemark.ports import CheckpointStore
+from tidemark.testing.twin.layouts import state_rows
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
+from tidemark.testing.twin.merge import compacted
 
 START_MS = 1_000_000
 """What a clock of a test starts at."""

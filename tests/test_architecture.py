@@ -138,13 +138,17 @@ def test_every_folder_of_the_package_has_a_floor() -> None:
 
 
 LONG = "def f():\n" + "    x = 1\n" * 60
-ADAPTER = "tidemark.adapters.kafka"
+ADAPTER = "tidemark.kafka.log"
 PLANNER = "tidemark.coordinator.plans.planner"
 PLANTED: list[tuple[Rule, str, str]] = [
-    (floors.upward_imports, "tidemark.model.plan", "from tidemark.ports import Clock"),
-    (floors.upward_imports, "tidemark.model.plan", "def f():\n    import tidemark.coordinator.plans.planner"),
+    (floors.upward_imports, "tidemark.model.checkpoint.plan", "from tidemark.ports import Clock"),
+    (
+        floors.upward_imports,
+        "tidemark.model.checkpoint.plan",
+        "def f():\n    import tidemark.coordinator.plans.planner",
+    ),
     (floors.upward_imports, "tidemark.state", "from tidemark import Pipeline"),
-    (floors.upward_imports, "tidemark.model.plan", "from ..ports import Clock"),
+    (floors.upward_imports, "tidemark.model.checkpoint.plan", "from ..ports import Clock"),
     (floors.upward_imports, PLANNER, "from tidemark import adapters"),
     (floors.upward_imports, PLANNER, "import_module('tidemark.context')"),
     (floors.upward_imports, PLANNER, "from tidemark.coordinator.checkpoints.attempts import Attempts"),
@@ -152,13 +156,13 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.upward_imports, "tidemark.engine.fold", "from tidemark.adapters import kafka"),
     (floors.upward_imports, ADAPTER, "from tidemark.engine import fold"),
     (floors.upward_imports, ADAPTER, "from tidemark.coordinator import planner"),
-    (floors.upward_imports, "tidemark.testing", "from tidemark.adapters.kafka import KafkaLog"),
-    (floors.upward_imports, "tidemark.testing", "from tidemark.engine.session import session"),
+    (floors.upward_imports, "tidemark.testing", "from tidemark.kafka.log import KafkaLog"),
+    (floors.upward_imports, "tidemark.testing", "from tidemark.engine.session.session import session"),
     (floors.upward_imports, "tidemark.stack.up", "from tidemark.cli import main"),
     (floors.upward_imports, "tidemark.cli.main", "from tidemark.airflow import dag"),
     (floors.upward_imports, "tidemark.context", "from tidemark.cli import main"),
     (floors.upward_imports, "tidemark.novelty", "import os"),
-    (floors.upward_imports, "pipelines.flights", "from tidemark.model.plan import Slot"),
+    (floors.upward_imports, "pipelines.flights", "from tidemark.model.checkpoint.plan import Slot"),
     (floors.upward_imports, "dags.flights", "from tidemark.context import Context"),
     (floors.homeless_imports, PLANNER, "def f():\n    from pyspark.sql import functions"),
     (floors.homeless_imports, "tidemark.cli.main", "import airflow.sdk"),
@@ -166,10 +170,10 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.homeless_imports, "tidemark.settings", "import boto3"),
     (floors.homeless_imports, PLANNER, "if TYPE_CHECKING:\n    import pyspark"),
     (floors.homeless_imports, "tidemark.reading", "if TYPE_CHECKING:\n    import os\nelse:\n    import pyspark"),
-    (floors.homeless_imports, "tidemark.model.plan", "import pydantic"),
+    (floors.homeless_imports, "tidemark.model.checkpoint.plan", "import pydantic"),
     (floors.homeless_imports, "tidemark.ports", "import structlog"),
     (floors.several_worlds, ADAPTER, "import boto3\ndef f():\n    import confluent_kafka"),
-    (floors.clocks_and_chance, "tidemark.model.plan", "import time\nNOW = time.time()"),
+    (floors.clocks_and_chance, "tidemark.model.checkpoint.plan", "import time\nNOW = time.time()"),
     (floors.clocks_and_chance, ADAPTER, "from time import time as now\nnow()"),
     (floors.clocks_and_chance, ADAPTER, "from datetime import UTC, datetime\ndatetime.now(UTC)"),
     (floors.clocks_and_chance, ADAPTER, "import datetime as d\nd.date.today()"),
@@ -200,11 +204,11 @@ PLANTED: list[tuple[Rule, str, str]] = [
 CLEAN: list[tuple[str, str]] = [
     (PLANNER, "from tidemark.model import plan\nfrom tidemark.coordinator.records import objects"),
     ("tidemark.context", "from tidemark.adapters import kafka\nfrom tidemark.engine import job"),
-    ("tidemark.testing", "from tidemark.adapters.memory import MemoryStore\nfrom tidemark.engine.job import x"),
+    ("tidemark.testing", "from tidemark.testing.twin.memory import MemoryStore\nfrom tidemark.engine.job import x"),
     ("tidemark.cli.main", "from tidemark.stack import up\nfrom tidemark.settings import load_settings"),
     ("pipelines.flights", "from tidemark import Fold, state\ndef gate():\n    import great_expectations"),
     ("dags.flights", "from pipelines.flights import flights\nfrom tidemark.airflow import checkpoint_dag"),
-    ("tidemark.adapters.delta_log", "import deltalake\nimport pyarrow\nfrom time import monotonic\nmonotonic()"),
+    ("tidemark.tables.delta_tables", "import deltalake\nimport pyarrow\nfrom time import monotonic\nmonotonic()"),
     ("tidemark.settings", "import time\ntime.time()"),
     ("tidemark.reading", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
     ("tidemark.x", "class A:\n    @property\n    def handle(self): ...\ndef run_columns(): ..."),

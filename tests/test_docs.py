@@ -15,12 +15,12 @@ import pytest
 import typer
 
 import tidemark
-from tidemark.discovery import declared_in
+from tidemark.declare.discovery import declared_in
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import EXIT_CODES
-from tidemark.model.dead_letters import Reason
-from tidemark.model.failure import FailureReason
-from tidemark.model.metrics import METRICS
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.metrics import METRICS
 from tidemark.reading import RestorePoint
 from tidemark.settings import PREFIX, Settings
 
@@ -217,7 +217,7 @@ def _keywords_of(function: str) -> set[str]:
     """The keyword arguments that a documented function takes; of `checkpoint_dag` read without importing Airflow."""
     if function == "read_state":
         return {*inspect.signature(tidemark.read_state).parameters, *RestorePoint.__annotations__}
-    tree = ast.parse((ROOT / "include/tidemark/airflow/factory.py").read_text())
+    tree = ast.parse((ROOT / "include/tidemark/airflow/checkpoint_dag.py").read_text())
     options = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DagOptions")
     return {n.target.id for n in options.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
 

@@ -11,35 +11,35 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.records.refusals import Refusals
-from tidemark.discovery import find_pipeline
+from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.declare.discovery import find_pipeline
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import CheckpointExpiredError, EngineError
-from tidemark.faults import CrashAt, no_crash
 from tidemark.lazy import lazily
-from tidemark.model.canonical import sha256_of
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.names import checked_name
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.segments import StateHandle
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.canonical import sha256_of
+from tidemark.model.core.names import checked_name
+from tidemark.model.state.segments import StateHandle
 from tidemark.ports import CheckpointStore, CrashPoints, ForeignTables, HeldLock, Sender, SourceLog, TableFiles
 from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings
 from tidemark.system import SystemClock, random_id
 from tidemark.telemetry.observers import Observers
+from tidemark.testing.fault_injection import CrashAt, no_crash
 from tidemark.warehouse_location import WarehouseLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.adapters.delta_log import DeltaTables
-    from tidemark.adapters.verifying import TableChecks
     from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
     from tidemark.engine.job import CheckpointJob
-    from tidemark.engine.session import SparkSettings
-    from tidemark.engine.warehouse import Warehouse
+    from tidemark.engine.session.session import SparkSettings
+    from tidemark.engine.state.state_files import Warehouse
+    from tidemark.tables.delta_tables import DeltaTables
+    from tidemark.tables.integrity_check import TableChecks
     from tidemark.web.history_cache import HistoryCache
 
 LOCK_TIMEOUT = timedelta(hours=1)
@@ -73,11 +73,11 @@ class Context:
 
     def store(self, name: str) -> CheckpointStore:
         """The objects of a pipeline."""
-        from tidemark.adapters.local_store import LocalStore
+        from tidemark.storage.local_store import LocalStore
 
         if self.warehouse.bucket is None:
             return LocalStore(self.warehouse.local_folder / checked_name("pipeline", name))
-        from tidemark.adapters.s3_store import S3Store
+        from tidemark.storage.s3_store import S3Store
 
         return S3Store(self.warehouse.bucket, checked_name("pipeline", name))
 
@@ -97,21 +97,21 @@ class Context:
 
     @cached_property
     def crash(self) -> CrashPoints:
-        """Crash points: none, unless a test sets one (`tidemark.faults`)."""
+        """Crash points: none, unless a test sets one (`tidemark.testing.fault_injection`)."""
         at = self.settings.crash_at
         return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else no_crash
 
     @cached_property
     def cache(self) -> Cache:
         """Contents of files that never change, kept on this host (adr/0017). It may be deleted at any time."""
-        from tidemark.adapters.local_cache import LocalCache
+        from tidemark.storage.object_cache import LocalCache
 
         return LocalCache(self.settings.home / "cache" / sha256_of(str(self.settings.warehouse).encode())[:16])
 
     @cached_property
     def tables(self) -> "DeltaTables":
         """The Delta tables below the warehouse."""
-        from tidemark.adapters.delta_log import DeltaTables
+        from tidemark.tables.delta_tables import DeltaTables
 
         return DeltaTables(warehouse=self.warehouse.root, clock=self.clock)
 
@@ -119,16 +119,16 @@ class Context:
     def table_files(self) -> TableFiles:
         """The files below the warehouse."""
         if self.warehouse.bucket is not None:
-            from tidemark.adapters.s3_table_files import S3TableFiles
+            from tidemark.tables.s3_table_files import S3TableFiles
 
             return S3TableFiles(self.warehouse.bucket, self.cache)
-        from tidemark.adapters.table_files import LocalTableFiles
+        from tidemark.tables.local_table_files import LocalTableFiles
 
         return LocalTableFiles(str(self.warehouse.local_folder), self.cache)
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Whether every file of a handle exists."""
-        from tidemark.adapters.located import located
+        from tidemark.storage.warehouse_path import located
 
         return all(
             located(self.warehouse.root, segment.path, file.path).is_file()
@@ -138,7 +138,7 @@ class Context:
 
     def table_checks(self, *, content: bool = False) -> "TableChecks":
         """The check of one segment after the other; with `content`, of every byte and not only of sizes."""
-        from tidemark.adapters.verifying import TableChecks
+        from tidemark.tables.integrity_check import TableChecks
 
         return TableChecks(self.warehouse.root, content=content)
 
@@ -147,7 +147,7 @@ class Context:
         """The tables that broadcast states copy; deltalake is imported when one is read."""
 
         def make() -> ForeignTables:
-            from tidemark.adapters.foreign_tables import DeltaForeignTables
+            from tidemark.tables.foreign_tables import DeltaForeignTables
 
             return DeltaForeignTables()
 
@@ -165,7 +165,7 @@ class Context:
         """The topics and their records, connected at first use; not cached, because an embedded broker may move."""
 
         def make() -> SourceLog:
-            from tidemark.adapters.kafka_records import KafkaRecords
+            from tidemark.kafka.record_reader import KafkaRecords
 
             return KafkaRecords(self.settings.kafka_address, options=self.settings.kafka_client_options)
 
@@ -176,7 +176,7 @@ class Context:
         """Sends what attempts emit at once; an attempt that emits nothing opens no producer."""
 
         def make() -> Sender:
-            from tidemark.adapters.kafka_outbox import KafkaSender
+            from tidemark.kafka.outbox import KafkaSender
 
             return KafkaSender(self.settings.kafka_address, self.settings.kafka_client_options)
 
@@ -185,14 +185,14 @@ class Context:
     @cached_property
     def outbox(self) -> Sender:
         """Sends what waits in the outboxes of completed checkpoints."""
-        from tidemark.adapters.kafka_outbox import KafkaOutbox
+        from tidemark.kafka.outbox import KafkaOutbox
 
         return KafkaOutbox(self.settings.kafka_address, self.settings.kafka_client_options)
 
     @cached_property
     def spark(self) -> "SparkSettings":
         """Where Spark is, as the engine takes it."""
-        from tidemark.engine.session import SparkSettings
+        from tidemark.engine.session.session import SparkSettings
 
         driver = {"spark.driver.memory": self.settings.spark_driver_memory}
         if self.settings.spark_java_options:
@@ -208,8 +208,8 @@ class Context:
     @contextmanager
     def session(self, owner: str, attempt: int) -> Iterator["SparkSession"]:
         """A new Spark session for one attempt of `owner`; interrupts and releases that of the attempt before."""
-        from tidemark.engine.reachability import refuse_unreachable
-        from tidemark.engine.session import end_session, open_session
+        from tidemark.engine.session.reachability import refuse_unreachable
+        from tidemark.engine.session.session import end_session, open_session
 
         if self.spark.is_connect:
             refuse_unreachable(self.spark.master)
@@ -223,8 +223,8 @@ class Context:
 
     def warehouse_of(self, spark: "SparkSession") -> "Warehouse":
         """The warehouse as a Spark session sees it."""
-        from tidemark.adapters.located import spark_root
-        from tidemark.engine.warehouse import Warehouse
+        from tidemark.engine.state.state_files import Warehouse
+        from tidemark.storage.warehouse_path import spark_root
 
         root, files_of = spark_root(self.warehouse.root), self.tables.files_of
         return Warehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
@@ -233,7 +233,7 @@ class Context:
         """The steps of an attempt, over Spark, Kafka and the Delta tables."""
         from tidemark.engine.compute import SparkCompute
         from tidemark.engine.job import CheckpointJob
-        from tidemark.engine.source import KafkaOptions
+        from tidemark.engine.read.source import KafkaOptions
 
         objects = self.coordinator(pipeline.name).objects
         return CheckpointJob(
@@ -274,7 +274,7 @@ class Context:
         Raises:
             BusyError: another process holds it.
         """
-        from tidemark.adapters.timeline_lock import FileTimelineLock
+        from tidemark.storage.timeline_lock import FileTimelineLock
 
         folder = self.warehouse.local_folder / checked_name("pipeline", name) / "locks"
         with FileTimelineLock(folder, self.clock.now_ms).hold(timeline, timeout) as held:

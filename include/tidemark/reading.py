@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.names import parse_id
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.names import parse_id
 from tidemark.operations import reads, savepoints
 from tidemark.operations.reads import schema_of
 from tidemark.operations.sinks import sink_of
@@ -82,7 +82,7 @@ def read_state(
         StoreError: a version of the state's tables is gone, or has other files than were committed; by DuckDB also: a
             file is gone.
     """
-    from tidemark.engine.resolving import resolved
+    from tidemark.engine.state.resolve_sql import resolved
 
     _refuse_unknown(by)
     context = open_context(settings)
@@ -99,8 +99,8 @@ def _refuse_unknown(by: str) -> None:
 
 
 def _by_ranges(context: Context, spark: "SparkSession", found: Checkpoint, uid: str) -> "DataFrame":
-    from tidemark.adapters.state_reader import range_reader
-    from tidemark.engine.ranges import resolved_by_ranges
+    from tidemark.engine.state.resolve_ranges import resolved_by_ranges
+    from tidemark.readers.state_reader import range_reader
 
     schema, handle = schema_of(found, uid), found.handles[uid]
     return resolved_by_ranges(
@@ -133,7 +133,7 @@ def read_sink(
         UsageError: as in `read_state`.
         StoreError: a version of the sink is gone, or has other files than were committed.
     """
-    from tidemark.engine.resolving import union_of
+    from tidemark.engine.state.resolve_sql import union_of
 
     context = open_context(settings)
     table = sink_of(_found(context, pipeline, _At(**at)), sink)

@@ -20,16 +20,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
 
+from tidemark.declare.operator_state import Operator as Operator
+from tidemark.declare.operator_state import split_list as split_list
+from tidemark.declare.operator_state import union_list as union_list
 from tidemark.errors import DeclarationError
-from tidemark.model.descriptors import StateDescriptor as StateDescriptor
-from tidemark.model.descriptors import annotated
-from tidemark.model.names import checked_field
-from tidemark.model.ttl import Ttl as Ttl
-from tidemark.model.types import Precision as Precision
-from tidemark.model.types import field_type
-from tidemark.operator_state import Operator as Operator
-from tidemark.operator_state import split_list as split_list
-from tidemark.operator_state import union_list as union_list
+from tidemark.model.core.names import checked_field
+from tidemark.model.core.ttl import Ttl as Ttl
+from tidemark.model.core.types import Precision as Precision
+from tidemark.model.core.types import field_type
+from tidemark.model.state.field_descriptors import StateDescriptor as StateDescriptor
+from tidemark.model.state.field_descriptors import annotated
 
 _OWN = ("Keyed", "Operator", "Precision", "StateDescriptor", "Ttl", "split_list", "union_list")
 _KINDS = "tidemark.model.kinds"

@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemark.model.buckets import S3Url
-from tidemark.model.names import checked_name
+from tidemark.model.core.bucket_url import S3Url
+from tidemark.model.core.names import checked_name
 from tidemark.settings import Settings
 from tidemark.system import random_id
 
 if TYPE_CHECKING:
-    from tidemark.adapters.located import Root
-    from tidemark.adapters.s3_folder import S3Folder
+    from tidemark.storage.s3_folder import S3Folder
+    from tidemark.storage.warehouse_path import Root
 
 
 class WarehouseLocation:
@@ -62,7 +62,7 @@ class WarehouseLocation:
             StoreError: it does not, or it does not answer.
         """
         if self.bucket is not None:
-            from tidemark.adapters.s3_store import refuse_unconditional
+            from tidemark.storage.s3_store import refuse_unconditional
 
             refuse_unconditional(self.bucket, random_id)
 
@@ -96,7 +96,7 @@ class WarehouseLocation:
         Raises:
             StoreError: it cannot be made.
         """
-        from tidemark.adapters.scratch import scratch_folder
+        from tidemark.storage.scratch import scratch_folder
 
         with scratch_folder(self.local_folder, name, random_id, self._empty_in_bucket) as scratch:
             yield scratch
@@ -125,8 +125,8 @@ def open_bucket_folder(settings: Settings, url: S3Url) -> "S3Folder":
     Raises:
         UsageError: AWS's variables do not fit.
     """
-    from tidemark.adapters.s3_folder import opened
-    from tidemark.adapters.s3_place import S3Place
+    from tidemark.storage.s3_folder import opened
+    from tidemark.storage.s3_location import S3Place
 
     return opened(
         S3Place(

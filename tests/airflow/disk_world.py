@@ -4,16 +4,16 @@ from typing import Any
 
 from tests.airflow.world import MemoryContext, World
 from tests.cli.disk_line import ParquetFiles
-from tidemark.adapters.memory import MemoryCompute
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.segments import StateHandle
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.state.segments import StateHandle
 from tidemark.ports import CrashPoints
 from tidemark.system import random_id
+from tidemark.testing.fault_injection import no_crash
+from tidemark.testing.twin.memory import MemoryCompute
 
 
 class DiskWorld(World):

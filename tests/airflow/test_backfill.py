@@ -13,8 +13,8 @@ from tests.airflow.disk_world import DiskWorld
 from tests.airflow.somebody import somebody
 from tests.airflow.world import DAY
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.model.checkpoint import Checkpoint, Expectation, Verdict
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint, Expectation, Verdict
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 

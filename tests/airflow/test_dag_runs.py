@@ -12,8 +12,8 @@ import pytest
 from tests.airflow.world import DAY, PLACE, World
 from tidemark import Retention
 from tidemark.errors import BrokerError, BusyError, EngineError
-from tidemark.model.checkpoint import Expectation, Verdict
-from tidemark.model.failure import FailureReason
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Expectation, Verdict
 from tidemark.operations import checkpoints, reads, stop
 from tidemark.ports import PlanRequest
 

@@ -64,8 +64,8 @@ def test_other_requests_do_not_wait_for_one_another() -> None:
 
 
 def test_the_store_is_a_process_of_the_stack_and_its_end_is_noticed(tmp_path: Path) -> None:
-    from tidemark.adapters.s3_store import refuse_racing_winners
-    from tidemark.model.buckets import S3Url
+    from tidemark.model.core.bucket_url import S3Url
+    from tidemark.storage.s3_store import refuse_racing_winners
     from tidemark.warehouse_location import open_bucket_folder
 
     settings = load_settings(root=tmp_path, home=tmp_path / "home")

@@ -9,7 +9,7 @@ from tests.airflow.test_dag_runs import states
 from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
 from tests.airflow.world import World
 from tidemark.errors import DeclarationError, StoreError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import savepoints, timelines
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -29,7 +29,7 @@ def forks(world: World) -> dict[str, tuple[str | None, int | None, str, str]]:
 
 def test_a_fork_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import fork_dag
-    from tidemark.airflow.forking import ForkConf
+    from tidemark.airflow.fork_dag import ForkConf
 
     dag = found("fork")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["fork"], "fork": []}

@@ -16,8 +16,8 @@ from tests.observing.conftest import statsd  # noqa: F401  (a fixture)
 from tests.observing.openlineage import complaints
 from tests.observing.statsd import Statsd
 from tidemark.errors import EngineError, GateFailedError, TidemarkError
-from tidemark.model.checkpoint import Verdict
-from tidemark.model.metrics import METRICS
+from tidemark.model.checkpoint.manifest import Verdict
+from tidemark.model.checkpoint.metrics import METRICS
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 
@@ -126,7 +126,7 @@ def test_gauges_go_through_airflows_metrics_to_opentelemetry(
     from airflow.sdk.observability.metrics import stats_utils
     from opentelemetry import metrics
 
-    from tidemark.airflow.observing import observe
+    from tidemark.airflow.airflow_metrics import observe
 
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
     world.drive("a", 3)
@@ -145,7 +145,7 @@ def test_gauges_go_through_airflows_metrics_to_opentelemetry(
 
 
 def test_nothing_is_measured_where_airflow_has_no_metrics(world: World) -> None:
-    from tidemark.airflow.observing import airflow_metrics
+    from tidemark.airflow.airflow_metrics import airflow_metrics
 
     assert airflow_metrics() == []
 

@@ -11,9 +11,9 @@ import pytest
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
-from tidemark.adapters.checkpoint_reader import read_checkpoint
 from tidemark.errors import DeclarationError
 from tidemark.operations import reads, savepoints
+from tidemark.readers.checkpoint_reader import read_checkpoint
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 

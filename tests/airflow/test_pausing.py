@@ -13,8 +13,8 @@ from tests.airflow.test_dag_runs import broken
 from tests.airflow.world import World
 from tidemark.coordinator.records.states import NothingOpen
 from tidemark.errors import BrokerError, EngineError, RecordRefusedError
-from tidemark.model.checkpoint import Verdict
-from tidemark.model.records import AbortRecord
+from tidemark.model.checkpoint.manifest import Verdict
+from tidemark.model.checkpoint.store_objects import AbortRecord
 from tidemark.operations import checkpoints, stop
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]

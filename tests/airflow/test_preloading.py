@@ -17,10 +17,10 @@ from tidemark.airflow.preloading import OURS, preload
 
 preload(OURS)
 from tests.airflow.world import World
-from tidemark.faults import no_crash
+from tidemark.testing.fault_injection import no_crash
 from tidemark.ports import PlanRequest
 from tidemark.context import Context
-from tidemark.model.facts import checkpoint_facts
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
 from tidemark.operations import checkpoints, metrics
 
 world = World()

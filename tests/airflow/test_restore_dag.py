@@ -26,8 +26,8 @@ def fates(world: World) -> dict[str, str]:
 
 def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import restore_dag
-    from tidemark.airflow.answering import parsed
-    from tidemark.airflow.restoring import RestoreConf
+    from tidemark.airflow.form_answers import parsed
+    from tidemark.airflow.restore_dag import RestoreConf
 
     dag = found("restore")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["restore"], "restore": []}

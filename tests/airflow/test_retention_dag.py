@@ -17,7 +17,7 @@ from tests.airflow.world import DAY
 from tidemark import Retention
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import DeclarationError, UsageError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, reads, retention, savepoints, timelines, verification
 from tidemark.ports import PlanRequest
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.airflow.conftest import PLUGINS, Client
 from tests.airflow.disk_world import DiskWorld
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
 

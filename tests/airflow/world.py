@@ -5,22 +5,22 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidemark.adapters.memory import MemoryCompute, MemoryLog, MemoryTables
-from tidemark.adapters.memory_compute import Judge
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Checkpoint, Commit, Sealed, Verdict
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.verification import Flaws, Inspected
+from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.findings import Flaws, Inspected
+from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.operations import reads
-from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints, SourceLog
 from tidemark.settings import load_settings
 from tidemark.system import random_id
+from tidemark.testing.fault_injection import no_crash
+from tidemark.testing.twin.compute import Judge
+from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 PLACE = TopicPartition("trips", 0)

@@ -10,8 +10,8 @@ import tidemark.cli
 from tests.cli.disk_line import DiskLine
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.model.checkpoint import Sealed
-from tidemark.pipeline import Pipeline
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.ports import CrashPoints, SourceLog
 from tidemark.settings import Settings, load_settings
 

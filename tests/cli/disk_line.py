@@ -15,36 +15,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.in_memory import Unfenced
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.duckdb_session import asking
-from tidemark.adapters.filling import filled
-from tidemark.adapters.local_store import LocalStore
-from tidemark.adapters.located import Root, arrow_place, located
-from tidemark.adapters.memory import ManualClock, MemoryLog
-from tidemark.adapters.memory_compute import MemoryCompute
-from tidemark.adapters.memory_merge import compacted
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.s3_store import S3Store
-from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasures import Erasures
-from tidemark.coordinator.records.refusals import Refusals
+from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
-from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.compaction import Compaction, LevelPolicy, due, groups_of
-from tidemark.model.keys import compaction_key
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.records import CompactionRecord
-from tidemark.model.resolving import compacted_sql, run_columns
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import CommitRequest, LiveFile, WrittenFile, WrittenRun
-from tidemark.pipeline import Pipeline
+from tidemark.engine.write.outputs import DEAD_LETTER_COLUMNS
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile, WrittenRun
+from tidemark.model.core.object_keys import compaction_key
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
+from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import CrashPoints, PlanRequest, Sender
+from tidemark.readers.duckdb_session import asking
+from tidemark.readers.state_reader import files_of
+from tidemark.sql.resolve import compacted_sql, run_columns
+from tidemark.storage.local_store import LocalStore
+from tidemark.storage.s3_folder import S3Folder
+from tidemark.storage.s3_store import S3Store
+from tidemark.storage.staging import filled
+from tidemark.storage.warehouse_path import Root, arrow_place, located
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.fault_injection import no_crash
+from tidemark.testing.twin.compute import MemoryCompute
+from tidemark.testing.twin.memory import ManualClock, MemoryLog
+from tidemark.testing.twin.merge import compacted
 
 NOW_MS = 1_900_000_000_000
 

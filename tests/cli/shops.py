@@ -7,7 +7,7 @@ from typing import Any, Self
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
 from tests.cli.sales import Sales
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 SEED = 20241122
 PIPELINES = Path(__file__).parent / "pipelines"

@@ -9,8 +9,8 @@ import pytest
 
 from tests.cli.disk_context import commands_over
 from tests.cli.shops import Shop
+from tidemark.declare.retention import Retention
 from tidemark.operations import retention
-from tidemark.retention import Retention
 
 KEEP = ("--keep", "keep_last(2)")
 

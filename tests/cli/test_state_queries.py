@@ -22,10 +22,10 @@ from tests.cli.disk_line import DiskLine
 from tests.cli.shops import DECLARATION, Shop
 from tidemark.context import Context
 from tidemark.engine.job import runs_table
-from tidemark.engine.outputs import dead_letters_table
+from tidemark.engine.write.outputs import dead_letters_table
 from tidemark.errors import DataLostError
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.sinks import SinkTable
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations.replay import Rehearsal
 from tidemark.ports import Attempt, CrashPoints
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
-from tidemark.adapters.memory import MemoryLog
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import reads
+from tidemark.testing.twin.memory import MemoryLog
 
 DECLARATION = (Path(__file__).parent / "pipelines" / "market.py").read_text()
 START = datetime(2024, 5, 1, tzinfo=UTC)

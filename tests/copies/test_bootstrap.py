@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from tests.cli.command import Answer, Command
 from tests.copies.market import DECLARATION, UIDS, Market, market
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import reads
 
 NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")

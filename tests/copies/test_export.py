@@ -10,11 +10,11 @@ import pytest
 
 from tests.cli.command import Command
 from tests.copies.market import SEED, UIDS, Market, market
-from tidemark.adapters.exporting import FolderExport
-from tidemark.adapters.parquet_folder import ParquetFolder
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import reads
+from tidemark.storage.parquet_folder import ParquetFolder
+from tidemark.transfer.export_folder import FolderExport
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from deltalake import write_deltalake
 from tests.cli.command import Answer
 from tests.cli.disk_context import commands_over
 from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
-from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.readers.state_reader import files_of
 
 PLAIN = "\n".join(line for line in DECLARATION.splitlines() if not any(w in line for w in ("ttl=", "till.last")))
 """The market with nothing that expires, so that rows of its fold merge in any order."""
@@ -164,10 +164,10 @@ def test_a_patch_that_was_killed_is_finished_by_the_same_command(
 ) -> None:
     where = {
         "write": "tidemark.operations.patch._write_patch",
-        "commit": "tidemark.adapters.delta_log.DeltaTables.make_durable",
+        "commit": "tidemark.tables.delta_tables.DeltaTables.make_durable",
         "record": "tidemark.coordinator.recovery.idle_plans.Idle.plan",
-        "plan": "tidemark.coordinator.records.freezing.Freezer.freeze",
-        "complete": "tidemark.coordinator.recovery.patching.Patcher._complete",
+        "plan": "tidemark.coordinator.records.plan_writer.Freezer.freeze",
+        "complete": "tidemark.coordinator.recovery.savepoint_patch.Patcher._complete",
         "pin": "tidemark.coordinator.recovery.savepoints.Savepoints.create",
     }
     with monkeypatch.context() as patch:

@@ -12,9 +12,9 @@ import pytest
 
 from tests.cli.disk_context import commands_over
 from tests.copies.market import DECLARATION, SEED, Market, market
-from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.operations import reads, timelines, verification
+from tidemark.readers.state_reader import files_of
 
 BACK = ("restore", "market", "--newest-whole")
 

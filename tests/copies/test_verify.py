@@ -11,13 +11,13 @@ import pytest
 
 from tests.cli.command import Command
 from tests.copies.market import SEED, Market, market
-from tidemark.adapters import verifying
-from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import DamagedError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import reads, verification
+from tidemark.readers.state_reader import files_of
+from tidemark.tables import integrity_check as verifying
 
 CHANCE = random.Random(SEED)
 
@@ -132,7 +132,7 @@ def test_without_recorded_hashes_pages_and_footers_are_read(copy: Command) -> No
     told = copy("verify", "market", "--content", "--json").json["damaged"]
     assert {Path(d["file"]).parent.name for d in told} == {"_delta_log"}, "they are not the commits that were made"
     (file, *_) = sorted(table.glob("*/*.parquet"))
-    from tidemark.adapters.verifying import _unreadable
+    from tidemark.tables.integrity_check import _unreadable
 
     rows = 1
     assert _unreadable(file, rows) is None

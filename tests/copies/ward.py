@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 from tests.cli.command import Command
 from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine, ParquetFiles
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.checkpoint_reader import read_checkpoint
-from tidemark.adapters.memory_compute import MemoryCompute
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.given import given_columns
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import patch as patch_operations
 from tidemark.operations.patch import Patched, PatchRequest
+from tidemark.readers.checkpoint_reader import read_checkpoint
+from tidemark.sql.initial_state import given_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.twin.compute import MemoryCompute
 
 DECLARATION = (Path(__file__).parent / "pipelines" / "ward.py").read_text()
 NAME = "ward"

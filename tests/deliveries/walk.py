@@ -12,23 +12,23 @@ from tests.deliveries.world import P0, P1, TOPIC, Broker, World
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
-from tidemark.coordinator.recovery.restoring import RestorePlan, plan_restore
-from tidemark.coordinator.retention.erasing import Eraser, ErasureRequest
-from tidemark.coordinator.retention.sweeping import Sweeper
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_preview import RestorePlan, plan_restore
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.sweep import Sweeper
+from tidemark.declare.retention import Retention
 from tidemark.errors import BrokerError, ConflictError, DataLostError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.messages import Message, messages_of
-from tidemark.model.plan import CheckpointPlan
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.messages import Message, messages_of
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.ports import PlanRequest
-from tidemark.retention import Retention
 
 KINDS = ("kafka", "kafka", "topic", "delta")
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
-from tidemark.engine.session import STATIC_CONF
-from tidemark.model.buckets import S3Url
+from tidemark.engine.session.session import STATIC_CONF
+from tidemark.model.core.bucket_url import S3Url
 from tidemark.settings import PREFIX, Settings, load_settings
 from tidemark.stack import airflow_home
 from tidemark.stack.addresses import Addresses

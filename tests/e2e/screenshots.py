@@ -15,7 +15,7 @@ from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.topic import DataSet, load
 from tidemark.context import Context, open_context
 from tidemark.errors import NotFoundError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings

@@ -19,12 +19,12 @@ from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE, SHADE
 from tests.pages.conftest import PIPELINES, Trips
 from tests.prerequisites import needs_chromium
-from tidemark.adapters.memory import ManualClock
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
+from tidemark.testing.twin.memory import ManualClock
 
 pytestmark = [
     pytest.mark.e2e,

@@ -14,11 +14,11 @@ from tests.e2e.airflow_pages import Server, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.pages.conftest import PIPELINES, Trips
 from tests.prerequisites import needs_chromium
-from tidemark.adapters.memory import ManualClock
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.operations import timelines
 from tidemark.settings import load_settings
+from tidemark.testing.twin.memory import ManualClock
 from tidemark.web import details
 
 pytestmark = [

@@ -15,8 +15,8 @@ from tidemark.cli.airflow_api import AirflowError, Json
 from tidemark.cli.demo.dag_runs import Dag
 from tidemark.cli.demo.native import CONFLICT, Backfill
 from tidemark.context import open_context
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, reads, savepoints
 from tidemark.ports import PlanRequest
 

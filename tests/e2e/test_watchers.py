@@ -10,7 +10,7 @@ from tests.e2e.test_scheduler import TRIPS, finished, more, triggered, unpause
 from tests.observing.openlineage import complaints
 from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.context import open_context
-from tidemark.model.metrics import METRICS
+from tidemark.model.checkpoint.metrics import METRICS
 from tidemark.operations import reads
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]

@@ -26,7 +26,7 @@ print(class_archive.make_archive(class_archive.jars_below(Path(sys.argv[1]))))
 MAPS = """
 import sys
 from pathlib import Path
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.session import SparkSettings, open_session
 
 spark = open_session(SparkSettings(master="local[1]", jars=Path(sys.argv[1])), "tests", 1)
 assert spark.range(3).count() == 3

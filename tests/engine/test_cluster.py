@@ -24,7 +24,7 @@ from tests.kafka.topics import Sent, Topics
 from tidemark.adapters.flights_data import FlightRecord, read_flights
 from tidemark.adapters.kafka_producer import partition_of
 from tidemark.adapters.nyc_reference import read_airlines, read_planes
-from tidemark.airflow.jobs import SparkJob, fold
+from tidemark.airflow.spark_jobs import SparkJob, fold
 from tidemark.cli.demo.checking import Checker
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads

@@ -9,10 +9,10 @@ import pytest
 
 from tests.faults.line import FoldLine, Line, Lines
 from tests.faults.test_sweep import lines
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.model.records import CompactionRecord, JobRecord
+from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.operations import reads
 from tidemark.system import SystemClock
+from tidemark.tables.delta_tables import DeltaTables
 
 __all__ = ["lines"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]

@@ -10,13 +10,13 @@ import pytest
 
 from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain
 from tidemark import read_state
-from tidemark.adapters.portable_sql import duckdb_query
 from tidemark.context import open_context
-from tidemark.engine.session import SparkSettings, open_session
-from tidemark.model.dialects import DUCKDB
-from tidemark.model.queries import filled, stored_texts
+from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.operations import queries, reads
+from tidemark.readers.portable_query import duckdb_query
 from tidemark.settings import Settings, load_settings
+from tidemark.sql.dialects import DUCKDB
+from tidemark.sql.stored_queries import filled, stored_texts
 
 HERE = Path(__file__).parent
 RELEASES = sorted(p.parent.name for p in HERE.glob(f"*/{WAREHOUSE}"))

@@ -9,12 +9,12 @@ import pytest
 from tests.cli.disk_context import DiskContext
 from tests.observing.conftest import World
 from tests.observing.openlineage import complaints, receiving
-from tidemark.adapters.memory import MemoryLineage
 from tidemark.errors import EngineError, TidemarkError
-from tidemark.model.lineage import Attempted, Naming, without_nulls
-from tidemark.model.plan import Interval
+from tidemark.model.checkpoint.openlineage_events import Attempted, Naming, without_nulls
+from tidemark.model.checkpoint.plan import Interval
 from tidemark.operations import checkpoints, reads, stop
 from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import MemoryLineage
 
 CANARY = "canary-7d1f"
 """A key; it must be in no event."""

@@ -8,8 +8,8 @@ import pytest
 from tests.observing.conftest import World
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NameRefusedError, UsageError
-from tidemark.model.metrics import METRICS, gauges
-from tidemark.model.punctuality import parse_deadlines
+from tidemark.model.checkpoint.deadline import parse_deadlines
+from tidemark.model.checkpoint.metrics import METRICS, gauges
 from tidemark.operations import metrics, reads, stop, timelines
 from tidemark.web import details, overview
 from tidemark.web.history_json import HistoryQuery

@@ -13,7 +13,7 @@ from tests.cli.disk_line import DiskLine
 from tests.cli.test_savepoint_page import README, ROOT, _block, _flight
 from tests.observing.openlineage import complaints, receiving
 from tests.observing.statsd import Statsd
-from tidemark.model.metrics import METRICS
+from tidemark.model.checkpoint.metrics import METRICS
 
 PAGE = ROOT / "docs/how-to/monitor.md"
 WORDS = re.compile(r"((?:[A-Z_]+=\S+ ?)*)(?:tidemark (.*))?")

@@ -7,13 +7,13 @@ import pytest
 
 from tests.observing.conftest import World
 from tests.observing.statsd import Statsd
-from tidemark.adapters.memory import MemoryMetrics
-from tidemark.adapters.statsd import StatsdMetrics
 from tidemark.errors import UsageError
-from tidemark.model.metrics import METRICS
+from tidemark.model.checkpoint.metrics import METRICS
 from tidemark.operations import metrics
 from tidemark.settings import load_settings
 from tidemark.telemetry.bounded import Bounded
+from tidemark.telemetry.statsd import StatsdMetrics
+from tidemark.testing.twin.memory import MemoryMetrics
 
 
 def test_what_is_told_arrives(statsd: Statsd) -> None:

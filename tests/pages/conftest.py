@@ -13,9 +13,9 @@ from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine
 from tidemark.context import Context
 from tidemark.coordinator.records.states import OpenPlan
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Failure
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 

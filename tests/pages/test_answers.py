@@ -7,12 +7,12 @@ import pytest
 
 from tests.pages.conftest import Trips
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, retention, savepoints, timelines
 from tidemark.operations.timelines import restore_facts
 from tidemark.ports import PlanRequest
-from tidemark.retention import Retention
 from tidemark.web import details, graphs, overview, previews, row_origin
 from tidemark.web.history import CheckpointStatus
 from tidemark.web.history_json import HistoryQuery
@@ -74,8 +74,8 @@ def test_counts_latest_and_health_follow_what_happens(world: Trips) -> None:
 
 
 def _failure(message: str):  # noqa: ANN202
-    from tidemark.model.failure import FailureReason
-    from tidemark.model.records import Failure
+    from tidemark.model.checkpoint.failure import FailureReason
+    from tidemark.model.checkpoint.store_objects import Failure
 
     return Failure(reason=FailureReason.DECLINED, message=message, next="run it again.")
 

@@ -6,7 +6,7 @@ from tests.pages.conftest import Trips
 from tidemark.coordinator.recovery.backfill import Backfill
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, UsageError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill as backfill_operations
 from tidemark.operations import savepoints, timelines
 from tidemark.operations.backfill import BackfillTerms, outlook_facts

@@ -8,12 +8,12 @@ import duckdb
 import pytest
 
 from tests.pages.conftest import Trips
-from tidemark.adapters.local_store import LocalStore
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.savepoint import TombstoneKind
+from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.operations import timelines
 from tidemark.ports import PutOutcome
+from tidemark.storage.local_store import LocalStore
 from tidemark.web.history import CheckpointStatus, History, quantiles
 from tidemark.web.history_cache import portion
 

@@ -7,8 +7,8 @@ import pytest
 from tests.pages.conftest import Trips
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model import canonical
-from tidemark.model.checkpoint import rejected_records
+from tidemark.model.checkpoint.manifest import rejected_records
+from tidemark.model.core import canonical
 from tidemark.operations import checkpoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.web import details, overview

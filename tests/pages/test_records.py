@@ -12,7 +12,7 @@ from tests.cli.disk_context import DiskContext, commands_over
 from tests.cli.disk_line import DiskLine
 from tests.pages.conftest import Trips
 from tidemark.errors import BusyError, NotFoundError, UsageError
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.web import records, sink_rows
 from tidemark.web.records import RecordQuery
 from tidemark.web.safe_text import LONGEST, text_of

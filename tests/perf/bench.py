@@ -25,12 +25,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.perf import generator
 from tests.perf.facts import made_by
 from tests.perf.report import write_report
-from tidemark.adapters.state_diff import Detail
 from tidemark.context import Context, open_context
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import checkpoints, compaction, queries, reads
 from tidemark.operations.queries import DiffRequest
 from tidemark.ports import PlanRequest
+from tidemark.readers.state_diff import Detail
 from tidemark.settings import Settings, load_settings
 from tidemark.stack import control
 

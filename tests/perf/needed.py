@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 _SHARED = re.compile(rb"/shared/([0-9a-f-]{36})")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

@@ -20,8 +20,8 @@ from tests.engine.warehouses import warehouse_of
 from tests.perf.facts import made_by
 from tests.perf.report import FOLDER
 from tidemark import KafkaSource, Pipeline, Process, state
-from tidemark.engine.process import ProcessTask, processed
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.process.process_operator import ProcessTask, processed
+from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.settings import load_settings
 from tidemark.stack import control
 

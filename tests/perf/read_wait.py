@@ -14,8 +14,8 @@ from pathlib import Path
 from tests.perf import generator
 from tests.perf.bench import create_topic
 from tidemark.context import open_context
-from tidemark.engine.session import open_session
-from tidemark.engine.source import KafkaOptions, read_ranges
+from tidemark.engine.read.source import KafkaOptions, read_ranges
+from tidemark.engine.session.session import open_session
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings

@@ -21,7 +21,7 @@ from tests.perf.bench import SEED, SIZES, UPDATES, create_topic
 from tests.perf.facts import made_by
 from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, reads, savepoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings

@@ -25,13 +25,13 @@ from tests.cli.disk_line import DiskLine
 from tests.perf.needed import named
 from tests.perf.state_costs import JARS
 from tidemark import Fold, KafkaSource, Pipeline
-from tidemark.adapters.memory_clock import ManualClock
 from tidemark.context import Context, open_context
 from tidemark.coordinator.records import objects
-from tidemark.engine.session import SparkSettings, open_session
-from tidemark.model.deletion import DeletionPlan
+from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.model.retention.deletion import DeletionPlan
 from tidemark.operations import reads, retention
 from tidemark.settings import load_settings
+from tidemark.testing.twin.clock import ManualClock
 
 RIDES = Pipeline(
     name="rides",

@@ -23,14 +23,14 @@ from pyspark.sql import SparkSession
 from tests.engine.warehouses import warehouse_of
 from tests.perf.facts import made_by
 from tests.perf.synthetic import NOW, Synthetic
-from tidemark.adapters.memory import ManualClock
-from tidemark.adapters.state_reader import range_reader, read_state
-from tidemark.engine.compaction import CompactionTask, Compactor
-from tidemark.engine.ranges import resolved_by_ranges
-from tidemark.engine.resolving import resolved
-from tidemark.engine.session import SparkSettings, open_session
-from tidemark.model.compaction import LevelPolicy
+from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.engine.state.compaction import CompactionTask, Compactor
+from tidemark.engine.state.resolve_ranges import resolved_by_ranges
+from tidemark.engine.state.resolve_sql import resolved
+from tidemark.model.state.compaction import LevelPolicy
 from tidemark.ports import PutOutcome
+from tidemark.readers.state_reader import range_reader, read_state
+from tidemark.testing.twin.memory import ManualClock
 
 QUICK = os.environ.get("BENCH") == "quick"
 KEYS = 500_000 if QUICK else 8_000_000

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from tests.perf.generator import START_MS, key_text, uniform
 from tests.perf.pipelines import sized
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.memory import ManualClock
-from tidemark.model.resolving import run_columns
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.ttl import Now
-from tidemark.model.writes import CommitRequest, WrittenFile
+from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenFile
+from tidemark.model.core.ttl import Now
+from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import Fence
+from tidemark.sql.resolve import run_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.twin.memory import ManualClock
 
 UPDATES = 20_000
 BASE = 1_000

@@ -23,14 +23,14 @@ from tests.perf.peers.pipelines.totals import EVERY
 from tests.perf.peers.places import Peer, Place, topic_of
 from tests.perf.peers.sparks import MASTER, WARM, compiled, opened
 from tests.perf.workload import Workload
-from tidemark.engine import tally
-from tidemark.engine.files import bounded_columns
-from tidemark.engine.frames import decoded, folded
-from tidemark.engine.observing import Observed
-from tidemark.engine.passing_tally import PassingTally
-from tidemark.engine.source import KafkaOptions, read_ranges
-from tidemark.engine.writing import RunFolder, write_rows
-from tidemark.model.ttl import Now
+from tidemark.engine.read import batch_stats as tally
+from tidemark.engine.read.frames import decoded, folded
+from tidemark.engine.read.observed_batch_stats import PassingTally
+from tidemark.engine.read.observed_metrics import Observed
+from tidemark.engine.read.source import KafkaOptions, read_ranges
+from tidemark.engine.write.parquet_writer import RunFolder, write_rows
+from tidemark.engine.write.written_files import bounded_columns
+from tidemark.model.core.ttl import Now
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings

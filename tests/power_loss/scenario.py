@@ -20,19 +20,19 @@ import pyarrow as pa
 from tests.cli.disk_line import read_rows, write_file
 from tests.power_loss.planted import PLANTED
 from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
-from tidemark.adapters import delta_log
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.engine.compaction import CompactionTask, Compactor
-from tidemark.faults import no_crash
-from tidemark.model import delta_logs
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import Compaction, LevelPolicy
-from tidemark.model.resolving import run_columns
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import WrittenRun
-from tidemark.retention import Retention
+from tidemark.declare.retention import Retention
+from tidemark.engine.state.compaction import CompactionTask, Compactor
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.retention import delta_logs
+from tidemark.model.state.compaction import Compaction, LevelPolicy
+from tidemark.model.state.segments import StateHandle
+from tidemark.sql.resolve import run_columns
+from tidemark.tables import delta_tables as delta_log
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.fault_injection import no_crash
+from tidemark.testing.twin.merge import compacted
 
 TOLD = "told"
 """The file beside the warehouse with what was reported."""

@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.cli.disk_line import DiskLine
 from tests.kafka.topics import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.memory_decoding import decode
 from tidemark.context import Context
 from tidemark.errors import BrokerError
-from tidemark.model.types import record_type
+from tidemark.model.core.types import record_type
 from tidemark.operations import reads, sinks
 from tidemark.settings import load_settings
+from tidemark.testing.twin.decoding import decode
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -151,7 +151,7 @@ def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
 def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.adapters.kafka_outbox.STALL", 1.0)
+    monkeypatch.setattr("tidemark.kafka.outbox.STALL", 1.0)
     house.checkpoint(("a", 1))
     nobody = replace(
         house, context=Context(house.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
@@ -182,7 +182,7 @@ def test_a_broker_that_is_down_fails_an_attempt_that_sends_and_the_state_stays(
     sending.checkpoint(("a", 1))
     real = sending.line.sender
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.adapters.kafka_outbox.STALL", 1.0)
+        patch.setattr("tidemark.kafka.outbox.STALL", 1.0)
         nobody = sending.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
         sending.line.sender = Context(nobody).sender
         with pytest.raises(BrokerError, match=f"sending to topic {sending.topic}") as caught:

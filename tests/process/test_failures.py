@@ -12,7 +12,7 @@ from tests.process.twins import SparkWorld, World
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.failures import classify, failure_of
 from tidemark.errors import DeadLettersExceededError, ProcessFunctionError, StateOverflowError
-from tidemark.model.failure import FailureReason
+from tidemark.model.checkpoint.failure import FailureReason
 
 
 @dataclass(frozen=True)

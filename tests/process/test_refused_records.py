@@ -17,19 +17,19 @@ from tests.cli.disk_line import DiskLine
 from tests.process.test_deliveries import Last, Tick
 from tests.process.test_sending import World, ticks
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
-from tidemark.adapters.memory import MemorySender
 from tidemark.cli.main import app
 from tidemark.coordinator.checkpoints.backlog import backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.failures import classify
-from tidemark.coordinator.records.refusals import Refusals
+from tidemark.coordinator.records.refused_records import Refusals
 from tidemark.coordinator.records.states import OpenPlan
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, RecordRefusedError, UsageError
-from tidemark.model.failure import FailureReason
-from tidemark.model.messages import Message, RecordPlace
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.messages import Message, RecordPlace
 from tidemark.operations import sinks
 from tidemark.settings import load_settings
+from tidemark.testing.twin.memory import MemorySender
 
 SECRET = "payload"
 

@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from tests.in_memory import InMemory
 from tests.process.test_deliveries import Alert, Last, Tick, alert
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.memory import (
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.engine.job import CheckpointJob
+from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, Verdict
+from tidemark.model.checkpoint.messages import messages_of
+from tidemark.operations.replay import Rehearsal
+from tidemark.operations.sinks import sink_of
+from tidemark.ports import PlanRequest
+from tidemark.testing import BARRIER, CRASH, replay
+from tidemark.testing.twin.memory import (
     Feed,
     ManualClock,
     MemoryCompute,
@@ -23,18 +35,6 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.refusals import Refusals
-from tidemark.engine.job import CheckpointJob
-from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
-from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict
-from tidemark.model.messages import messages_of
-from tidemark.operations.replay import Rehearsal
-from tidemark.operations.sinks import sink_of
-from tidemark.ports import PlanRequest
-from tidemark.testing import BARRIER, CRASH, replay
 
 Guarantee = Literal["exactly_once_by_id", "at_least_once"]
 STEPS = ["process.alerts", "fold.alerts", "runs.alerts", "gate", "fsync", "sent.alerts", "seal", "publish"]

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from tests.in_memory import InMemory
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.memory import (
+from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.declare.pipeline import Broadcast, DeltaSink, DeltaTable
+from tidemark.engine.job import CheckpointJob
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.ttl import Ttl
+from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import (
     ManualClock,
     MemoryCompute,
     MemoryForeignTables,
@@ -18,17 +29,6 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
-from tidemark.engine.job import CheckpointJob
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.ttl import Ttl
-from tidemark.pipeline import Broadcast, DeltaSink, DeltaTable
-from tidemark.ports import PlanRequest
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 DAY_MS = int(DAY.timestamp() * 1000)

@@ -17,17 +17,17 @@ import pytest
 from tests.in_memory import START_MS, InMemory
 from tests.property.evolution_cases import History, Narrow, encoded
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.duckdb_session import Ask, asking
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.dialects import DUCKDB
-from tidemark.model.layouts import mapped_sql, table_columns
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.resolving import resolving_sql
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.state.segments import StateHandle
 from tidemark.ports import PlanRequest
+from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.sql.dialects import DUCKDB
+from tidemark.sql.resolve import resolving_sql
+from tidemark.sql.schema_mapping import mapped_sql, table_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 PLACE = TopicPartition("records", 0)

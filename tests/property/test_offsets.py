@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import UsageError
-from tidemark.model.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.core.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 partitions = st.builds(TopicPartition, names, st.integers(0, 1000))

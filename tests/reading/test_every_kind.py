@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 DECLARATION = '''

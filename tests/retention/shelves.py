@@ -14,36 +14,36 @@ from deltalake.exceptions import DeltaError
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.key_files import ParquetKeyFiles
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.adapters.memory_key_files import MemoryKeyFiles
-from tidemark.adapters.memory_table_files import MemoryTableFiles
-from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Ended
-from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.retention.erasing import Erased, Eraser, ErasureRequest
-from tidemark.coordinator.retention.planning import plan
-from tidemark.coordinator.retention.sweeping import Sweeper, Swept
-from tidemark.engine.files import written_run
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.deletion_plan import plan
+from tidemark.coordinator.retention.erasure import Erased, Eraser, ErasureRequest
+from tidemark.coordinator.retention.sweep import Sweeper, Swept
+from tidemark.declare.retention import Retention
 from tidemark.engine.job import CheckpointJob
+from tidemark.engine.write.written_files import written_run
 from tidemark.errors import StoreError
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.deletion import DeletionPlan
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.records import Closing
-from tidemark.model.savepoint import SavepointRecord, SavepointRequest
-from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.deletion import DeletionPlan
+from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
+from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import CrashPoints, KeyFiles, PlanRequest, TableFiles
-from tidemark.retention import Retention
+from tidemark.tables.key_rewriter import ParquetKeyFiles
+from tidemark.tables.local_table_files import LocalTableFiles
+from tidemark.testing.fault_injection import no_crash
+from tidemark.testing.twin.key_files import MemoryKeyFiles
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.table_files import MemoryTableFiles
 
 TOPIC = "payments"
 ASK = PlanRequest(origin="test")

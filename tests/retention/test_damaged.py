@@ -13,14 +13,14 @@ import pytest
 from tests.retention.damages import damaged, giving_up, key_of, torn
 from tests.retention.shelves import ASK, ONE_FOLD, MemoryShelf
 from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.retention.holding import Holding
+from tidemark.coordinator.retention.legal_holds import Holding
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, CorruptObjectError, ReleasedError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import OffsetRange, TopicPartition
-from tidemark.model.places import place_of
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.retention.file_paths import place_of
 
 KEEP = Retention.keep_last(1)
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_DAMAGES", "60")))

@@ -17,7 +17,7 @@ from tests.engine.standalone import QUICK_JAVA, environment
 from tests.prerequisites import needs
 from tests.s3.proxy import Request
 from tests.s3.server import Bucket
-from tidemark.airflow.jobs import spark_home, submit_command, submit_environment
+from tidemark.airflow.spark_jobs import spark_home, submit_command, submit_environment
 from tidemark.settings import load_settings
 
 pytestmark = [

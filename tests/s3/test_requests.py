@@ -20,9 +20,9 @@ from tests.cli.sales import Sales
 from tests.cli.shops import DECLARATION, SEED
 from tests.s3.proxy import Fault, Proxy, Request, Times
 from tests.s3.server import Server
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.state_reader import read_state
 from tidemark.errors import FencedError, StoreError
+from tidemark.readers.state_reader import read_state
+from tidemark.storage.s3_folder import S3Folder
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from tests.cli.shops import DECLARATION, SEED
 from tests.reading.ranges import read_by_ranges
 from tests.s3.proxy import strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
-from tidemark.adapters.s3_folder import S3Folder
+from tidemark.storage.s3_folder import S3Folder
 
 pytestmark = pytest.mark.slow
 
@@ -167,7 +167,7 @@ def test_an_export_leaves_one_bucket_for_another_and_is_imported_there(twins: Tw
 
 
 def test_lineage_names_tables_by_their_bucket_and_no_object_holds_a_secret(twins: Twins, bucket: Bucket) -> None:
-    from tidemark.model.lineage import Naming
+    from tidemark.model.checkpoint.openlineage_events import Naming
 
     named = Naming(jobs="j", broker="b:1", warehouse=f"s3://{bucket.name}/house").table("till/state/accounts/t1-1/runs")
     assert named == {"namespace": f"s3://{bucket.name}", "name": "house/till/state/accounts/t1-1/runs"}

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from tests.simulation.world import OTHER_CODE, PIPELINE, World
 from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import OpenPlan, Promoted, Superseded
-from tidemark.coordinator.recovery.ending import Ending
+from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.records import Failure
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.ports import PlanRequest
 
 EXPECTED = (ConflictError, StoreError, CheckpointExpiredError)

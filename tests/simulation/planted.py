@@ -5,20 +5,20 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from tidemark.adapters.memory_tables import MemoryTables
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.publishing import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
-from tidemark.coordinator.records.fates import Fates
 from tidemark.coordinator.records.objects import Objects, encoded
+from tidemark.coordinator.records.promotion_claims import Fates
 from tidemark.coordinator.records.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.records import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import LiveFile
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind
+from tidemark.model.checkpoint.table_writes import LiveFile
+from tidemark.model.core import object_keys as keys
+from tidemark.model.state.segments import StateHandle
 from tidemark.ports import PutOutcome, UncertainPut
+from tidemark.testing.twin.tables import MemoryTables
 
 
 class _Blind:

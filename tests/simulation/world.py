@@ -12,7 +12,16 @@ from tests.in_memory import START_MS, InMemory, Payment, payment
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.stepped import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory import (
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.engine.steps import CommitGap
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, WrittenRun
+from tidemark.model.core.object_keys import outcome_key
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.ports import Fence, PutOutcome, UncertainPut
+from tidemark.testing.twin.memory import (
     Fault,
     FaultyStore,
     ManualClock,
@@ -21,15 +30,6 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.engine.steps import CommitGap
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.keys import outcome_key
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import Slot
-from tidemark.model.records import Closing
-from tidemark.model.writes import CommitRequest, Committed, WrittenRun
-from tidemark.ports import Fence, PutOutcome, UncertainPut
 
 PARTITIONS = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 

@@ -14,17 +14,17 @@ from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
-from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.keys import slot_key
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.object_keys import slot_key
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 
 PARTITIONS = 2

@@ -8,10 +8,10 @@ from tests.airflow.world import MemoryContext, World
 from tidemark.context import Context
 from tidemark.coordinator.records.states import Aborted, OpenPlan
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.discovery import find_pipeline
+from tidemark.declare.discovery import find_pipeline
 from tidemark.errors import ConflictError
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.operations import backfill, checkpoints, timelines
 from tidemark.operations.backfill import BackfillTerms
 from tidemark.ports import PlanRequest

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.world import PLACE, MemoryContext, World
-from tidemark.adapters.memory import MemoryLog
 from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
-from tidemark.model.facts import checkpoint_facts
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
 from tidemark.operations import checkpoints, queries, reads
 from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import MemoryLog
 
 ASK = PlanRequest(origin="test")
 TRIPS = Path(__file__).parents[1] / "airflow/pipelines/trips.py"

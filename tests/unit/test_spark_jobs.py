@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.engine.job_result import answer
+from tidemark.engine.session.job_result import answer
 from tidemark.errors import GateFailedError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,10 +12,10 @@ from enum import Enum
 
 from confluent_kafka import KafkaError, Producer
 
-from tidemark.adapters.kafka_client import TIMEOUT
-from tidemark.adapters.kafka_connection import LOGGER
 from tidemark.adapters.kafka_target import Record, TargetTopic
 from tidemark.errors import BrokerError
+from tidemark.kafka.client import TIMEOUT
+from tidemark.kafka.connection import LOGGER
 
 STALL = 30.0
 """Seconds without one more acknowledged record after which a load gives up."""

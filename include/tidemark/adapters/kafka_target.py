@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.cimpl import NewTopic
 
-from tidemark.adapters.kafka_client import OFFSETS, RESOURCES, Question
-from tidemark.adapters.kafka_connection import LOGGER, connect
 from tidemark.errors import ConflictError
-from tidemark.model.offsets import TopicPartition
+from tidemark.kafka.client import OFFSETS, RESOURCES, Question
+from tidemark.kafka.connection import LOGGER, connect
+from tidemark.model.core.offsets import TopicPartition
 
 TOPIC_CONFIG = {
     # Kafka counts retention from the record's own time: by default it would delete the year 2013 at once.

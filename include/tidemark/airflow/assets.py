@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset
 
-from tidemark.model.lineage import EMBEDDED_BROKER
-from tidemark.operators import DeltaSink, KafkaSink, Process
-from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
+from tidemark.declare.operators import DeltaSink, KafkaSink, Process
+from tidemark.declare.pipeline import KafkaSource, Pipeline, TopicPattern
+from tidemark.model.checkpoint.openlineage_events import EMBEDDED_BROKER
 
 GROUP = "tidemark"
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from airflow.sdk import Context, Param
 from pydantic import Field
 
-from tidemark.airflow.answering import (
+from tidemark.airflow.checkpoint_tasks import PLAN
+from tidemark.airflow.form_answers import (
     SELDOM,
     asked_for,
     number_field,
@@ -14,15 +15,14 @@ from tidemark.airflow.answering import (
     savepoint_field,
     text_field,
 )
-from tidemark.airflow.forms import BeginningConf, beginning_fields
-from tidemark.airflow.operators import PLAN
-from tidemark.model.names import parse_id
+from tidemark.airflow.form_dag import BeginningConf, beginning_fields
+from tidemark.model.core.names import parse_id
 
 if TYPE_CHECKING:
-    from tidemark.adapters.state_change import FieldChange
     from tidemark.context import Context as TidemarkContext
     from tidemark.coordinator.recovery.backfill import Backfill
     from tidemark.operations.backfill import BackfillTerms
+    from tidemark.readers.field_changes import FieldChange
 
 FORK = "fork"
 """Key of the XCom that names the fork; what `plan` returns are the steps, because Airflow maps over that alone."""

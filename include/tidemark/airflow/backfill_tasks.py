@@ -11,15 +11,15 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidemark.airflow.answering import PipelinesOperator, answering
 from tidemark.airflow.backfill_conf import FORK, asked, found, summary
-from tidemark.airflow.jobs import SparkJob, fold, spark_job
-from tidemark.airflow.operators import Ids, announce, open_tidemark
+from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
+from tidemark.airflow.form_answers import PipelinesOperator, answering
+from tidemark.airflow.spark_jobs import SparkJob, fold, spark_job
 
 if TYPE_CHECKING:
     from tidemark.context import Context as TidemarkContext
     from tidemark.coordinator.recovery.backfill import Backfill
-    from tidemark.model.checkpoint import Checkpoint
+    from tidemark.model.checkpoint.manifest import Checkpoint
 
 _NOTHING = "nothing is left"
 _ANSWERS = "Approve: the fork catches up and becomes live. Reject: it stays beside the live timeline."
@@ -106,7 +106,7 @@ class StepJobs:
 
     def step(self, opened: "TidemarkContext", one: "Backfill") -> "Checkpoint | None":
         """One step; None where nothing is left."""
-        from tidemark.model.checkpoint import Checkpoint
+        from tidemark.model.checkpoint.manifest import Checkpoint
         from tidemark.operations import backfill
         from tidemark.ports import PlanRequest
 
@@ -200,7 +200,7 @@ class PromoteOperator(PipelinesOperator):
             AirflowFailException: the fork lacks what the live timeline has, or something else became live.
             TidemarkError: anything else; the task is retried.
         """
-        from tidemark.model.facts import checkpoint_facts
+        from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
         from tidemark.operations import backfill
 
         opened = open_tidemark()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from tidemark.context import Context as TidemarkContext
-    from tidemark.model.checkpoint import Sealed
-    from tidemark.model.plan import CheckpointPlan
+    from tidemark.model.checkpoint.manifest import Sealed
+    from tidemark.model.checkpoint.plan import CheckpointPlan
 
 _log = logging.getLogger(__name__)
 _NS = 1_000_000
@@ -74,7 +74,7 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) 
     """The attempt, and below it its steps: only their lengths are recorded, so they are laid end to end."""
     from opentelemetry.trace import set_span_in_context
 
-    from tidemark.model.keys import external_path
+    from tidemark.model.core.object_keys import external_path
 
     at = end - sum(sealed.timings_ms.values())
     told: dict[str, str | int] = {

@@ -11,9 +11,9 @@ from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import PipelineName, parse_time
 from tidemark.context import open_context
-from tidemark.coordinator.plans.given_starts import Starts
+from tidemark.coordinator.plans.bootstrap_offsets import Starts
 from tidemark.errors import UsageError
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import bootstrap as bootstrap_operations
 from tidemark.operations.bootstrap import BootstrapRequest
 

@@ -12,9 +12,9 @@ from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.errors import ConflictError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.facts import checkpoint_facts, iso
-from tidemark.model.segments import Segment
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts, iso
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.state.segments import Segment
 from tidemark.operations import checkpoints, compaction, metrics, reads, retention, savepoints
 from tidemark.operations.retention import given_up_facts
 

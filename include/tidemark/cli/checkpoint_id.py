@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tidemark.context import Context
-from tidemark.model.names import parse_id as parse_id
+from tidemark.model.core.names import parse_id as parse_id
 from tidemark.operations import savepoints
 
 CheckpointId = Annotated[str, typer.Argument(metavar="ID", help="A checkpoint id, as in chk-17.")]

@@ -10,7 +10,7 @@ from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fi
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.context import open_context
 from tidemark.errors import UsageError
-from tidemark.model.exports import Export
+from tidemark.model.retention.export_manifest import Export
 from tidemark.operations import export as export_operations
 from tidemark.operations import import_ as import_operations
 from tidemark.operations.import_ import Imported, ImportRequest

@@ -11,10 +11,10 @@ from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time
 from tidemark.context import open_context
-from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.states import Promoted
+from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.stepping_back import MAX_FALLBACK
 from tidemark.errors import UsageError
 from tidemark.operations import timelines
 from tidemark.operations.timelines import fork_facts, restore_facts

@@ -11,10 +11,10 @@ from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fi
 from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
-from tidemark.coordinator.recovery.verification import refuse_damaged
-from tidemark.coordinator.retention.storage import Storage, Stored
-from tidemark.model.deletion import DeletionPlan, spans
-from tidemark.model.expiry import span_ms
+from tidemark.coordinator.recovery.integrity import refuse_damaged
+from tidemark.coordinator.retention.storage_report import Storage, Stored
+from tidemark.model.core.savepoint_expiry import span_ms
+from tidemark.model.retention.deletion import DeletionPlan, spans
 from tidemark.operations import retention
 from tidemark.operations.retention import applied_facts, plan_facts
 

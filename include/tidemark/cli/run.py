@@ -12,9 +12,9 @@ from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fi
 from tidemark.cli.progress import Steps
 from tidemark.context import open_context
 from tidemark.errors import UsageError
-from tidemark.model.compaction import Group, amplification
-from tidemark.model.facts import checkpoint_facts
-from tidemark.model.records import CompactionRecord
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.state.compaction import Group, amplification
 from tidemark.operations import checkpoints, compaction, metrics
 from tidemark.ports import PlanRequest
 

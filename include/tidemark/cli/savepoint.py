@@ -11,8 +11,8 @@ from tidemark.cli.patch import patch
 from tidemark.cli.run import PipelineName
 from tidemark.context import Context, open_context
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.model.expiry import expiry_ms
-from tidemark.model.savepoint import SavepointChange, SavepointRequest
+from tidemark.model.core.savepoint_expiry import expiry_ms
+from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
 from tidemark.operations import retention
 from tidemark.operations import savepoints as savepoint_operations
 from tidemark.system import random_id

@@ -12,7 +12,7 @@ from tidemark.operations import queries
 from tidemark.operations.queries import DiffRequest
 
 if TYPE_CHECKING:
-    from tidemark.adapters.state_diff import Diff
+    from tidemark.readers.state_diff import Diff
 
 
 def diff(
@@ -45,7 +45,7 @@ def diff(
       tidemark state diff flights aircraft --from 3 --to 9 --values --limit 5
       tidemark state diff flights routes --from 3 --to 9 --keys-only --json
     """
-    from tidemark.adapters.state_diff import Detail
+    from tidemark.readers.state_diff import Detail
 
     pipeline, uid = operator
     detail = {True: Detail.VALUES, False: Detail.KEYS, None: Detail.CHANGES}[values]

@@ -10,9 +10,9 @@ from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.progress import Steps
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
-from tidemark.coordinator.recovery.stopping import STOP, Stopped
+from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped
 from tidemark.errors import UsageError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import stop as stop_operations
 
 PATIENCE = 600.0

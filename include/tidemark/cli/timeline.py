@@ -12,7 +12,7 @@ from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
-from tidemark.coordinator.records.branches import Branch
+from tidemark.coordinator.records.timeline_tree import Branch
 from tidemark.operations import timelines
 from tidemark.operations.timelines import branch_facts, ended_facts
 

@@ -9,9 +9,9 @@ from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_ro
 from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
-from tidemark.coordinator.recovery.verification import refuse_damaged
+from tidemark.coordinator.recovery.integrity import refuse_damaged
 from tidemark.errors import UsageError
-from tidemark.model.verification import Verified
+from tidemark.model.retention.findings import Verified
 from tidemark.operations import verification
 
 

@@ -124,7 +124,7 @@ def make_archive(jars: Sequence[Path]) -> Path:
 @contextmanager
 def _driver(jars: Sequence[Path], conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     """A driver whose JVM has ended afterwards."""
-    from tidemark.engine.session import SparkSettings, open_session
+    from tidemark.engine.session.session import SparkSettings, open_session
 
     own = {**conf, _CLASS_PATH: os.pathsep.join(map(str, jars))}
     spark: Any = open_session(SparkSettings(master="local[2]", conf=own), "classes", 1)

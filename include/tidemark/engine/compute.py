@@ -9,30 +9,30 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.engine.blocking import blocked_column
-from tidemark.engine.broadcasting import BroadcastStates, copied, copied_frame, joined
-from tidemark.engine.deleting import applied_sql
-from tidemark.engine.failures import translated
-from tidemark.engine.files import bounded_columns
-from tidemark.engine.folding import FoldTask, write_fold
-from tidemark.engine.frames import dead_letters
-from tidemark.engine.intake import Intake, Taker
-from tidemark.engine.judging import Candidate, judge
-from tidemark.engine.limits import LimitCheck, refuse_overflow
-from tidemark.engine.process import ProcessFrame, ProcessTask, lacking, processed
-from tidemark.engine.source import KafkaOptions, read_ranges, refuse_recreated
-from tidemark.engine.tally import misread
-from tidemark.engine.warehouse import Warehouse
-from tidemark.engine.writing import RunFolder, files_for, write_rows
-from tidemark.model.checkpoint import BatchFacts, Verdict
-from tidemark.model.erasure import Blocked, none_blocked
-from tidemark.model.limits import overflows_of
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.sinks import ROW_ID
-from tidemark.model.ttl import Now
-from tidemark.operators import Process
-from tidemark.pipeline import Pipeline
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Pipeline
+from tidemark.engine.fold.fold import FoldTask, write_fold
+from tidemark.engine.fold.limits import LimitCheck, refuse_overflow
+from tidemark.engine.gate import Candidate, judge
+from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, lacking, processed
+from tidemark.engine.read.batch_reader import Intake, Taker
+from tidemark.engine.read.batch_stats import misread
+from tidemark.engine.read.broadcast_states import BroadcastStates, copied, copied_frame, joined
+from tidemark.engine.read.erased_keys import blocked_column
+from tidemark.engine.read.frames import dead_letters
+from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
+from tidemark.engine.read.tombstones import applied_sql
+from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.write.parquet_writer import RunFolder, files_for, write_rows
+from tidemark.engine.write.written_files import bounded_columns
+from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.core.ttl import Now
+from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
+from tidemark.sql.limits import overflows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

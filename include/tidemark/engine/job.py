@@ -9,13 +9,12 @@ the coordinator. It works on ports alone, so the in-memory twin runs the same or
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.engine.outputs import dead_letters, emitted, send
 from tidemark.engine.steps import Steps, Target, extended
+from tidemark.engine.write.outputs import dead_letters, emitted, send
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
-from tidemark.model.checkpoint import Ack, Commit, PendingCheckpoint, Sealed, Verdict
-from tidemark.model.operator_state import OperatorState
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.resolving import run_columns
+from tidemark.model.checkpoint.manifest import Ack, Commit, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.ports import (
     Attempt,
     Batch,
@@ -28,6 +27,7 @@ from tidemark.ports import (
     WriteIds,
     WrittenRun,
 )
+from tidemark.sql.resolve import run_columns
 
 
 def skip_nothing(sink: str) -> Collection[str]:

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.plans.recorded import RecordedStep, refuse_end
+from tidemark.coordinator.plans.replay_ranges import RecordedStep, refuse_end
 from tidemark.coordinator.records.states import Promoted, Restored, Superseded
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError
-from tidemark.faults import both, no_crash
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Genesis
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import lineage, timelines, verification
 from tidemark.operations.checkpoints import completed_or_raise, report_failure, report_left_behind
 from tidemark.ports import CrashPoints
+from tidemark.testing.fault_injection import both, no_crash
 
 if TYPE_CHECKING:
-    from tidemark.adapters.state_change import FieldChange, StateChange
+    from tidemark.readers.field_changes import FieldChange, StateChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +157,8 @@ def compare(context: Context, one: Backfill) -> Differences | None:
     Raises:
         StoreError, StateOverflowError: as readers of state raise them.
     """
-    from tidemark.adapters.state_change import change_of
-    from tidemark.adapters.state_diff import Comparison
+    from tidemark.readers.field_changes import change_of
+    from tidemark.readers.state_diff import Comparison
 
     pair = one.pair()
     if pair is None:

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.context import Context
-from tidemark.coordinator.plans.given_starts import GivenStarts, Starts, given_starts
-from tidemark.coordinator.plans.starts import to_ms
-from tidemark.coordinator.recovery.imports import Importer, Importing
+from tidemark.coordinator.plans.bootstrap_offsets import GivenStarts, Starts, given_starts
+from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.recovery.import_state import Importer, Importing
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
-from tidemark.model import keys
-from tidemark.model.exports import Export, ExportedFile, ExportedState
-from tidemark.model.schema import OperatorSchema
+from tidemark.model.core import object_keys as keys
+from tidemark.model.retention.export_manifest import Export, ExportedFile, ExportedState
+from tidemark.model.state.schema import OperatorSchema
 from tidemark.operations import import_
 from tidemark.operations.import_ import Imported, describe_import
-from tidemark.pipeline import Pipeline
 from tidemark.system import random_id
 
 if TYPE_CHECKING:
-    from tidemark.adapters.given_tables import GivenTable
+    from tidemark.transfer.bootstrap_tables import GivenTable
 
 _NUMBER = 1
 """What `_changed` of given rows says: no checkpoint has changed them."""
@@ -66,9 +66,9 @@ def bootstrap(context: Context, request: BootstrapRequest) -> Imported:
     Raises:
         TidemarkError: as `plan_bootstrap`, and as the steps raise.
     """
-    from tidemark.adapters.importing import ExportFolder
-    from tidemark.adapters.parquet_folder import ParquetFolder
-    from tidemark.adapters.scratch import scratch_folder
+    from tidemark.storage.parquet_folder import ParquetFolder
+    from tidemark.storage.scratch import scratch_folder
+    from tidemark.transfer.import_folder import ExportFolder
 
     pipeline, given, starts = _given(context, request)
     empty = _wanted_of(context, request, pipeline, starts, {})
@@ -82,7 +82,7 @@ def bootstrap(context: Context, request: BootstrapRequest) -> Imported:
 
 
 def _given(context: Context, request: BootstrapRequest) -> tuple[Pipeline, Mapping[str, "GivenTable"], GivenStarts]:
-    from tidemark.adapters.given_tables import GivenTable
+    from tidemark.transfer.bootstrap_tables import GivenTable
 
     pipeline = context.pipeline(request.pipeline)
     schemas = pipeline.schemas()

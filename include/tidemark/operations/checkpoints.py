@@ -10,7 +10,7 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of
 from tidemark.coordinator.checkpoints.reports import reported
-from tidemark.coordinator.records.erasures import is_outdated
+from tidemark.coordinator.records.erasure_records import is_outdated
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -21,15 +21,15 @@ from tidemark.coordinator.records.states import (
     SealedPlan,
     Void,
 )
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, GateFailedError, NotFoundError, StoppedError, StoreError, TidemarkError
-from tidemark.faults import both, no_crash
-from tidemark.model.checkpoint import Checkpoint, Verdict
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan, Slot
-from tidemark.model.records import Failure
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.operations import lineage, sinks
-from tidemark.pipeline import Pipeline
 from tidemark.ports import CrashPoints, PlanRequest
+from tidemark.testing.fault_injection import both, no_crash
 
 _log = structlog.get_logger("tidemark")
 _SAFE = "every completed checkpoint is intact."

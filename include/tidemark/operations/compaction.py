@@ -7,15 +7,15 @@ from typing import Any
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
 from tidemark.errors import NotFoundError, StoreError
-from tidemark.faults import both, no_crash
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import Group, LevelPolicy, groups_of
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import CompactionRecord, JobRecord
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
+from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
+from tidemark.model.state.segments import StateHandle
 from tidemark.operations.reads import schema_of
 from tidemark.ports import CrashPoints, PutOutcome
 from tidemark.system import random_id
+from tidemark.testing.fault_injection import both, no_crash
 
 
 def compact(
@@ -52,8 +52,8 @@ def read_groups(context: Context, handle: StateHandle) -> list[Group]:
 def _compact(
     context: Context, name: str, newest: Checkpoint, uid: str, full: bool, crash: CrashPoints
 ) -> CompactionRecord | None:
-    from tidemark.adapters.located import spark_root
-    from tidemark.engine.compaction import CompactionTask, Compactor
+    from tidemark.engine.state.compaction import CompactionTask, Compactor
+    from tidemark.storage.warehouse_path import spark_root
 
     coordinator = context.coordinator(name)
     objects = coordinator.objects
@@ -111,8 +111,8 @@ def describe_layers(context: Context, found: Checkpoint, uid: str) -> dict[str, 
 
 def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list[str]:
     """Operators whose run an attempt has committed so far; one that writes nothing is not among them."""
-    from tidemark.adapters.delta_reading import newest, written_by
-    from tidemark.adapters.located import located
+    from tidemark.storage.warehouse_path import located
+    from tidemark.tables.delta_reader import newest, written_by
 
     found = []
     for uid, table in plan.tables.items():

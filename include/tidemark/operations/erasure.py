@@ -7,14 +7,14 @@ from datetime import date
 from typing import TypeVar
 
 from tidemark.context import Context
-from tidemark.coordinator.retention.chained import Chained, in_order, rows_in_part
-from tidemark.coordinator.retention.erasing import Erased, Eraser, ErasureRequest, refuse_held
+from tidemark.coordinator.retention.downstream_operators import Chained, in_order, rows_in_part
+from tidemark.coordinator.retention.erasure import Erased, Eraser, ErasureRequest, refuse_held
+from tidemark.coordinator.retention.erasure_residue import Remains, remains
 from tidemark.coordinator.retention.erasure_search import Found
-from tidemark.coordinator.retention.remains import Remains, remains
-from tidemark.coordinator.retention.sweeping import Sweeper, Swept
+from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
-from tidemark.model.key_groups import typed_key
-from tidemark.model.schema import OperatorSchema
+from tidemark.model.core.key_groups import typed_key
+from tidemark.model.state.schema import OperatorSchema
 
 T = TypeVar("T")
 
@@ -156,8 +156,8 @@ def _search(context: Context, eraser: Eraser) -> ErasureReport:
 
 
 def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> Eraser:
-    from tidemark.adapters.key_files import ParquetKeyFiles
-    from tidemark.engine.files import written_run
+    from tidemark.engine.write.written_files import written_run
+    from tidemark.tables.key_rewriter import ParquetKeyFiles
 
     coordinator = context.coordinator(context.require_pipeline(name))
     values = typed_key(_schema(context, name, uid), key)

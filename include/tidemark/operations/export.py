@@ -11,16 +11,16 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import StoreError, UsageError
-from tidemark.model.buckets import S3Url, is_url
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.exports import NAME, Export
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.bucket_url import S3Url, is_url
+from tidemark.model.retention.export_manifest import NAME, Export
 from tidemark.operations import reads, verification
 from tidemark.settings import Settings
 from tidemark.system import random_id
 from tidemark.warehouse_location import open_bucket_folder
 
 if TYPE_CHECKING:
-    from tidemark.adapters.s3_exports import S3Export
+    from tidemark.transfer.export_bucket import S3Export
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def _asked(context: Context, name: str, at: int | str | None) -> "Asked":
 
 
 def _made(context: Context, asked: "Asked", target: Path) -> Export:
-    from tidemark.adapters.parquet_folder import appearing
+    from tidemark.storage.parquet_folder import appearing
 
     with open_job(asked.coordinator, "export", asked.found.id) as job:
         try:
@@ -83,7 +83,7 @@ def _made(context: Context, asked: "Asked", target: Path) -> Export:
 
 def _uploaded(context: Context, asked: "Asked", place: "S3Export") -> Export:
     """Writes to a scratch folder first: what is sent has to be named by size and hash before it is."""
-    from tidemark.adapters.scratch import scratch_folder
+    from tidemark.storage.scratch import scratch_folder
 
     here, pipeline = context.warehouse.local_folder, asked.found.plan.pipeline
     with (
@@ -104,8 +104,8 @@ def _uploaded(context: Context, asked: "Asked", place: "S3Export") -> Export:
 
 
 def _written(context: Context, asked: "Asked", folder: Path) -> Export:
-    from tidemark.adapters.exporting import FolderExport
-    from tidemark.adapters.parquet_folder import ParquetFolder
+    from tidemark.storage.parquet_folder import ParquetFolder
+    from tidemark.transfer.export_folder import FolderExport
 
     inside, found = ParquetFolder(folder), asked.found
     writer = FolderExport(warehouse=context.warehouse.root, folder=inside, checkpoint=found)
@@ -135,7 +135,7 @@ def _written(context: Context, asked: "Asked", folder: Path) -> Export:
 
 
 def _queries(context: Context, found: Checkpoint, uid: str) -> Mapping[str, str]:
-    from tidemark.model.dialects import DUCKDB, SPARK
+    from tidemark.sql.dialects import DUCKDB, SPARK
 
     return {dialect.name: reads.get_query(context, found, uid, dialect) for dialect in (DUCKDB, SPARK)}
 
@@ -160,7 +160,7 @@ def open_export(settings: Settings, url: str) -> Iterator["S3Export"]:
             because it may contain a password.
     """
     wanted = S3Url.parsed(url)
-    from tidemark.adapters.s3_exports import S3Export
+    from tidemark.transfer.export_bucket import S3Export
 
     with closing(open_bucket_folder(settings, wanted)) as folder:
         yield S3Export(folder)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.inputs import PlannedInputs
-from tidemark.coordinator.recovery.bringing import Bringer, Brought
-from tidemark.coordinator.recovery.imports import Importer, Importing
+from tidemark.coordinator.recovery.import_state import Importer, Importing
+from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
 from tidemark.errors import StoreError
-from tidemark.model import keys
-from tidemark.model.buckets import is_url
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.exports import Export
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import WrittenRun
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core import object_keys as keys
+from tidemark.model.core.bucket_url import is_url
+from tidemark.model.retention.export_manifest import Export
+from tidemark.model.state.segments import StateHandle
 from tidemark.operations.export import open_export
 from tidemark.system import random_id
 
 if TYPE_CHECKING:
-    from tidemark.adapters.importing import ExportFolder
+    from tidemark.transfer.import_folder import ExportFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +138,8 @@ def _open_import(context: Context, request: ImportRequest) -> Iterator[tuple["Ex
 @contextmanager
 def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]:
     """The export's folder on this machine; of one in a bucket a copy, in a scratch folder while the block lasts."""
-    from tidemark.adapters.importing import ExportFolder
-    from tidemark.adapters.scratch import scratch_folder
+    from tidemark.storage.scratch import scratch_folder
+    from tidemark.transfer.import_folder import ExportFolder
 
     if not is_url(request.folder):
         yield ExportFolder(Path(request.folder))
@@ -163,8 +163,8 @@ def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]
 
 def _bring(context: Context, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: Brought) -> None:
     """Copies an operator's rows to a table of their own."""
-    from tidemark.adapters.filling import filled
-    from tidemark.engine.files import bounded_columns, written_run
+    from tidemark.engine.write.written_files import bounded_columns, written_run
+    from tidemark.storage.staging import filled
 
     state = wanted.export.states[brought.uid]
 

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.failures import classify
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.lineage import EMBEDDED_BROKER, Attempted, Json, Naming, attempted, without_nulls
-from tidemark.pipeline import Pipeline
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.openlineage_events import (
+    EMBEDDED_BROKER,
+    Attempted,
+    Json,
+    Naming,
+    attempted,
+    without_nulls,
+)
 from tidemark.ports import CrashPoints
 
 if TYPE_CHECKING:

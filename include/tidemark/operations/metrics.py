@@ -1,4 +1,4 @@
-"""Measures a pipeline and reports it: the gauges of `tidemark.model.metrics`, and its deadline."""
+"""Measures a pipeline and reports it: the gauges of `tidemark.model.checkpoint.metrics`, and its deadline."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -8,15 +8,15 @@ import structlog
 
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.branches import Branch, branches
-from tidemark.coordinator.records.stops import Stops
-from tidemark.coordinator.records.tallies import tally
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.metrics import NONE, Standing, gauges
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.punctuality import Punctuality
-from tidemark.model.records import IdRecord
+from tidemark.coordinator.records.checkpoint_counts import tally
+from tidemark.coordinator.records.stop_records import Stops
+from tidemark.coordinator.records.timeline_tree import Branch, branches
+from tidemark.model.checkpoint.deadline import Punctuality
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.metrics import NONE, Standing, gauges
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import IdRecord
+from tidemark.model.core import object_keys as keys
 from tidemark.operations import compaction
 from tidemark.ports.observing import Metrics
 

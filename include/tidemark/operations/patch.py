@@ -9,28 +9,28 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tidemark.context import Context
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import InputPlanner
 from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.starts import to_ms
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.timelines import Head
-from tidemark.coordinator.recovery.patching import Patcher, Patching, patched
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import StoreError, UsageError
-from tidemark.model.canonical import checksum
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.names import parse_id
-from tidemark.model.patching import PatchedState
-from tidemark.model.plan import Slot
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.writes import WrittenRun
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core.canonical import checksum
+from tidemark.model.core.names import parse_id
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.model.state.schema import OperatorSchema
 from tidemark.operations import timelines
-from tidemark.pipeline import Pipeline
+from tidemark.sql.patch_rows import PatchedState
 
 if TYPE_CHECKING:
-    from tidemark.adapters.patching import GivenPatch, PatchRows
+    from tidemark.transfer.patch_tables import GivenPatch, PatchRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +134,8 @@ def patch(context: Context, request: PatchRequest) -> Patched:
 
 @contextmanager
 def _prepare(context: Context, request: PatchRequest) -> Iterator["_Prepared"]:
-    from tidemark.adapters.parquet_folder import ParquetFolder
-    from tidemark.adapters.patching import patch_rows
+    from tidemark.storage.parquet_folder import ParquetFolder
+    from tidemark.transfer.patch_tables import patch_rows
 
     recovery, beginning = timelines.find_beginning(context, request.pipeline, request.source)
     given = _given_patches(context, request, recovery, beginning)
@@ -156,7 +156,7 @@ def _prepare(context: Context, request: PatchRequest) -> Iterator["_Prepared"]:
 def _given_patches(
     context: Context, request: PatchRequest, recovery: Recovery, beginning: Beginning
 ) -> dict[str, "GivenPatch"]:
-    from tidemark.adapters.patching import GivenPatch
+    from tidemark.transfer.patch_tables import GivenPatch
 
     pipeline, found = context.pipeline(request.pipeline), beginning.checkpoint
     uids = list(dict.fromkeys([*request.values, *request.deletes]))
@@ -188,9 +188,9 @@ def _patcher(context: Context, prepared: "_Prepared") -> Patcher:
 
 
 def _write_patch(context: Context, prepared: "_Prepared", uid: str, folder: str, number: int) -> WrittenRun:
-    from tidemark.adapters.filling import filled
-    from tidemark.adapters.parquet_folder import ParquetFolder
-    from tidemark.engine.files import bounded_columns, written_run
+    from tidemark.engine.write.written_files import bounded_columns, written_run
+    from tidemark.storage.parquet_folder import ParquetFolder
+    from tidemark.storage.staging import filled
 
     bounded = bounded_columns(prepared.given[uid].schema)
     try:

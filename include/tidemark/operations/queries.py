@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.reports import reports
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import reads
 from tidemark.operations.reads import schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidemark.adapters.checkpoint_reader import View
-    from tidemark.adapters.state_diff import Detail, Diff
-    from tidemark.adapters.state_hash import StateHash
+    from tidemark.readers.checkpoint_reader import View
+    from tidemark.readers.state_diff import Detail, Diff
+    from tidemark.readers.state_hash import StateHash
 
 
 def run_sql(context: Context, name: str, statement: str, checkpoint: int | None = None) -> "pa.Table":
@@ -35,8 +35,8 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
         UsageError: no read-only statement, or DuckDB refuses it.
         StateOverflowError, StoreError: as readers of state raise them.
     """
-    from tidemark.adapters import checkpoint_tables as tables
-    from tidemark.adapters.sql_views import Catalogue, answer
+    from tidemark.readers import checkpoint_tables as tables
+    from tidemark.readers.sql_views import Catalogue, answer
 
     line = _Line(context, name, checkpoint)
     catalogue = Catalogue(
@@ -61,7 +61,7 @@ def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
         UsageError: the two have other keys.
         StateOverflowError, StoreError: as readers of state raise them.
     """
-    from tidemark.adapters.state_diff import Comparison
+    from tidemark.readers.state_diff import Comparison
 
     before, after = (reads.get_checkpoint(context, name, at) for at in (request.before, request.after))
     if schema_of(before, request.uid).keys != schema_of(after, request.uid).keys:
@@ -86,8 +86,8 @@ def hash_state(context: Context, name: str, uid: str, checkpoint: int | None = N
         NotFoundError: no such pipeline, checkpoint or operator.
         StateOverflowError, StoreError: as readers of state raise them.
     """
-    from tidemark.adapters.checkpoint_reader import read_checkpoint
-    from tidemark.adapters.state_hash import hash_of
+    from tidemark.readers.checkpoint_reader import read_checkpoint
+    from tidemark.readers.state_hash import hash_of
 
     found = reads.get_checkpoint(context, name, checkpoint)
     schema = schema_of(found, uid)
@@ -111,8 +111,8 @@ def describe_query(
         UsageError: only Spark can read the state.
         StoreError: a version or a file of the handle is gone, or the stored text.
     """
-    from tidemark.adapters.portable_sql import duckdb_query, spark_query
-    from tidemark.model.dialects import DUCKDB, SPARK
+    from tidemark.readers.portable_query import duckdb_query, spark_query
+    from tidemark.sql.dialects import DUCKDB, SPARK
 
     found = reads.get_checkpoint(context, name, checkpoint)
     schema_of(found, uid)
@@ -192,7 +192,7 @@ class _Line:
 
     def view(self, uid: str, checkpoint_id: int | None) -> "View":
         """The state of an operator at a checkpoint."""
-        from tidemark.adapters.checkpoint_reader import view
+        from tidemark.readers.checkpoint_reader import view
 
         found = self.newest if checkpoint_id is None else reads.get_checkpoint(self._context, self._name, checkpoint_id)
         return view(self._context.warehouse.root, found, schema_of(found, uid).uid)

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidemark.context import Context
-from tidemark.coordinator.plans.starts import to_ms
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.tombstones import of_checkpoints, released
+from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, StoreError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.codec import to_json
-from tidemark.model.savepoint import TombstoneRecord
-from tidemark.model.schema import KeyColumn, OperatorSchema
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.codec import to_json
+from tidemark.model.retention.savepoint import TombstoneRecord
+from tidemark.model.state.schema import KeyColumn, OperatorSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidemark.model.dialects import Dialect
+    from tidemark.sql.dialects import Dialect
 
 _YES = {"true": True, "false": False}
 
@@ -89,7 +89,7 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
 
 def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
     """The manifest, whole, with the resolving SQL of every operator."""
-    from tidemark.model.dialects import SPARK
+    from tidemark.sql.dialects import SPARK
 
     body: dict[str, Any] = to_json(checkpoint)
     body["resolving_sql"] = {uid: get_query(context, checkpoint, uid, SPARK) for uid in checkpoint.plan.schemas}
@@ -103,8 +103,8 @@ def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dial
         UsageError: only Spark can read the state.
         CorruptObjectError: the text is gone or damaged.
     """
-    from tidemark.model.queries import filled
-    from tidemark.model.resolving import resolving_sql
+    from tidemark.sql.resolve import resolving_sql
+    from tidemark.sql.stored_queries import filled
 
     name = checkpoint.plan.queries.get(uid, {}).get(dialect.name)
     if name is None:
@@ -136,7 +136,7 @@ def read_state(
         NotFoundError: no such pipeline, checkpoint or operator.
         UsageError: the key has another number of columns, or a value does not fit.
     """
-    from tidemark.adapters.state_reader import read_state
+    from tidemark.readers.state_reader import read_state
 
     found = get_checkpoint(context, name, checkpoint)
     schema = schema_of(found, uid)

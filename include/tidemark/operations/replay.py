@@ -4,18 +4,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.context import Context
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.tombstones import released
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
-from tidemark.faults import both, no_crash
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.plan import CheckpointPlan
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.operations import reads
-from tidemark.pipeline import Pipeline
 from tidemark.ports import Attempt, CrashPoints
+from tidemark.testing.fault_injection import both, no_crash
 
 if TYPE_CHECKING:
-    from tidemark.adapters.state_hash import StateHash
+    from tidemark.readers.state_hash import StateHash
 
 _SHOWN = 5
 
@@ -148,8 +148,8 @@ def rehearse(context: Context, pipeline: Pipeline, attempt: Attempt, crash: Cras
 
 
 def _compared(context: Context, found: Checkpoint, again: Checkpoint, uid: str) -> ReplayedState:
-    from tidemark.adapters.checkpoint_reader import read_checkpoint
-    from tidemark.adapters.state_hash import differing, hash_of
+    from tidemark.readers.checkpoint_reader import read_checkpoint
+    from tidemark.readers.state_hash import differing, hash_of
 
     schema, warehouse = found.plan.schemas[uid], context.warehouse.root
     rows, others = read_checkpoint(warehouse, found, uid), read_checkpoint(warehouse, again, uid)

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemark.context import Context
-from tidemark.coordinator.recovery.verification import Tell, tell_nobody
-from tidemark.coordinator.retention.giving_up import GivenUp, GivingUp
-from tidemark.coordinator.retention.holding import Holding
-from tidemark.coordinator.retention.planning import plan
-from tidemark.coordinator.retention.rules import Rules
-from tidemark.coordinator.retention.storage import Storage, storage
-from tidemark.coordinator.retention.sweeping import GRACE_MS, Sweeper, Swept
-from tidemark.model.deletion import DeletionPlan
-from tidemark.model.facts import iso, range_facts
-from tidemark.model.retention_text import parse_retention
-from tidemark.model.verification import Verified
+from tidemark.coordinator.recovery.integrity import Tell, tell_nobody
+from tidemark.coordinator.retention.deletion_plan import plan
+from tidemark.coordinator.retention.give_up import GivenUp, GivingUp
+from tidemark.coordinator.retention.legal_holds import Holding
+from tidemark.coordinator.retention.storage_report import Storage, storage
+from tidemark.coordinator.retention.stored_rule import Rules
+from tidemark.coordinator.retention.sweep import GRACE_MS, Sweeper, Swept
+from tidemark.declare.retention import Retention
+from tidemark.declare.retention_text import parse_retention
+from tidemark.model.checkpoint.checkpoint_facts import iso, range_facts
+from tidemark.model.retention.deletion import DeletionPlan
+from tidemark.model.retention.findings import Verified
 from tidemark.operations import verification
-from tidemark.retention import Retention
 
 _SHOWN = 1000
 """How many files an answer lists by default."""

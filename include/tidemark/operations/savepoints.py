@@ -3,8 +3,8 @@
 from tidemark.context import Context
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import TidemarkError, UsageError
-from tidemark.model.facts import iso
-from tidemark.model.savepoint import SavepointRecord
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.retention.savepoint import SavepointRecord
 
 
 def open_savepoints(context: Context, name: str) -> Savepoints:

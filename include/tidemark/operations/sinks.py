@@ -12,13 +12,13 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.backlog import SinkBacklog, backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
-from tidemark.coordinator.records.refusals import Refusals
+from tidemark.coordinator.records.refused_records import Refusals
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.facts import iso
-from tidemark.model.messages import RecordPlace, messages_of, record_id
-from tidemark.model.refusals import DeliveryFailure, SkippedRecord
-from tidemark.model.sinks import SinkTable
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.messages import RecordPlace, messages_of, record_id
+from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations import reads
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def read_sink(
         NotFoundError: no such pipeline, checkpoint or sink.
         StoreError: a file of it is gone.
     """
-    from tidemark.adapters.sink_reader import read_sink
+    from tidemark.readers.sink_reader import read_sink
 
     rows = read_sink(context.warehouse.root, sink_of(reads.get_checkpoint(context, name, checkpoint), sink))
     return rows if limit is None else rows.slice(max(0, rows.num_rows - limit))
@@ -207,7 +207,7 @@ def _send(context: Context, due: Undelivered) -> int:
 
 
 def _rows(context: Context, due: Undelivered) -> Iterator[dict[str, object]]:
-    from tidemark.adapters.sink_reader import outbox_rows
+    from tidemark.readers.sink_reader import outbox_rows
 
     return (row for row in outbox_rows(context.warehouse.root, due.table, due.checkpoint.id) if due.is_due(row))
 

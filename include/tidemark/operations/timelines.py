@@ -7,20 +7,20 @@ from functools import partial
 import structlog
 
 from tidemark.context import Context
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.branches import Branch, branch, branches
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Behind, Ended, Forked, Promoted, Restored, Superseded
+from tidemark.coordinator.records.timeline_tree import Branch, branch, branches
 from tidemark.coordinator.records.tombstones import released
-from tidemark.coordinator.recovery.ending import Ending
+from tidemark.coordinator.recovery.latest_valid import newest_whole
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_preview import RestorePlan
+from tidemark.coordinator.recovery.restore_preview import plan_restore as plan_restore_from
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.restoring import RestorePlan
-from tidemark.coordinator.recovery.restoring import plan_restore as plan_restore_from
-from tidemark.coordinator.recovery.stepping_back import newest_whole
+from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError
-from tidemark.model.facts import loss_facts, range_facts
-from tidemark.model.records import Genesis
+from tidemark.model.checkpoint.checkpoint_facts import loss_facts, range_facts
+from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import verification
 
 _log = structlog.get_logger("tidemark")

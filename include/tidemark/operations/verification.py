@@ -1,11 +1,11 @@
 """Verifies restore points: all of them on request, and one before a restore or fork relies on it."""
 
 from tidemark.context import Context
+from tidemark.coordinator.recovery.integrity import Tell, Verifier, tell_nobody
 from tidemark.coordinator.recovery.restore_points import RestorePoints
-from tidemark.coordinator.recovery.verification import Tell, Verifier, tell_nobody
 from tidemark.errors import NotFoundError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.verification import Verified
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.findings import Verified
 
 
 def verify(

@@ -1,6 +1,6 @@
 """Ports: what the coordinator and the engine need of the outside world, as Protocols.
 
-Every port has an in-memory twin (`tidemark.adapters.memory`), held to the same contract tests as the real one.
+Every port has an in-memory twin (`tidemark.testing.twin.memory`), held to the same contract tests as the real one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,17 +8,25 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from tidemark.model.checkpoint import BatchFacts, Commit, Sealed, Verdict
-from tidemark.model.copies import TableVersion
-from tidemark.model.messages import Message
-from tidemark.model.offsets import PartitionLog, TopicPartition
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import PutOutcome
-from tidemark.model.segments import Segment
-from tidemark.model.writes import CommitRequest, Committed, LiveFile, PlanRequest, UidCounts, WrittenFile, WrittenRun
+from tidemark.declare.sources import Broadcast
+from tidemark.model.checkpoint.broadcast_copies import TableVersion
+from tidemark.model.checkpoint.manifest import BatchFacts, Commit, Sealed, Verdict
+from tidemark.model.checkpoint.messages import Message
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import PutOutcome
+from tidemark.model.checkpoint.table_writes import (
+    CommitRequest,
+    Committed,
+    LiveFile,
+    PlanRequest,
+    UidCounts,
+    WrittenFile,
+    WrittenRun,
+)
+from tidemark.model.core.offsets import PartitionLog, TopicPartition
+from tidemark.model.state.segments import Segment
 from tidemark.ports.files import KeyFiles, TableFiles
 from tidemark.ports.records import RecordReader
-from tidemark.sources import Broadcast
 
 __all__ = [
     "Attempt",

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tidemark.model.erasure import ErasedKey
-from tidemark.model.shared_state import StoredFile, TableHistory
-from tidemark.model.writes import LiveFile, WrittenFile
+from tidemark.model.checkpoint.table_writes import LiveFile, WrittenFile
+from tidemark.model.retention.erasure import ErasedKey
+from tidemark.model.retention.shared_state import StoredFile, TableHistory
 
 
 class TableFiles(Protocol):

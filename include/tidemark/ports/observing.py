@@ -15,7 +15,7 @@ class Metrics(Protocol):
 
         Args:
             pipeline: its name; part of each gauge's name, or a tag, or both.
-            gauges: by name, as in `tidemark.model.metrics.METRICS`.
+            gauges: by name, as in `tidemark.model.checkpoint.metrics.METRICS`.
         """
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from tidemark.model.log_records import BoundedRead, ReadBounds, Wanted
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.log_records import BoundedRead, ReadBounds, Wanted
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 
 class RecordReader(Protocol):

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
 from tidemark.processing.shapes import Shape, is_changeable
 
 Dump = Callable[[Any], Any]

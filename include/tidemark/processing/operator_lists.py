@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol, Self
 
 from tidemark.errors import StateOverflowError
-from tidemark.model.json_values import value_from_json, value_to_json
-from tidemark.model.operator_state import BOUND, OperatorList, Part, json_size
+from tidemark.model.checkpoint.operator_lists import BOUND, OperatorList, Part, json_size
+from tidemark.model.core.json_values import value_from_json, value_to_json
 from tidemark.processing.codec import Codec, DoesNotFit, type_of
 from tidemark.processing.lists import LiveList
 

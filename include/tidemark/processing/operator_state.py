@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tidemark.model.operator_state import BOUND, OperatorList, OperatorState, Part, Redistribution
-from tidemark.operator_state import Operator as OperatorLists
-from tidemark.operators import Operator, Process
+from tidemark.declare.operator_state import Operator as OperatorLists
+from tidemark.declare.operators import Operator, Process
+from tidemark.model.checkpoint.operator_lists import BOUND, OperatorList, OperatorState, Part, Redistribution
 from tidemark.processing.codec import codec_of
 from tidemark.processing.live import Live
 from tidemark.processing.operator_lists import OperatorCell, SplitCell, UnionCell, too_large

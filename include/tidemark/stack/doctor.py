@@ -17,7 +17,7 @@ from typing import Literal
 import psutil
 
 from tidemark.errors import TidemarkError, UsageError
-from tidemark.model.buckets import S3Url
+from tidemark.model.core.bucket_url import S3Url
 from tidemark.redaction import redacted
 from tidemark.settings import Settings, recorded_service
 from tidemark.stack import control, jars
@@ -166,7 +166,7 @@ def _warehouse(settings: Settings) -> Finding:
 
 
 def _bucket(settings: Settings, url: S3Url) -> Finding:
-    from tidemark.adapters.s3_store import refuse_racing_winners
+    from tidemark.storage.s3_store import refuse_racing_winners
     from tidemark.system import random_id
     from tidemark.warehouse_location import open_bucket_folder
 

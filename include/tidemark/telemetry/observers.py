@@ -27,7 +27,7 @@ class Observers:
     @cached_property
     def metrics(self) -> "list[Metrics]":
         """The StatsD server of the settings, if any."""
-        from tidemark.adapters.statsd import StatsdMetrics
+        from tidemark.telemetry.statsd import StatsdMetrics
 
         return [StatsdMetrics(self._settings.statsd)] if self._settings.statsd else []
 
@@ -39,7 +39,7 @@ class Observers:
     @cached_property
     def lineage(self) -> "LineageSink | None":
         """The receiver of lineage events; None = no event is sent."""
-        from tidemark.adapters.openlineage import FileLineage, HttpLineage
+        from tidemark.telemetry.openlineage import FileLineage, HttpLineage
 
         settings = self._settings
         address, key = settings.openlineage, settings.openlineage_api_key
@@ -48,7 +48,7 @@ class Observers:
         if address.startswith("file:"):
             return FileLineage(settings.root / Path(address.removeprefix("file:")))
         if address.startswith("kafka://"):
-            from tidemark.adapters.openlineage_kafka import KafkaLineage
+            from tidemark.telemetry.openlineage_kafka import KafkaLineage
 
             bootstrap, _, topic = address.removeprefix("kafka://").rpartition("/")
             # The credentials are for the Kafka of the settings: another one gets none of them.

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.context import Context
-from tidemark.model.checkpoint import Ack, Checkpoint, Verdict
-from tidemark.model.facts import iso
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Genesis
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.state.segments import StateHandle
 from tidemark.operations import savepoints
 from tidemark.web import history_cache
 from tidemark.web.details import versions

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.model.facts import iso
-from tidemark.model.failure import FailureReason
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.web.history import CheckpointStatus, HistoryEntry, quantiles
 
 Json = dict[str, Any]

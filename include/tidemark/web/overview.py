@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 
 from tidemark.context import Context
-from tidemark.coordinator.records.branches import Branch, branch
-from tidemark.coordinator.records.stops import Stops
+from tidemark.coordinator.records.stop_records import Stops
+from tidemark.coordinator.records.timeline_tree import Branch, branch
 from tidemark.errors import CorruptObjectError
-from tidemark.model.records import Genesis
+from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import metrics, savepoints
 from tidemark.operations import timelines as timeline_operations
 from tidemark.operations.timelines import branch_facts

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from tidemark.context import Context
-from tidemark.coordinator.records.branches import Branch, branch
+from tidemark.coordinator.records.timeline_tree import Branch, branch
 from tidemark.coordinator.recovery.backfill import recorded_since
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.retention.sweeping import GRACE_MS
+from tidemark.coordinator.retention.sweep import GRACE_MS
 from tidemark.errors import UsageError
 from tidemark.operations import retention
 from tidemark.operations import savepoints as savepoint_operations

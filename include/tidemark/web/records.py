@@ -9,11 +9,11 @@ from threading import BoundedSemaphore
 
 from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
-from tidemark.model.facts import iso
-from tidemark.model.log_records import BoundedRead, LogRecord, ReadBounds
-from tidemark.model.offsets import OffsetRange, PartitionLog, TopicPartition
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds
+from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
+from tidemark.model.state.segments import StateHandle
 from tidemark.operations import reads
 from tidemark.operations.reads import schema_of
 from tidemark.web import history_cache
@@ -104,7 +104,7 @@ def read_dead_letters(
         NotFoundError: no such pipeline, checkpoint or operator.
         StoreError: a file of the table is gone.
     """
-    from tidemark.adapters.dead_letter_reader import dead_letters
+    from tidemark.readers.dead_letter_reader import dead_letters
 
     made = reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
     schema_of(made, uid)
@@ -175,7 +175,7 @@ def _reasons(
     context: Context, name: str, plan: CheckpointPlan, uid: str | None, found: BoundedRead
 ) -> dict[tuple[TopicPartition, int], dict[str, str]]:
     """Why operators could not apply records that were found: per place, by uid."""
-    from tidemark.adapters.dead_letter_reader import reasons_at
+    from tidemark.readers.dead_letter_reader import reasons_at
 
     made = context.coordinator(name).timelines.find(plan.id)
     places = [(tp, record.offset) for tp, record in found.records]

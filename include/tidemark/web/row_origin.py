@@ -6,8 +6,8 @@ from typing import Any
 
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
-from tidemark.model.facts import iso
-from tidemark.model.plan import CheckpointPlan
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache

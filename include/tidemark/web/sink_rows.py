@@ -5,8 +5,8 @@ from typing import Any
 
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, ReleasedError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.sinks import ROW_ID
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.operations import reads
 from tidemark.operations.sinks import sink_of
 from tidemark.web import history_cache, row_origin
@@ -34,7 +34,7 @@ def find_sink_origin(
         UsageError: no such column, or a text that is no value of its type.
         StoreError: a file of the sink is gone.
     """
-    from tidemark.adapters.sink_reader import found_rows
+    from tidemark.readers.sink_reader import found_rows
 
     table = sink_of(_naming(context, name, checkpoint), sink)
     warehouse = context.warehouse.root

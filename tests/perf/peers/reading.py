@@ -9,9 +9,9 @@ from tests.perf.peers.pipelines.totals import EVERY
 from tests.perf.peers.places import Place
 from tests.perf.peers.sparks import session_with
 from tests.perf.peers.tidemark_peer import TidemarkPeer
-from tidemark.engine.frames import decoded
-from tidemark.engine.source import KafkaOptions, read_ranges
-from tidemark.engine.tally import counted
+from tidemark.engine.read.batch_stats import counted
+from tidemark.engine.read.frames import decoded
+from tidemark.engine.read.source import KafkaOptions, read_ranges
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.perf.peers.places import JARS
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.stack.services import require_java
 from tidemark.stack.spark_server import find_spark_home
 

@@ -12,8 +12,8 @@ from tests.perf.needed import named
 from tests.perf.peers.places import COLUMNS, ROOT, Place
 from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, compaction, reads, retention, savepoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings

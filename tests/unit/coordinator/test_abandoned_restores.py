@@ -7,14 +7,14 @@ import pytest
 from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_ending import kept
 from tests.unit.coordinator.test_recovery import Died, dying, three
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored, Superseded
-from tidemark.coordinator.recovery.ending import Ending
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model.records import Closing
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.retention.savepoint import SavepointRequest
 
 CLAIM = RestoreRequest(savepoint="june", claim=True)
 

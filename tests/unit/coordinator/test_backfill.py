@@ -8,11 +8,12 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, Account, House, Wider, at
 from tidemark import Fold, KafkaSource, state
-from tidemark.adapters.memory_store import MemoryStore
 from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.plans.recorded import steps
+from tidemark.coordinator.plans.replay_ranges import steps
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Broadcast, Pipeline
 from tidemark.errors import (
     ConflictError,
     DataLostError,
@@ -21,13 +22,12 @@ from tidemark.errors import (
     NotFoundError,
     UsageError,
 )
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.keys import slot_key
-from tidemark.model.records import StopRecord
-from tidemark.operators import Process
-from tidemark.pipeline import Broadcast, Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import StopRecord
+from tidemark.model.core.object_keys import slot_key
 from tidemark.ports import PlanRequest
 from tidemark.state import Keyed
+from tidemark.testing.twin.store import MemoryStore
 
 
 class Renamed(Keyed):

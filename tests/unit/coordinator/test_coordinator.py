@@ -6,12 +6,12 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, P0, House, at
 from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
-from tidemark.adapters.memory import Fault, FaultyStore
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
-from tidemark.model import keys
-from tidemark.model.records import Closing, IdRecord
+from tidemark.model.checkpoint.store_objects import Closing, IdRecord
+from tidemark.model.core import object_keys as keys
+from tidemark.testing.twin.memory import Fault, FaultyStore
 
 
 def test_an_open_plan_is_adopted_word_for_word() -> None:

@@ -8,19 +8,19 @@ from tests.unit.coordinator.house import ASK, House
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.branches import branches
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, Void
-from tidemark.coordinator.recovery import verification
-from tidemark.coordinator.recovery.ending import Ending
+from tidemark.coordinator.records.timeline_tree import branches
+from tidemark.coordinator.recovery import integrity as verification
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.retention.survey import look
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Closing
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.retention.savepoint import SavepointRequest
 
 
 class Died(BaseException):

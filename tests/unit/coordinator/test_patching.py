@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from tests.unit.coordinator.house import ASK, PIPELINE, House
-from tidemark.adapters.memory import MemoryCompute
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.recovery.patching import Patcher, Patching
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
 from tidemark.errors import ConflictError, NameRefusedError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.key_groups import key_group
-from tidemark.model.records import Failure, JobEnd, JobRecord
-from tidemark.model.resolving import run_columns
-from tidemark.model.savepoint import SavepointRequest, TombstoneKind
-from tidemark.model.writes import WrittenRun
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Failure, JobEnd, JobRecord
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core.key_groups import key_group
+from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
+from tidemark.sql.resolve import run_columns
+from tidemark.testing.twin.memory import MemoryCompute
 
 STEPS = ("genesis", "ids", "patch.files", "patch.commit", "patch.record", "queries", "plan", "attempt")
 POINTS = [f"{step}:{moment}" for step in (*STEPS, "publish", "savepoint") for moment in ("before", "after")]

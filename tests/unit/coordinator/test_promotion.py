@@ -7,11 +7,11 @@ import pytest
 from tests.unit.coordinator.house import ASK, House
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Behind, Promoted, Superseded
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.errors import NotFoundError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 
 def fork(house: House, at: Checkpoint, name: str = "fix") -> Advance:

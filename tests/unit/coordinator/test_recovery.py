@@ -7,14 +7,14 @@ import pytest
 from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
-from tidemark.adapters.memory import MemoryCompute
 from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored, Superseded, Void
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.errors import ConflictError, CorruptObjectError, IncompatibleStateError, NameRefusedError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import TombstoneKind
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import TombstoneKind
+from tidemark.testing.twin.memory import MemoryCompute
 
 
 class Died(BaseException):

@@ -7,14 +7,14 @@ import pytest
 
 from tests.in_memory import START_MS
 from tests.unit.coordinator.house import House
-from tidemark.adapters.memory_store import MemoryStore
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
-from tidemark.model import keys
-from tidemark.model.records import StopRecord
-from tidemark.model.savepoint import SavepointChange, SavepointRequest, TombstoneKind
+from tidemark.model.checkpoint.store_objects import StopRecord
+from tidemark.model.core import object_keys as keys
+from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest, TombstoneKind
 from tidemark.ports import CrashPoints, PutOutcome
+from tidemark.testing.twin.store import MemoryStore
 
 CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
 

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.coordinator.house import House
-from tidemark.adapters.memory import MemoryCompute
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import DataLostError
+from tidemark.testing.twin.memory import MemoryCompute
 
 
 @pytest.mark.parametrize("step", ["fold.accounts", "runs.accounts", "gate"])

@@ -11,26 +11,26 @@ from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, telling
 from tidemark import DeltaSink, KafkaSink, Process
-from tidemark.adapters.memory import MemoryCompute, MemorySender
-from tidemark.adapters.memory_key_files import MemoryKeyFiles
-from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
-from tidemark.coordinator.plans.sent import SentRecords
+from tidemark.coordinator.plans.sent_offsets import SentRecords
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.retention.erasing import Eraser, ErasureRequest
-from tidemark.coordinator.retention.survey import look
-from tidemark.coordinator.retention.sweeping import Sweeper
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.coordinator.retention.erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.sweep import Sweeper
+from tidemark.declare.operators import Operator
+from tidemark.declare.retention import Retention
 from tidemark.engine.job import CheckpointJob
-from tidemark.model import canonical, codec
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.failure import FailureReason
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.model.sinks import SinkTable
-from tidemark.operators import Operator
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.core import canonical, codec
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
-from tidemark.retention import Retention
+from tidemark.testing.twin.key_files import MemoryKeyFiles
+from tidemark.testing.twin.memory import MemoryCompute, MemorySender
+from tidemark.testing.twin.table_files import MemoryTableFiles
 
 OUTBOX = KafkaSink("seen", topic="out")
 AT_ONCE = KafkaSink("seen", topic="out", guarantee="at_least_once")

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.coordinator.house import ASK, House
-from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
-from tidemark.coordinator.recovery.stopping import Stopped, Stopping
+from tidemark.coordinator.recovery.stop_and_resume import Stopped, Stopping
 from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.records import StopRecord
-from tidemark.model.savepoint import SavepointRequest, TombstoneKind
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import StopRecord
+from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.ports import CrashPoints, PutOutcome
+from tidemark.testing.twin.store import Fault, FaultyStore, MemoryStore
 
 STEPS = [(step, moment) for step in ("last_checkpoint", "savepoint", "stop") for moment in ("before", "after")]
 RUNS_ON = "the pipeline is not stopped and runs on"

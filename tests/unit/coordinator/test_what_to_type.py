@@ -11,11 +11,11 @@ import pytest
 from tests.unit.coordinator.house import ASK, House
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.plans.recorded import Place, remaining
+from tidemark.coordinator.plans.replay_ranges import Place, remaining
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.stopping import Stopping
+from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.errors import TidemarkError
-from tidemark.model.savepoint import SavepointChange, SavepointRequest, TombstoneKind
+from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest, TombstoneKind
 from tidemark.settings import load_settings
 
 PACKAGE = Path(__file__).resolve().parents[3] / "include" / "tidemark"

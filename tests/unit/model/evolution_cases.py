@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tidemark.model.aggregates import Aggregate
-from tidemark.model.joins import Join
-from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.model.ttl import Ttl
-from tidemark.model.types import FieldType
+from tidemark.model.core.ttl import Ttl
+from tidemark.model.core.types import FieldType
+from tidemark.model.state.lookup_joins import Join
+from tidemark.model.state.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.sql.custom_aggregate import Aggregate
 
 INT, TEXT = FieldType("int"), FieldType("str")
 FOLD_KINDS = (

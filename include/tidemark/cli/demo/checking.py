@@ -10,7 +10,7 @@ from tidemark.cli.demo.rotations import RotationOracle
 from tidemark.cli.output import note, when
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import queries, reads, sinks
 
 END_OF_YEAR = datetime(2014, 1, 1, 5, tzinfo=UTC)

@@ -15,7 +15,7 @@ from tidemark.context import Context
 from tidemark.coordinator.recovery.backfill import Backfill
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NotFoundError, TidemarkError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import backfill, savepoints
 from tidemark.operations.backfill import BackfillTerms, Differences
 

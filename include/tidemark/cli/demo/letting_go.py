@@ -8,7 +8,7 @@ from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.demo.dag_runs import Dag
 from tidemark.cli.output import human_bytes, note, show_rows
 from tidemark.context import Context
-from tidemark.model.deletion import DeletionPlan, spans
+from tidemark.model.retention.deletion import DeletionPlan, spans
 from tidemark.operations import retention
 
 RETENTION = "retention"

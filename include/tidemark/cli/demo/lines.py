@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from tidemark.cli.output import human_bytes
 from tidemark.context import Context
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 NEW_YORK = ZoneInfo("America/New_York")
 

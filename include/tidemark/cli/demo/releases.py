@@ -9,9 +9,9 @@ import os
 import shutil
 from pathlib import Path
 
-from tidemark.discovery import find_pipeline
+from tidemark.declare.discovery import find_pipeline
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.pipeline import Pipeline
 from tidemark.settings import Settings
 
 RIGHT = "    departure_delay: float | None = None\n"

@@ -19,7 +19,7 @@ from tidemark.cli.demo.releases import Releases
 from tidemark.cli.output import note, show_rows
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import reads, savepoints
 from tidemark.operations.backfill import difference_facts
 

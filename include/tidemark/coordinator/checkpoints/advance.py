@@ -7,10 +7,10 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failures import FailureReport
 from tidemark.coordinator.records.states import Completed, Covered, OpenPlan, PlanState, Refused
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.plan import CheckpointPlan
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.ports import PlanRequest
 
 Execute = Callable[[OwnedAttempt], Sealed]

@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of, in_a_row
 from tidemark.coordinator.checkpoints.publishing import Publisher
+from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
-from tidemark.coordinator.plans.sinks import sends_otherwise
-from tidemark.coordinator.plans.starts import to_ms
-from tidemark.coordinator.records.erasures import is_outdated
-from tidemark.coordinator.records.fates import Fates
+from tidemark.coordinator.plans.sink_inputs import sends_otherwise
+from tidemark.coordinator.records.erasure_records import is_outdated
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.refusals import Refusals
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.promotion_claims import Fates
+from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -33,14 +33,14 @@ from tidemark.coordinator.records.states import (
     Void,
 )
 from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import RecordRefusedError
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import AbortRecord, Failure
-from tidemark.model.refusals import DeliveryFailure
-from tidemark.model.segments import StateHandle
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.refused_records import DeliveryFailure
+from tidemark.model.checkpoint.store_objects import AbortRecord, Failure
+from tidemark.model.state.segments import StateHandle
 from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, PlanRequest, SourceLog, WriteIds
 
 

@@ -24,9 +24,9 @@ from tidemark.errors import (
     StoreError,
     TidemarkError,
 )
-from tidemark.model.checkpoint import Verdict
-from tidemark.model.failure import FailureReason
-from tidemark.model.records import AbortRecord, Failure
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Verdict
+from tidemark.model.checkpoint.store_objects import AbortRecord, Failure
 from tidemark.redaction import redacted
 
 _LONGEST_MESSAGE = 4000

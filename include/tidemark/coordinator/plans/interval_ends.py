@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.errors import BrokerError
-from tidemark.model.log_records import LogRecord, ReadBounds
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.log_records import LogRecord, ReadBounds
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.ports import SourceLog
 
 _BOUNDS = ReadBounds(matches=1, records=1_000_000, size=256 * 1024 * 1024, seconds=20.0)

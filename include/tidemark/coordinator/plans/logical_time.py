@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.records import Genesis
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Log
 
 LEAP = timedelta(days=90)

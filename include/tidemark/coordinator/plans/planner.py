@@ -3,31 +3,31 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.coordinator.plans.copies import PlannedCopies, plan_copies
+from tidemark.coordinator.plans.broadcast_snapshots import PlannedCopies, plan_copies
+from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedInputs
 from tidemark.coordinator.plans.logical_time import refuse_leap
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
-from tidemark.coordinator.plans.recorded import Place, RecordedStep, recorded_ranges, remaining, steps
-from tidemark.coordinator.plans.sinks import planned_outboxes, planned_sinks, timeline_sinks
-from tidemark.coordinator.plans.starts import to_ms
-from tidemark.coordinator.records.erasures import Erasures, refuse_stillborn
-from tidemark.coordinator.records.freezing import Freezer
+from tidemark.coordinator.plans.replay_ranges import Place, RecordedStep, recorded_ranges, remaining, steps
+from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
+from tidemark.coordinator.records.erasure_records import Erasures, refuse_stillborn
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.plan_writer import Freezer
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
-from tidemark.coordinator.records.stops import Stops
+from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import StoreError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import CheckpointPlan, Interval, Slot
-from tidemark.model.queries import names_of, stored_texts
-from tidemark.model.records import Genesis
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core import object_keys as keys
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, CrashPoints, ForeignTables, PlanRequest, PutOutcome, SourceLog, WriteIds
+from tidemark.sql.stored_queries import names_of, stored_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from tidemark.coordinator.plans.data_loss import Loss, find_loss, recreated, refuse, refuse_deleted, still_parked
+from tidemark.coordinator.plans.initial_offsets import first_starts, to_ms
 from tidemark.coordinator.plans.interval_ends import IntervalEnd
-from tidemark.coordinator.plans.losses import Loss, find_loss, recreated, refuse, refuse_deleted, still_parked
 from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.starts import first_starts, to_ms
+from tidemark.declare.pipeline import KafkaSource, Pipeline, shared_topic
 from tidemark.errors import BrokerError, UsageError
-from tidemark.model.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
-from tidemark.model.plan import Gap
-from tidemark.pipeline import KafkaSource, Pipeline, shared_topic
+from tidemark.model.checkpoint.plan import Gap
+from tidemark.model.core.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
 from tidemark.ports import Log, PartitionLog, PlanRequest, SourceLog
 
 _LOOKS = 5

@@ -12,18 +12,26 @@ from tidemark.coordinator.checkpoints.advance import Advance, Execute
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.failures import FailureReport
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.plans.recorded import Place, RecordedStep, refuse_end, refuse_lost, remaining, steps, whole
+from tidemark.coordinator.plans.replay_ranges import (
+    Place,
+    RecordedStep,
+    refuse_end,
+    refuse_lost,
+    remaining,
+    steps,
+    whole,
+)
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Covered, OpenPlan, Promoted, Refused, SealedPlan, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.names import checked_name
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Closing, Genesis
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Closing, Genesis
+from tidemark.model.core.names import checked_name
 from tidemark.ports import PlanRequest
 
 _LONGEST = 40

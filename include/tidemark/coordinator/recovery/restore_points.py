@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tidemark.coordinator.records.erasures import is_stillborn
+from tidemark.coordinator.records.erasure_records import is_stillborn
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.timelines import Timelines
 from tidemark.coordinator.records.tombstones import of_checkpoints, released
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint, Commit
-from tidemark.model.records import CompactionRecord, Genesis, IdRecord
-from tidemark.model.savepoint import SavepointRecord, checked_savepoint
-from tidemark.model.verification import Flaws, RestorePoint
+from tidemark.model.checkpoint.manifest import Checkpoint, Commit
+from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, IdRecord
+from tidemark.model.core import object_keys as keys
+from tidemark.model.retention.findings import Flaws, RestorePoint
+from tidemark.model.retention.savepoint import SavepointRecord, checked_savepoint
 
 T = TypeVar("T")
 Commits = dict[str, dict[int, Commit]]

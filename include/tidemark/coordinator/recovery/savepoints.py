@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.series import Series
+from tidemark.coordinator.records.record_log import Series
 from tidemark.coordinator.records.tombstones import Tombstones
-from tidemark.coordinator.recovery.referents import needed_by
+from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.errors import ConflictError, NotFoundError, ReleasedError, UsageError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import (
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core import object_keys as keys
+from tidemark.model.retention.savepoint import (
     SavepointChange,
     SavepointRecord,
     SavepointRequest,

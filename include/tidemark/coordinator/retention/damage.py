@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.retention.rules import Lines
+from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.errors import CorruptObjectError
-from tidemark.model import keys
-from tidemark.model.deletion import DamagedManifest
-from tidemark.model.fates import FateRecord
-from tidemark.model.manifest_lines import ManifestLine
-from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.core import object_keys as keys
+from tidemark.model.retention.deletion import DamagedManifest
+from tidemark.model.retention.manifest_lines import ManifestLine
+from tidemark.model.retention.promotion_claims import FateRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.coordinator.plans.sent import SentRecords
-from tidemark.coordinator.records.holds import Holds
-from tidemark.coordinator.recovery.referents import needed_by
+from tidemark.coordinator.plans.sent_offsets import SentRecords
+from tidemark.coordinator.records.legal_holds import Holds
+from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.damage import UNHARMED, Damage
 from tidemark.coordinator.retention.open_jobs import OpenJobs
-from tidemark.coordinator.retention.rules import Lines
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Genesis
-from tidemark.model.savepoint import SavepointRecord
+from tidemark.coordinator.retention.stored_rule import Lines
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.retention.savepoint import SavepointRecord
 
 Pin = tuple[int, str]
 """Id of a checkpoint, and what pins it."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from tidemark.model.aggregates import declared_aggregate
-from tidemark.model.descriptors import StateDescriptor
+from tidemark.model.core.ttl import as_ttl
 from tidemark.model.kinds.base.authored import Authored
 from tidemark.model.kinds.base.declaring import Kept
-from tidemark.model.ttl import as_ttl
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.sql.custom_aggregate import declared_aggregate
 
 
 class AuthoredAggregate(Authored):

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import Dialect
+from tidemark.model.core.ttl import Ttl, as_ttl
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive
 from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators, Input
 from tidemark.model.kinds.base.python import OfKey, Placed, summed
 from tidemark.model.kinds.base.sql import filtered, merged_count, quoted
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.ttl import Ttl, as_ttl
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.dialects import Dialect
 
 _INT = FieldType("int", nullable=True)
 

@@ -4,8 +4,8 @@ import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import SPARK, Dialect
+from tidemark.model.core.ttl import as_ttl
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit
 from tidemark.model.kinds.base.elements import list_column, stored_elements
 from tidemark.model.kinds.base.fold import FoldKind, Time
@@ -22,9 +22,9 @@ from tidemark.model.kinds.base.sql import (
     record_path,
 )
 from tidemark.model.kinds.list_of_values import ProcessList
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.ttl import as_ttl
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.dialects import SPARK, Dialect
 
 _NUMBER = ", 'n', \"_n\""
 

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import Dialect
+from tidemark.model.core.ttl import as_ttl
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit
 from tidemark.model.kinds.base.fold import Time
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.process import ProcessKind
 from tidemark.model.kinds.base.python import Row, is_expired
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.schema import StoredField
-from tidemark.model.ttl import as_ttl
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import StoredField
+from tidemark.sql.dialects import Dialect
 
 
 class Map(ProcessKind):

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidemark.errors import DeclarationError
-from tidemark.model.descriptors import StateDescriptor
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, named_field, over_field
 from tidemark.model.kinds.base.kind import Input, record_field
 from tidemark.model.kinds.base.placed import PlacedValue
 from tidemark.model.kinds.base.python import comparable
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.schema import StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import StoredField
 
 
 class MaxBy(PlacedValue):

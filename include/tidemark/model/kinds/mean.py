@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import Dialect
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, over_field
 from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
@@ -19,8 +18,9 @@ from tidemark.model.kinds.base.sql import (
     record_path,
     summed_sql,
 )
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.dialects import Dialect
 
 
 class Mean(FoldKind):

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from tidemark.model.aggregates import declared_reduce
-from tidemark.model.descriptors import StateDescriptor
+from tidemark.model.core.ttl import as_ttl
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import Authored
 from tidemark.model.kinds.base.declaring import TimeToLive
-from tidemark.model.ttl import as_ttl
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.sql.custom_aggregate import declared_reduce
 
 
 class Reduction(Authored):

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import Dialect
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, over_field
 from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.numbers import checked_number, sum_type
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, summed
 from tidemark.model.kinds.base.sql import checked, filtered, merged_sum, quoted, record_path, summed_sql
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.dialects import Dialect
 
 
 class Sum(FoldKind):

@@ -11,16 +11,16 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.duckdb_session import Ask
-from tidemark.adapters.memory_fold import Decoded, folded
-from tidemark.adapters.memory_merge import compacted, resolved
-from tidemark.model.binding import bind_field
-from tidemark.model.descriptors import StateDescriptor, annotated
-from tidemark.model.resolving import compacted_sql, resolving_sql, run_columns
-from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.model.ttl import Now
-from tidemark.model.types import FieldType, Precision, field_type
+from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import FieldType, Precision, field_type
+from tidemark.model.state.binding import bind_field
+from tidemark.model.state.field_descriptors import StateDescriptor, annotated
+from tidemark.model.state.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.readers.duckdb_session import Ask
+from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.twin.fold import Decoded, folded
+from tidemark.testing.twin.merge import compacted, resolved
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 KEYS = ("a", "b", "ü")

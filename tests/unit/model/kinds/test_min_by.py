@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.model.kinds.bench import MONEY, Case
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory_fold import Decoded
 from tidemark.errors import DeclarationError
-from tidemark.model.evolution import compared
-from tidemark.model.given import given_columns
+from tidemark.model.state.evolution import compared
+from tidemark.sql.initial_state import given_columns
 from tidemark.testing import BARRIER, replay
+from tidemark.testing.twin.fold import Decoded
 
 
 def _oracle(records: Sequence[Decoded], source: str, by: str) -> Any:

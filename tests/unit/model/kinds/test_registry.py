@@ -18,13 +18,13 @@ import tidemark
 from tests.unit.model.kinds import existing
 from tests.unit.model.kinds.bench import Bench, Case, expected, known, random_records
 from tidemark import state
-from tidemark.adapters.duckdb_session import Ask, asking
 from tidemark.errors import UsageError
 from tidemark.model.kinds import registry
 from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.lookup import KNOWN, state_kind
 from tidemark.model.kinds.base.process import ProcessKind
-from tidemark.model.schema import OperatorSchema
+from tidemark.model.state.schema import OperatorSchema
+from tidemark.readers.duckdb_session import Ask, asking
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 FUNCTIONS = sorted(name for name in vars(registry) if name[0] != "_")

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tidemark.errors import UsageError
-from tidemark.model.aggregates import Aggregate, bound, call_of, finish_sql, merge_sql, partial_sql, substituted
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import DUCKDB, Dialect
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators, Input
 from tidemark.model.kinds.base.python import OfKey, Overflow, Placed, Row, known, overflow, summed
 from tidemark.model.kinds.base.sql import checked, filtered, quoted, record_path
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.custom_aggregate import Aggregate, bound, call_of, finish_sql, merge_sql, partial_sql, substituted
+from tidemark.sql.dialects import DUCKDB, Dialect
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _MERGED: dict[str, Callable[[Sequence[Any]], Any]] = {"bool_and": all, "bool_or": any, "min": min, "max": max}

@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any, TypedDict
 
 from tidemark.errors import DeclarationError
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.ttl import Ttl, as_ttl
+from tidemark.model.core.ttl import Ttl, as_ttl
+from tidemark.model.state.field_descriptors import StateDescriptor
 
 TimeToLive = timedelta | Ttl | None
 

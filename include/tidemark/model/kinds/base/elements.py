@@ -1,9 +1,9 @@
 """How lists are stored, of folds and of processes: each element with the time at which it was added."""
 
-from tidemark.model.dialects import DUCKDB
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.schema import StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.schema import StoredField
+from tidemark.sql.dialects import DUCKDB
 
 
 def timed(of: FieldType) -> FieldType:

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from tidemark.errors import DeclarationError
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import Dialect
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.python import OfKey, Placed, known
 from tidemark.model.kinds.base.sql import filtered, quoted, record_path
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.dialects import Dialect
 
 
 class Extreme(FoldKind):

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidemark.errors import DeclarationError
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import Dialect
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Input, StateKind, record_field
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, is_expired
 from tidemark.model.kinds.base.sql import expired, quoted
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.dialects import Dialect
 
 Time = int | str | None
 """The time on the operator's clock in milliseconds, or an expression of it; None = nothing expires."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidemark.errors import DeclarationError
-from tidemark.model.aggregates import Aggregate
-from tidemark.model.descriptors import StateDescriptor
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.lookup import KNOWN
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.schema import StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import StoredField
+from tidemark.sql.custom_aggregate import Aggregate
 
 Accumulators = tuple[tuple[str, FieldType], ...]
 """Column and type of each accumulator, in order."""

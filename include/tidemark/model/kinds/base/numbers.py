@@ -1,7 +1,7 @@
 """What kinds over numbers share: which fields they fold, and how sums of them are stored."""
 
 from tidemark.errors import DeclarationError
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
 
 
 def checked_number(at: str, kind: str, over: FieldType) -> FieldType:

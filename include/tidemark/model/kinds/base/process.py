@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidemark.errors import DeclarationError
-from tidemark.model.descriptors import StateDescriptor
-from tidemark.model.dialects import Dialect
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.fold import Time
 from tidemark.model.kinds.base.kind import Input, StateKind
 from tidemark.model.kinds.base.python import Row
-from tidemark.model.schema import StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.state.field_descriptors import StateDescriptor
+from tidemark.model.state.schema import StoredField
+from tidemark.sql.dialects import Dialect
 
 _PLAIN = (type(None), bool, int, float, str)
 

@@ -9,8 +9,8 @@ from math import isnan
 from typing import Any, Protocol
 
 from tidemark.errors import StateOverflowError
-from tidemark.model.schema import StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
+from tidemark.model.state.schema import StoredField
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]

@@ -8,9 +8,9 @@ what a `Dialect` knows.
 import re
 from collections.abc import Sequence
 
-from tidemark.model.dialects import Dialect
-from tidemark.model.schema import KeyColumn, StoredField
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
+from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.sql.dialects import Dialect
 
 OVERFLOW = "tidemark_state_overflow"
 """Marks an overflow in the message of a foreign error: `tidemark_state_overflow <field> of key (<key>) <why>`."""

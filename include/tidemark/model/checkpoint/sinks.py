@@ -1,0 +1,99 @@
+"""Where emitted records go: a Delta table of their own per sink and timeline, named by manifests as state is (J1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage, Ranges
+from tidemark.model.core.codec import ADDED
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.state.segments import StateHandle
+
+Columns = tuple[tuple[str, str], ...]
+"""(column, SQL type), in order."""
+SinkKind = Literal["delta", "kafka", "topic"]
+ROW_ID: tuple[tuple[str, str], ...] = (
+    ("_uid", "STRING"),
+    ("_topic", "STRING"),
+    ("_partition", "INT"),
+    ("_offset", "BIGINT"),
+    ("_n", "BIGINT"),
+)
+"""Columns that identify an emitted record, behind its fields: by whom, for which record, its number there (J16)."""
+PER_RECORD = 2**20
+"""A process may answer a record by less than so many. `_n` has a digit of this base per process of a chain."""
+NUMBERS = 2**63
+"""Every `_n` is below."""
+_FOLDERS: dict[str, str] = {"delta": "sinks", "kafka": "outbox", "topic": "outbox"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTable:
+    """The table of one sink on one timeline.
+
+    Attributes:
+        name: of the sink.
+        kind: `delta`, a table to read; `kafka`, an outbox that is sent after the manifest; or `topic`, which keeps
+            nothing: the attempt sends to the topic itself, before it is sealed (D9). On a fork, which never sends
+            (J2), such a sink has an outbox, so that a promote can send what nobody has sent.
+        path: the table that rows go to now, relative to the warehouse; a `topic` has one only by name.
+        columns: (column, SQL type) of the emitted fields, in order.
+        topic: of a Kafka sink; None for a `topic` that 0.1 planned on a fork.
+        key_by: of a Kafka sink: the field that becomes the message key.
+        handle: what lies in it; in a plan as the parent left it.
+        older: per path of a table that was begun with other columns those that are still read (C9).
+        emitted_until: written by 0.1 in place of `covered`: per partition the offset below which rows are skipped.
+        covered: the source offsets whose rows are there already (`delta`), or were sent (`kafka`, `topic`), before the
+            plan that holds it: an operator emits nothing for them, so that nothing is doubled (I8). A timeline that
+            was restored with its sinks kept starts with what the closed one had. Of an outbox it holds what other
+            timelines sent; what its own checkpoints sent is in their delivery records. None in objects of 0.1.
+    """
+
+    name: str
+    kind: str
+    path: str
+    columns: Columns
+    topic: str | None = None
+    key_by: str | None = None
+    handle: StateHandle = field(default=StateHandle())
+    older: Mapping[str, Columns] = field(default_factory=dict, metadata=ADDED)
+    emitted_until: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
+    covered: OffsetCoverage | None = field(default=None, metadata=ADDED)
+
+    @property
+    def stored(self) -> Columns:
+        """All columns of the table, before its partition columns."""
+        return (*self.columns, *ROW_ID)
+
+    def columns_of(self, path: str) -> Columns:
+        """Emitted fields, as far as they are read, in one of its tables."""
+        return self.older.get(path, self.columns)
+
+    def coverage(self, topic_ids: Mapping[str, str]) -> OffsetCoverage:
+        """What is covered; `topic_ids` are those of the object that holds the table, for one that 0.1 wrote."""
+        return OffsetCoverage.below(self.emitted_until, topic_ids) if self.covered is None else self.covered
+
+    def skipped(
+        self, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, Ranges]:
+        """The offsets of a plan whose rows are not emitted, because they are covered."""
+        return self.coverage(topic_ids).within(ranges, topic_ids)
+
+    def lacks(self, topic: str, partition: int, offset: int, topic_ids: Mapping[str, str]) -> bool:
+        """Whether what is emitted for a record is yet to be written; `topic_ids` are those of the plan."""
+        return not self.coverage(topic_ids).covers(TopicPartition(topic, partition), offset, topic_ids)
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether attempts send its rows to a topic themselves; not on a fork of 0.1, which has no topic."""
+        return self.kind == "topic" and self.topic is not None
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether emitted rows are written to its table."""
+        return self.kind != "topic"
+
+
+def sink_path(pipeline: str, kind: SinkKind, name: str, timeline: str) -> str:
+    """The table of a sink, relative to the warehouse (design section 6)."""
+    return f"{pipeline}/{_FOLDERS[kind]}/{name}/{timeline}"

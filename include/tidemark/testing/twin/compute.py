@@ -1,0 +1,278 @@
+"""The engine in Python: reads a plan's ranges from a `MemoryLog` and folds them exactly as Spark does."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import DataLostError
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.table_writes import UidCounts, WrittenRun
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.ttl import Now
+from tidemark.model.retention.erasure import Blocked, none_blocked
+from tidemark.model.state.schema import OperatorSchema
+from tidemark.ports import ForeignTables
+from tidemark.sql.limits import overflows_of
+from tidemark.testing.twin.broadcasting import BroadcastStates, copied
+from tidemark.testing.twin.deletes import deletes, refused
+from tidemark.testing.twin.fold import Decoded, Deleted, Key, folded, key_of
+from tidemark.testing.twin.intake import EPOCH, MS, Intake, Letter
+from tidemark.testing.twin.layouts import state_rows
+from tidemark.testing.twin.limits import refuse_overflow
+from tidemark.testing.twin.log import MemoryLog
+from tidemark.testing.twin.merge import resolved
+from tidemark.testing.twin.process import Processed, Task, chained_letters, processed
+from tidemark.testing.twin.tables import MemoryTables
+
+Judge = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
+"""Stands in for the gate, which needs Great Expectations and Spark."""
+
+
+def _passes(plan: CheckpointPlan, runs: Mapping[str, Sequence[str]]) -> Verdict:
+    return Verdict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryCompute:
+    """The twin of the Spark engine.
+
+    Attributes:
+        pipeline: the declaration.
+        log: where records are.
+        tables: where runs are written.
+        judge: in place of the gate.
+        foreign: tables that broadcast states copy; None where there are none.
+        parallelism: how many tasks an operator with operator state has; to others it makes no difference.
+        blocked: keys whose records are dropped.
+    """
+
+    pipeline: Pipeline
+    log: MemoryLog
+    tables: MemoryTables
+    judge: Judge = _passes
+    foreign: ForeignTables | None = None
+    parallelism: int = 1
+    blocked: Blocked = none_blocked
+
+    def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> "MemoryBatch":  # noqa: ARG002
+        """See `ports.Compute`."""
+        self._refuse_lost(plan)
+        copies: dict[str, list[dict[str, Any]]] = {}
+        if plan.copies and self.foreign is not None:
+            copies = copied(self.tables, self.pipeline, plan, self.foreign)
+        inputs = {name: Intake(self.pipeline, plan, name) for name in self.pipeline.inputs}
+        for name, intake in inputs.items():
+            for tp, within in plan.ranges_of(name).items():
+                intake.take(tp, self.log.records(tp, within))
+        self._refuse_lost(plan)
+        return MemoryBatch(self, plan, inputs, copies)
+
+    def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
+        """The state of an operator at a checkpoint: finished values per key (I4: every file is read)."""
+        schema = checkpoint.plan.schemas[uid]
+        return resolved(schema, state_rows(self.tables, schema, checkpoint.handles[uid]), checkpoint.now)
+
+    def refuse_recreated(self, plan: CheckpointPlan) -> None:
+        """Compares the ids of the topics of which anything was read.
+
+        Raises:
+            DataLostError: a topic has another id than the plan.
+        """
+        now = self.log.topic_ids(plan.topic_ids)
+        for topic in sorted({tp.topic for tp, r in plan.ranges.items() if not r.is_empty}):
+            if now.get(topic) != plan.topic_ids[topic]:
+                raise _lost(f"topic {topic}: id {plan.topic_ids[topic]} became {now.get(topic, 'none')}")
+
+    def _refuse_lost(self, plan: CheckpointPlan) -> None:
+        self.refuse_recreated(plan)
+        read = {tp: r for tp, r in plan.ranges.items() if not r.is_empty}
+        bounds = self.log.partitions(frozenset(read), plan.isolation)
+        for tp, within in read.items():
+            if bounds[tp].earliest > within.start:
+                raise _lost(
+                    f"topic {tp.topic}, partition {tp.partition}, offsets [{within.start}, {bounds[tp].earliest})"
+                )
+            if bounds[tp].end < within.end:
+                raise _lost(f"topic {tp.topic}, partition {tp.partition}, offsets [{bounds[tp].end}, {within.end})")
+
+
+class MemoryBatch:
+    """The decoded records of one attempt."""
+
+    facts: BatchFacts
+    counts: dict[str, UidCounts]
+
+    def __init__(
+        self,
+        compute: MemoryCompute,
+        plan: CheckpointPlan,
+        inputs: Mapping[str, Intake],
+        copies: Mapping[str, Sequence[dict[str, Any]]],
+    ) -> None:
+        self._compute = compute
+        self._copies = copies
+        self._plan = plan
+        self._runs: dict[str, list[str]] = {}
+        self._inputs = {uid: i for name, i in inputs.items() for uid in compute.pipeline.readers(name)}
+        self.facts = BatchFacts.after(
+            plan,
+            records=sum(i.records for i in inputs.values()),
+            size=sum(i.bytes for i in inputs.values()),
+            seen={tp: at for i in inputs.values() for tp, at in i.greatest_ms.items()},
+        )
+        self._broadcast = BroadcastStates(
+            tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
+        )
+        self._blocked = compute.blocked(plan)
+        self._deleted = {uid: self._deletes(uid, intake) for uid, intake in self._inputs.items()}
+        self._applied: dict[str, list[Decoded]] = {}
+        self._unkeyed: dict[str, list[Decoded]] = {}
+        self.counts = {}
+        for uid in self._inputs:
+            if not plan.schemas[uid].joins:
+                self._sort(uid, self._inputs[uid].good)
+        for uid in compute.pipeline.tables:
+            self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
+        self.uids = compute.pipeline.uids
+        self._processed: dict[str, Processed] = {}
+
+    def prepare(self, uid: str) -> UidCounts:
+        """See `ports.Batch`."""
+        pipeline, plan = self._compute.pipeline, self._plan
+        operator = next((o for o in pipeline.operators if o.uid == uid), None)
+        if operator is None:
+            return self.counts[uid]
+        schema, upstream = plan.schemas[uid], self._processed.get(pipeline.input_of(operator))
+        if uid not in self.counts:
+            records = self._inputs[uid].good if upstream is None else upstream.emitted
+            self._sort(uid, self._broadcast.joined(records, schema.joins))
+        if isinstance(operator, Process):
+            task = Task(
+                operator=operator,
+                schema=schema,
+                plan=plan,
+                record=pipeline.record_class(operator),
+                broadcast=self._broadcast.values() if operator.takes_broadcast else {},
+                parallelism=self._compute.parallelism,
+            )
+            done = processed(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
+            self._processed[uid] = done
+            self.counts[uid] = self.counts[uid].after(
+                failed=len(done.failed), emitted=len(done.emitted), operator_state=done.operator_state
+            )
+        return self.counts[uid]
+
+    def write_run(self, uid: str, folder: str) -> WrittenRun:
+        """See `ports.Batch`."""
+        run: Sequence[dict[str, Any]] = self._copies.get(uid, ())
+        if uid in self._processed:
+            run = self._processed[uid].rows
+        elif uid not in self._copies:
+            with overflows_of(uid):
+                run = self._fold(uid)
+        done = self._compute.tables.write(folder, run)
+        self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
+        return done
+
+    def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
+        """See `ports.Batch`."""
+        return self._compute.tables.write(folder, self._letter_rows(uid, self._plan.schemas[uid]))
+
+    def write_emitted(self, uid: str, folder: str) -> WrittenRun:
+        """See `ports.Batch`."""
+        lacks = partial(self._plan.sinks[uid].lacks, topic_ids=self._plan.topic_ids)
+        rows = [r for r in self._processed[uid].sunk if lacks(r["_topic"], r["_partition"], r["_offset"])]
+        return self._compute.tables.write(folder, rows)
+
+    def emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
+        """See `ports.Batch`."""
+        return self._processed[uid].sunk
+
+    def rejected(self) -> int:
+        """See `ports.Batch`."""
+        lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
+        rows = (row for uid in lettered for row in self._letter_rows(uid, self._plan.schemas[uid]))
+        return len({(row["topic"], row["partition"], row["offset"]) for row in rows})
+
+    def refuse_recreated(self) -> None:
+        """See `ports.Batch`."""
+        self._compute.refuse_recreated(self._plan)
+
+    def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
+        """See `ports.Batch`."""
+        return self._compute.judge(self._plan, runs)
+
+    def close(self) -> None:
+        """See `ports.Batch`; there is nothing to release."""
+
+    @property
+    def _now(self) -> Now:
+        return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
+
+    def _deletes(self, uid: str, intake: Intake) -> list[Deleted]:
+        return [d for d in deletes(intake, self._plan.schemas[uid]) if not self._drops(uid, d.key, d)]
+
+    def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
+        """Whether a record is of a key that was erased."""
+        mine = (b for b in self._blocked if b.uid == uid)
+        return any(b.blocks(key, of.topic, of.partition, of.offset) for b in mine)
+
+    def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
+        """Sorts what an operator applies from what has no key, and counts both."""
+        schema = self._plan.schemas[uid]
+        self._applied[uid], self._unkeyed[uid] = [], []
+        for r in records:
+            key = key_of(schema, r)
+            if not self._drops(uid, key, r):
+                (self._unkeyed if None in key else self._applied)[uid].append(r)
+        applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
+        letters = len(refused(self._inputs[uid], schema)) if uid in self._inputs else 0
+        self.counts[uid] = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)
+
+    def _fold(self, uid: str) -> list[dict[str, Any]]:
+        schema, plan, now = self._plan.schemas[uid], self._plan, self._now
+        records: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted.get(uid, ())]
+        run = folded(schema, records, plan, now)
+        refuse_overflow(schema, run, state_rows(self._compute.tables, schema, plan.handles[uid]), now)
+        return run
+
+    def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
+        failed = self._processed[uid].failed if uid in self._processed else {}
+        if uid not in self._inputs:
+            return chained_letters(uid, self._unkeyed[uid], self._applied[uid], failed)
+        intake = self._inputs[uid]
+        letters = refused(intake, schema)
+        for (topic, partition, offset, _), why in failed.items():
+            record = intake.raw[topic, partition, offset]
+            letters.append(Letter(tp=TopicPartition(topic, partition), record=record, reason=why))
+        for r in self._unkeyed[uid]:
+            record = intake.raw[r.topic, r.partition, r.offset]
+            letters.append(Letter(tp=TopicPartition(r.topic, r.partition), record=record, reason=Reason.NULL_KEY.value))
+        letters.sort(key=lambda x: (x.tp, x.record.offset))
+        return [
+            {
+                "topic": x.tp.topic,
+                "partition": x.tp.partition,
+                "offset": x.record.offset,
+                "timestamp": EPOCH + x.record.timestamp_ms * MS,
+                "uid": uid,
+                "reason": x.reason,
+                "key": x.record.key,
+                "value": x.record.value,
+            }
+            for x in letters
+        ]
+
+
+def _lost(what: str) -> DataLostError:
+    return DataLostError(
+        f"data lost: {what}",
+        safe="every completed checkpoint is intact; nothing was published.",
+        next="run the pipeline again: it plans anew; repeat with --accept-loss to record the gap.",
+    )
