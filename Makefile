@@ -11,15 +11,15 @@ help: ## Show this list
 
 .PHONY: setup
 setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
-	@$(PYTHON) include/tidemark/stack/bootstrap.py
+	@$(PYTHON) include/devstack/bootstrap.py
 
 .PHONY: setup-s3
 setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
-	@$(PYTHON) include/tidemark/stack/bootstrap.py --s3
+	@$(PYTHON) include/devstack/bootstrap.py --s3
 
 .PHONY: setup-driver
 setup-driver: setup ## Archive the classes of Spark, so that drivers of one's own (local[N]) start sooner
-	@$(BIN)/python -m tidemark.engine.class_archive $(or $(TIDEMARK_JARS),.jars)
+	@$(BIN)/python -m tidemark.engine.session.class_archive $(or $(TIDEMARK_JARS),.jars)
 
 .PHONY: setup-flink
 setup-flink: setup ## Fetch Apache Flink, into a cache of yours, so that `make bench` measures it too
@@ -27,7 +27,7 @@ setup-flink: setup ## Fetch Apache Flink, into a cache of yours, so that `make b
 
 .PHONY: demo
 demo: $(if $(filter s3,$(WAREHOUSE)),setup-s3,setup) ## Checkpoint the real flights of 2013, check every row (DEMO=quick: half; WAREHOUSE=s3: in a bucket)
-	@$(BIN)/python -m tidemark.cli.demo
+	@$(BIN)/python -m devstack.demo
 
 ##@ The stack
 .PHONY: up
@@ -49,7 +49,7 @@ doctor: setup ## Name every missing prerequisite and its remedy
 ##@ A cluster in containers
 .PHONY: env
 env: ## Make the secrets of docker-compose.yaml in .env, where they are missing
-	@$(PYTHON) include/tidemark/stack/env_file.py .env
+	@$(PYTHON) include/devstack/env_file.py .env
 
 ##@ Checks
 .PHONY: test

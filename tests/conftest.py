@@ -77,9 +77,9 @@ Everything else, the collector as well, is what users have."""
 @pytest.fixture(scope="session")
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
     """Settings of a stack with one warm Connect server, shared by the session."""
+    from devstack import control
     from tests.s3.server import CREDENTIALS
     from tidemark.settings import load_settings
-    from tidemark.stack import control
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=ONE_COMPILER)
     # The server looks for its own credentials of S3 where every client of AWS does: in its environment.

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from devstack.demo.flights_data import FlightRecord, read_flights
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
-from tidemark.adapters.flights_data import FlightRecord, read_flights
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

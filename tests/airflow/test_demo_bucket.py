@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from tidemark.cli.demo import bucket, store
+from devstack import processes
+from devstack.demo import bucket, store
 from tidemark.errors import TidemarkError
 from tidemark.settings import load_settings
-from tidemark.stack import processes
 
 
 def winners(application: store.Application, writers: int = 8) -> int:

@@ -8,16 +8,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from devstack.demo.checking import span_of, upto
+from devstack.demo.flights_data import FlightRecord
+from devstack.demo.options import asks_for
+from devstack.demo.oracle import EPOCH, KEYS, Oracle, differences
+from devstack.demo.reference_data import read_airlines, read_planes
+from devstack.demo.releases import RIGHT, WRONG, Releases
+from devstack.demo.rotations import RotationOracle
+from devstack.demo.story import three_of
+from devstack.demo.summary import lines_of, table_of
 from tests.airflow.world import DAY, MemoryContext, World
-from tidemark.adapters.flights_data import FlightRecord
-from tidemark.adapters.nyc_reference import read_airlines, read_planes
-from tidemark.cli.demo.asking import asks_for
-from tidemark.cli.demo.checking import span_of, upto
-from tidemark.cli.demo.lines import lines_of, table_of
-from tidemark.cli.demo.oracle import EPOCH, KEYS, Oracle, differences
-from tidemark.cli.demo.releases import RIGHT, WRONG, Releases
-from tidemark.cli.demo.rotations import RotationOracle
-from tidemark.cli.demo.story import three_of
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
 from tidemark.operations import backfill, checkpoints

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from devstack import doctor
 from tests.s3.proxy import Fault, Request, Times, is_put, strips_conditions
 from tests.s3.server import SECRETS, Bucket
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 from tidemark.settings import load_settings
-from tidemark.stack import doctor
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.storage.s3_store import S3Store, refuse_racing_winners, refuse_unconditional
 

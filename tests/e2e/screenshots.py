@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from devstack.credentials import ADMIN, load_credentials
+from devstack.demo.topic import DataSet, load
 from tests.e2e.chromium import Page, chromium
 from tidemark.cli.airflow_api import AirflowApi
-from tidemark.cli.topic import DataSet, load
 from tidemark.context import Context, open_context
 from tidemark.errors import NotFoundError
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.stack.credentials import ADMIN, load_credentials
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 DIALOG = ".chakra-dialog__content"

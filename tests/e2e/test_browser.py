@@ -11,14 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
+from devstack.credentials import ADMIN, load_credentials
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.conftest import Stack
 from tests.e2e.test_scheduler import DAY, PATIENCE, Sent, finished
 from tests.prerequisites import needs_chromium
-from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.context import Context, open_context
 from tidemark.operations import reads, savepoints, timelines
-from tidemark.stack.credentials import ADMIN, load_credentials
 
 pytestmark = [
     pytest.mark.e2e,

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
+from devstack.control import down, up
+from devstack.credentials import ADMIN, load_credentials
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.airflow_pages import Server
 from tests.e2e.conftest import ROOT, Stack
 from tests.e2e.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip, unpause
 from tests.kafka.topics import Topics
 from tests.prerequisites import needs
-from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.context import open_context
 from tidemark.operations import reads
 from tidemark.settings import load_settings
-from tidemark.stack.control import down, up
-from tidemark.stack.credentials import ADMIN, load_credentials
 
 pytestmark = [
     pytest.mark.e2e,

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from devstack.demo.dag_runs import Dag
+from devstack.demo.native import Backfill
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.conftest import ROOT, Stack
 from tests.kafka.topics import Sent as Message
 from tests.kafka.topics import Topics
-from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowError, Json
-from tidemark.cli.demo.dag_runs import Dag
-from tidemark.cli.demo.native import Backfill
 from tidemark.context import open_context
 from tidemark.operations import reads, stop
 
@@ -204,7 +204,7 @@ def test_nothing_failed_to_import_and_the_pages_are_there(backfilled: Stack) -> 
 
 
 def test_no_secret_reached_a_log(backfilled: Stack) -> None:
-    from tidemark.stack.credentials import load_credentials
+    from devstack.credentials import load_credentials
 
     login = load_credentials(backfilled.settings.home)
     assert login is not None

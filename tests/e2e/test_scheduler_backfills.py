@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from devstack.demo.dag_runs import Dag
+from devstack.demo.native import CONFLICT, Backfill
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.conftest import Stack
 from tests.e2e.test_scheduler import Sent
-from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowError, Json
-from tidemark.cli.demo.dag_runs import Dag
-from tidemark.cli.demo.native import CONFLICT, Backfill
 from tidemark.context import open_context
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.savepoint import SavepointRequest

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from devstack.services import require_java
 from tests.engine.standalone import ROOT
-from tidemark.engine.class_archive import COMPILE_LATE, QUIET, archive_of, jar_conf, jars_below
-from tidemark.stack.services import require_java
+from tidemark.engine.session.class_archive import COMPILE_LATE, QUIET, archive_of, jar_conf, jars_below
 
 SPARK_HOME = Path(pyspark.__file__).parent
 CLASS_PATH, OPTIONS, SERVED = "spark.driver.extraClassPath", "spark.driver.defaultJavaOptions", "spark.jars"

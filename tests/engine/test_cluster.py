@@ -18,14 +18,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from devstack.demo.checking import Checker
+from devstack.demo.flights_data import FlightRecord, read_flights
+from devstack.demo.reference_data import read_airlines, read_planes
+from devstack.demo.topic_loader import partition_of
 from tests.cli.command import Command
 from tests.engine.standalone import QUICK_JAVA, ROOT, connect_server, environment, standalone
 from tests.kafka.topics import Sent, Topics
-from tidemark.adapters.flights_data import FlightRecord, read_flights
-from tidemark.adapters.kafka_producer import partition_of
-from tidemark.adapters.nyc_reference import read_airlines, read_planes
 from tidemark.airflow.spark_jobs import SparkJob, fold
-from tidemark.cli.demo.checking import Checker
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from devstack import control
+from devstack.addresses import LOOPBACK
 from tests.engine.standalone import ROOT
 from tidemark.engine.session.patience import PATIENCE
 from tidemark.settings import load_settings, recorded_service
-from tidemark.stack import control
-from tidemark.stack.addresses import LOOPBACK
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 CLIENT = """

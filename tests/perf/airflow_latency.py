@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from devstack.demo.dag_runs import Dag
 from tests.perf import generator
 from tests.perf.bench import SEED, create_topic
 from tests.perf.generator import Updates
@@ -28,7 +29,6 @@ from tests.perf.latency.page import page
 from tests.perf.latency.warm_stack import cpu_seconds, warm_stack
 from tests.perf.report import FOLDER
 from tidemark.cli.airflow_api import AirflowApi
-from tidemark.cli.demo.dag_runs import Dag
 from tidemark.context import open_context
 from tidemark.operations import reads
 from tidemark.settings import Settings

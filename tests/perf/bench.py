@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from devstack import control
 from tests.perf import generator
 from tests.perf.facts import made_by
 from tests.perf.report import write_report
@@ -32,7 +33,6 @@ from tidemark.operations.queries import DiffRequest
 from tidemark.ports import PlanRequest
 from tidemark.readers.state_diff import Detail
 from tidemark.settings import Settings, load_settings
-from tidemark.stack import control
 
 UPDATES = 20_000
 SEED = 20130101

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
+from devstack.demo.flights_data import NEW_YORK, FlightRecord, find_flights, read_flights
 from tests.perf.workload import State
-from tidemark.adapters.flights_data import NEW_YORK, FlightRecord, find_flights, read_flights
 
 NONE = "(none)"
 YEAR = 2013

@@ -33,11 +33,13 @@ def main() -> int:
     if sys.argv[1:]:
         sys.stdout.write(json.dumps(_once(json.loads(sys.argv[1]))) + "\n")
         return 0
+    from devstack import control
     from tests.perf.peers.sparks import compiled
     from tidemark.settings import load_settings
-    from tidemark.stack import control
 
-    subprocess.run([sys.executable, "-m", "tidemark.engine.class_archive", str(JARS)], check=True, stdout=sys.stderr)
+    subprocess.run(
+        [sys.executable, "-m", "tidemark.engine.session.class_archive", str(JARS)], check=True, stdout=sys.stderr
+    )
     with tempfile.TemporaryDirectory(prefix="tidemark-fresh-") as home:
         settings = load_settings(home=home)
         control.up(settings, only=("kafka",))

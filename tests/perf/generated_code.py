@@ -13,14 +13,15 @@ from unittest import mock
 
 import psutil
 
-from tidemark.adapters import flights_data, nyc_reference
-from tidemark.adapters.kafka_producer import TopicLoader
+from devstack import control, spark_server
+from devstack.demo import flights_data
+from devstack.demo import reference_data as nyc_reference
+from devstack.demo.topic_loader import TopicLoader
+from devstack.processes import load_record
 from tidemark.context import open_context
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
-from tidemark.stack import control, spark_server
-from tidemark.stack.processes import load_record
 
 CHECKPOINTS, COUNTED, RECORDS = 12, 5, 5000
 _CLASS = "org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator"

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from devstack import control
 from tests.engine.records import plan_of
 from tests.engine.warehouses import warehouse_of
 from tests.perf.facts import made_by
@@ -23,7 +24,6 @@ from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.engine.process.process_operator import ProcessTask, processed
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.settings import load_settings
-from tidemark.stack import control
 
 QUICK = os.environ.get("BENCH") == "quick"
 RECORDS, PER_KEY, ROUNDS = 100_000 if QUICK else 500_000, 10, 3

@@ -11,6 +11,7 @@ import time
 import uuid
 from pathlib import Path
 
+from devstack import control
 from tests.perf import generator
 from tests.perf.bench import create_topic
 from tidemark.context import open_context
@@ -19,7 +20,6 @@ from tidemark.engine.session.session import open_session
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.stack import control
 
 NAME, KEYS, UPDATES, ROUNDS, COUNTS = "bench-20000", 20_000, 20_000, 3, 9
 DEFAULTS = {"fetch.max.wait.ms": "500", "max.poll.records": "500", "max.partition.fetch.bytes": "1048576"}

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from devstack import control
 from tests.perf import generator
 from tests.perf.bench import SEED, SIZES, UPDATES, create_topic
 from tests.perf.facts import made_by
@@ -25,7 +26,6 @@ from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, reads, savepoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.stack import control
 
 ROUNDS = 7
 FORKS = 3

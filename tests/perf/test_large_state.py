@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from devstack import control
 from tests.kafka.topics import Topics
 from tests.perf import generator
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
-from tidemark.stack import control
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 KEYS, UPDATES, SEED = 8_000_000, 20_000, 7

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
+from devstack import control
 from tests.perf import generator
 from tests.perf.bench import SEED, create_topic
 from tests.perf.peers.lineup import KINDS
@@ -34,7 +35,6 @@ from tidemark.model.core.ttl import Now
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.stack import control
 
 RECORDS, ROUNDS, REPEATED, MANY = 20_000, 30, 12, 60_000
 SYSTEMS = ("tidemark", "append")

@@ -7,11 +7,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from devstack import commands as stack_commands
+from devstack import doctor, java
+from devstack.doctor import Finding, examine
 from tests.stack.homes import settings_for
-from tidemark.cli import stack_commands
 from tidemark.settings import Settings
-from tidemark.stack import doctor, java
-from tidemark.stack.doctor import Finding, examine
 
 
 def _find(settings: Settings, check: str) -> Finding:

@@ -132,7 +132,7 @@ def spark_home() -> Path:
 
 def submit_command(settings: "Settings", home: Path) -> list[str]:
     """The command line up to the application; no secret is in it, because `ps` shows it to everybody."""
-    from tidemark.engine.class_archive import jar_conf
+    from tidemark.engine.session.class_archive import jar_conf
 
     profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
     conf = {"spark.log.level": "WARN"}

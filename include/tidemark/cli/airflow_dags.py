@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from devstack import control
+from devstack.credentials import ADMIN, load_credentials
 from tidemark.cli.airflow_api import AirflowApi, AirflowError
 from tidemark.settings import Settings
-from tidemark.stack import control
-from tidemark.stack.credentials import ADMIN, load_credentials
 
 POLL = 1.0
 TASKS = frozenset({"plan", "fold", "validate", "complete"})

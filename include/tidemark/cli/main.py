@@ -11,6 +11,8 @@ from typing import Annotated
 import structlog
 import typer
 
+from devstack import commands as stack_commands
+from devstack.demo import topic
 from tidemark.cli import (
     backfill,
     bootstrap,
@@ -22,11 +24,9 @@ from tidemark.cli import (
     run,
     savepoint,
     sink,
-    stack_commands,
     state,
     stop,
     timeline,
-    topic,
     verify,
 )
 from tidemark.cli.help_texts import keep_examples

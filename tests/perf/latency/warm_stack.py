@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psutil
 
+from devstack import control
+from devstack.credentials import ADMIN, load_credentials
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import Settings, load_settings
-from tidemark.stack import control
-from tidemark.stack.credentials import ADMIN, load_credentials
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from devstack import control
 from tests.perf.bench import SEED
 from tests.perf.facts import made_by, versions
 from tests.perf.peers.backfilling import Backfill
@@ -26,7 +27,6 @@ from tests.perf.peers.setup_flink import VERSION, is_here
 from tests.perf.peers.sparks import WARM, compiled, opened
 from tests.perf.workload import Workload
 from tidemark.settings import load_settings
-from tidemark.stack import control
 
 AnyCase = Case | Backfill
 QUICK = os.environ.get("BENCH") == "quick"
@@ -130,7 +130,7 @@ def main() -> int:
         control.up(settings, only=("kafka", "spark"))
         try:
             if not QUICK:
-                subprocess.run([sys.executable, "-m", "tidemark.engine.class_archive", str(JARS)], check=True)
+                subprocess.run([sys.executable, "-m", "tidemark.engine.session.class_archive", str(JARS)], check=True)
             classes = compiled(Path(home, "classes"))
             if flink:
                 compiled(classes, "FlinkTotals.java", class_path(""))

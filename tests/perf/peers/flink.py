@@ -21,11 +21,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.csv as pv
 
+from devstack.services import require_java
 from tests.perf.needed import flink_files
 from tests.perf.peers.batch import ends_of
 from tests.perf.peers.places import COLUMNS, JARS, PARTITIONS, Place
 from tests.perf.peers.setup_flink import flink_jars
-from tidemark.stack.services import require_java
 
 TASKS = 2
 RETAINED = 30

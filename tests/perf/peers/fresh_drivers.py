@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.perf.peers.places import JARS, Place
 from tests.perf.peers.sparks import MASTER, every, opened
-from tidemark.engine.class_archive import COMPILE_LATE, QUIET, ended, jars_below
+from tidemark.engine.session.class_archive import COMPILE_LATE, QUIET, ended, jars_below
 from tidemark.engine.session.session import STATIC_CONF
 
 OURS, TUNED = "tidemark", "append-tuned"

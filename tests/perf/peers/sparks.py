@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from devstack.services import require_java
+from devstack.spark_server import find_spark_home
 from tests.perf.peers.places import JARS
 from tidemark.engine.session.session import SparkSettings, open_session
-from tidemark.stack.services import require_java
-from tidemark.stack.spark_server import find_spark_home
 
 MASTER = "local[2]"
 WARM = {

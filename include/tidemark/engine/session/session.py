@@ -18,7 +18,7 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-from tidemark.engine.class_archive import is_own_process, jar_conf
+from tidemark.engine.session.class_archive import is_own_process, jar_conf
 from tidemark.engine.session.package import PACKAGE, packed
 from tidemark.engine.session.patience import RECONNECTING, policies
 from tidemark.engine.session.spark_errors import translated

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from tidemark.adapters.flights_data import PACKAGE, FlightRecord, scheduled_departure
+from devstack.demo.flights_data import PACKAGE, FlightRecord, scheduled_departure
 from tidemark.errors import CorruptObjectError, NotFoundError
 
 PLANES, AIRLINES = 3_322, 16

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from devstack.addresses import LOOPBACK, Addresses, accepts
+from devstack.processes import rotated_log, write_whole
+from devstack.services import Service, require_java, service_environment
 from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
-from tidemark.stack.addresses import LOOPBACK, Addresses, accepts
-from tidemark.stack.processes import rotated_log, write_whole
-from tidemark.stack.services import Service, require_java, service_environment
 
 PATIENCE = 180.0
 WARM_UP_TIMEOUT = 240.0
@@ -112,7 +112,7 @@ def warm_up(settings: Settings, addresses: Addresses) -> None:
         TidemarkError: the query failed, or took longer than the timeout.
     """
     scratch = settings.home / "spark" / "tmp" / "warm-up"
-    command = [sys.executable, "-m", "tidemark.engine.warm_up", addresses.of("spark"), str(scratch)]
+    command = [sys.executable, "-m", "tidemark.engine.session.warm_up", addresses.of("spark"), str(scratch)]
     log = rotated_log(settings.home, "spark-warm-up")
     env = _environment(settings, find_spark_home())
     with log.open("wb") as output:

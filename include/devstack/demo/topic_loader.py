@@ -12,7 +12,7 @@ from enum import Enum
 
 from confluent_kafka import KafkaError, Producer
 
-from tidemark.adapters.kafka_target import Record, TargetTopic
+from devstack.demo.target_topic import Record, TargetTopic
 from tidemark.errors import BrokerError
 from tidemark.kafka.client import TIMEOUT
 from tidemark.kafka.connection import LOGGER

@@ -1,7 +1,7 @@
 """The first query of a new Spark server, shaped like a checkpoint: JSON, strict decoding, a fold, Parquet, a look-up.
 
 Called by nobody in the engine: `tidemark up` runs it as a child process, because the stack does not import pyspark.
-Run as `python -m tidemark.engine.warm_up sc://HOST:PORT FOLDER`; it leaves nothing behind.
+Run as `python -m tidemark.engine.session.warm_up sc://HOST:PORT FOLDER`; it leaves nothing behind.
 """
 
 import shutil

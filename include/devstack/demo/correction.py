@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from devstack.demo.dag_runs import Dag
+from devstack.demo.native import Say
 from tidemark.cli.airflow_api import AirflowApi
-from tidemark.cli.demo.dag_runs import Dag
-from tidemark.cli.demo.native import Say
 from tidemark.cli.output import note
 from tidemark.context import Context
 from tidemark.coordinator.recovery.backfill import Backfill

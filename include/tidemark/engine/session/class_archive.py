@@ -1,7 +1,7 @@
 """Classes of a Spark driver as one file that its JVM maps, instead of reading and verifying twenty thousand of them.
 
 Java calls it a dynamic archive of shared classes (JEP 350). `make setup-driver` makes it; a driver of our own uses the
-one of its Java and its jars, and starts without it where there is none. Run as `python -m tidemark.engine.class_archive
+one of its Java and its jars, and starts without it where there is none. Run as `python -m tidemark.engine.session.class_archive
 FOLDER`, the folder with the jars. Java checks the jars once more, by size and time of change, and goes on without an
 archive that does not fit. Importing this imports no pyspark.
 """
@@ -145,7 +145,7 @@ def ended(spark: Any) -> None:
 
 def _train(spark: "SparkSession", scratch: Path) -> None:
     """What a checkpoint loads; of Kafka's client all but what an answer of a broker needs, because there is none."""
-    from tidemark.engine.warm_up import warm_session
+    from tidemark.engine.session.warm_up import warm_session
 
     warm_session(spark, scratch / "warm-up")
     reader: Any = spark.read.format("kafka").option("subscribe", "none")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devstack.processes import ProcessRecord, write_whole
 from tidemark.errors import UsageError
 from tidemark.settings import Settings
-from tidemark.stack.processes import ProcessRecord, write_whole
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORTS = {"kafka_port": 9092, "kafka_controller_port": 9093, "spark_port": 15002, "airflow_port": 8080}

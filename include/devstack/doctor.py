@@ -16,16 +16,16 @@ from typing import Literal
 
 import psutil
 
+from devstack import control, jars
+from devstack.addresses import DEFAULT_PORTS, accepts, is_free, recorded_addresses
+from devstack.airflow_services import health_page
+from devstack.broker import broker_answers
+from devstack.java import INSTALL, NEWEST_TRIED, OLDEST, find_java
+from devstack.services import GROUPS
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.core.bucket_url import S3Url
 from tidemark.redaction import redacted
 from tidemark.settings import Settings, recorded_service
-from tidemark.stack import control, jars
-from tidemark.stack.addresses import DEFAULT_PORTS, accepts, is_free, recorded_addresses
-from tidemark.stack.airflow_services import health_page
-from tidemark.stack.broker import broker_answers
-from tidemark.stack.java import INSTALL, NEWEST_TRIED, OLDEST, find_java
-from tidemark.stack.services import GROUPS
 
 Verdict = Literal["ok", "note", "missing"]
 

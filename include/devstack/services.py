@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from devstack.java import INSTALL, Java, find_java
 from tidemark.errors import TidemarkError
 from tidemark.settings import STACK_VARIABLE, Settings
-from tidemark.stack.java import INSTALL, Java, find_java
 
 Group = Literal["kafka", "spark", "airflow"]
 GROUPS: tuple[Group, ...] = ("kafka", "spark", "airflow")

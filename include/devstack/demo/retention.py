@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from devstack.demo.dag_runs import Dag
 from tidemark.cli.airflow_api import AirflowApi
-from tidemark.cli.demo.dag_runs import Dag
 from tidemark.cli.output import human_bytes, note, show_rows
 from tidemark.context import Context
 from tidemark.model.retention.deletion import DeletionPlan, spans

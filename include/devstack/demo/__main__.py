@@ -1,6 +1,6 @@
 """Entry point of the demo: the stack, the input, the months, the correction, the comparison, retention, the table.
 
-Run as `python -m tidemark.cli.demo`. May be repeated: what is there is left alone, what is missing is added. The stack
+Run as `python -m devstack.demo`. May be repeated: what is there is left alone, what is missing is added. The stack
 keeps running at the end, so that there is something to look at. `DEMO=quick` makes half a year and no correction;
 `WAREHOUSE=s3` keeps all of it in a bucket.
 """
@@ -11,21 +11,21 @@ import time
 
 import psutil
 
+from devstack import control
+from devstack.credentials import ADMIN, Credentials, load_credentials
+from devstack.demo import bucket
+from devstack.demo.options import asks_for
+from devstack.demo.releases import Releases
+from devstack.demo.story import PIPELINE, Story, is_whole
+from devstack.demo.summary import Line, lines_of, table_of
+from devstack.demo.topic import DataSet, load
 from tidemark.cli.airflow_api import AirflowApi
-from tidemark.cli.demo import bucket
-from tidemark.cli.demo.asking import asks_for
-from tidemark.cli.demo.lines import Line, lines_of, table_of
-from tidemark.cli.demo.releases import Releases
-from tidemark.cli.demo.story import PIPELINE, Story, is_whole
 from tidemark.cli.output import complain, note, show_rows
 from tidemark.cli.timeline import plain_tree
-from tidemark.cli.topic import DataSet, load
 from tidemark.context import Context, open_context
 from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.operations import reads, timelines
 from tidemark.settings import Settings, load_settings
-from tidemark.stack import control
-from tidemark.stack.credentials import ADMIN, Credentials, load_credentials
 
 VARIABLE, QUICK = "DEMO", "quick"
 FOLDERS = "TIDEMARK_PIPELINES"

@@ -1,7 +1,7 @@
 """The store of `make demo WAREHOUSE=s3`, as a process: moto's server, whose conditional puts pass one by one.
 
 moto looks whether there is an object before it writes, and lets two puts win in between: no store does that which
-`tidemark doctor` lets pass. Run as `python -m tidemark.cli.demo.store HOST PORT`.
+`tidemark doctor` lets pass. Run as `python -m devstack.demo.store HOST PORT`.
 """
 
 import sys

@@ -11,12 +11,12 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from devstack.addresses import LOOPBACK, Addresses, accepts
+from devstack.java import Java
+from devstack.processes import rotated_log
+from devstack.services import Service, require_java, service_environment
 from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
-from tidemark.stack.addresses import LOOPBACK, Addresses, accepts
-from tidemark.stack.java import Java
-from tidemark.stack.processes import rotated_log
-from tidemark.stack.services import Service, require_java, service_environment
 
 PATIENCE = 90.0
 FORMAT_TIMEOUT = 60.0

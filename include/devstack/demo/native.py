@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from devstack.demo.dag_runs import POLL, Dag
 from tidemark.cli.airflow_api import AirflowApi, AirflowError, Json
-from tidemark.cli.demo.dag_runs import POLL, Dag
 from tidemark.errors import TidemarkError
 
 FINISHED_WITHIN = 1500.0

@@ -9,10 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemark.errors import NotFoundError, TidemarkError, UsageError
-from tidemark.settings import Settings
-from tidemark.stack import jars, processes
-from tidemark.stack.addresses import (
+from devstack import jars, processes
+from devstack.addresses import (
     Addresses,
     choose_addresses,
     exclusive,
@@ -20,11 +18,13 @@ from tidemark.stack.addresses import (
     record_process,
     recorded_addresses,
 )
-from tidemark.stack.airflow_services import prepare_airflow
-from tidemark.stack.broker import prepare_broker
-from tidemark.stack.processes import ProcessRecord, load_record
-from tidemark.stack.services import GROUPS, LISTENERS, SERVICES, Group, Service
-from tidemark.stack.spark_server import prepare_spark, warm_up
+from devstack.airflow_services import prepare_airflow
+from devstack.broker import prepare_broker
+from devstack.processes import ProcessRecord, load_record
+from devstack.services import GROUPS, LISTENERS, SERVICES, Group, Service
+from devstack.spark_server import prepare_spark, warm_up
+from tidemark.errors import NotFoundError, TidemarkError, UsageError
+from tidemark.settings import Settings
 
 State = Literal["running", "stopped", "stale"]
 Report = Callable[[str], None]

@@ -16,12 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from devstack.addresses import LOOPBACK, Addresses, accepts
+from devstack.credentials import ADMIN, Credentials, ensure_credentials
+from devstack.processes import rotated_log, write_whole
+from devstack.services import Service, service_environment
 from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
-from tidemark.stack.addresses import LOOPBACK, Addresses, accepts
-from tidemark.stack.credentials import ADMIN, Credentials, ensure_credentials
-from tidemark.stack.processes import rotated_log, write_whole
-from tidemark.stack.services import Service, service_environment
 
 PATIENCE = 240.0
 MIGRATION_TIMEOUT = 300.0

@@ -11,11 +11,11 @@ import time
 from http.client import HTTPConnection
 from pathlib import Path
 
+from devstack import processes
+from devstack.addresses import LOOPBACK, accepts
+from devstack.services import service_environment
 from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
-from tidemark.stack import processes
-from tidemark.stack.addresses import LOOPBACK, accepts
-from tidemark.stack.services import service_environment
 
 VARIABLE, S3 = "WAREHOUSE", "s3"
 _NAME = "s3"
@@ -61,7 +61,7 @@ def _started(settings: Settings, told: Path) -> int:
         probe.bind((LOOPBACK, 0))
         port = int(probe.getsockname()[1])
     settings.home.mkdir(parents=True, exist_ok=True)
-    argv = (sys.executable, "-m", "tidemark.cli.demo.store", LOOPBACK, str(port))
+    argv = (sys.executable, "-m", "devstack.demo.store", LOOPBACK, str(port))
     processes.start(_NAME, argv, service_environment(settings), settings.home)
     if not processes.wait_until(lambda: accepts(port), time.monotonic() + _PATIENCE):
         raise TidemarkError(

@@ -1,4 +1,4 @@
-"""Prepares `AIRFLOW_HOME` where each component of Airflow is a container: `python -m tidemark.stack.airflow_home`.
+"""Prepares `AIRFLOW_HOME` where each component of Airflow is a container: `python -m devstack.airflow_home`.
 
 The password comes by environment (`AIRFLOW_ADMIN_PASSWORD`), as a command line is no place for it.
 """
@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tidemark.stack.airflow_services import write_home
+from devstack.airflow_services import write_home
 
 
 def main() -> int:

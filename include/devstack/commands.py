@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from devstack import control, doctor
+from devstack.control import ServiceStatus
+from devstack.credentials import ADMIN, load_credentials, secrets_path
+from devstack.services import GROUPS
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.errors import UsageError
 from tidemark.settings import load_settings
-from tidemark.stack import control, doctor
-from tidemark.stack.control import ServiceStatus
-from tidemark.stack.credentials import ADMIN, load_credentials, secrets_path
-from tidemark.stack.services import GROUPS
 
 Only = Annotated[str | None, typer.Option(metavar="GROUPS", help=f"Of {', '.join(GROUPS)}, separated by commas.")]
 

@@ -17,8 +17,8 @@ from tidemark.errors import BusyError
 from tidemark.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from tidemark.adapters.flights_data import FlightRecord
-    from tidemark.adapters.kafka_producer import Load
+    from devstack.demo.flights_data import FlightRecord
+    from devstack.demo.topic_loader import Load
 
 PARTITIONS = 4
 _STEPS = 4
@@ -78,7 +78,7 @@ def load(
 
 
 def _load(settings: Settings, topic: str, *, replace: bool, console: Console) -> "Load":
-    from tidemark.adapters.kafka_producer import TopicLoader
+    from devstack.demo.topic_loader import TopicLoader
 
     partitions, options = PARTITIONS if topic == DataSet.FLIGHTS else 1, settings.kafka_client_options
     loader = TopicLoader(settings.kafka_address, topic, partitions=partitions, options=options)
@@ -92,7 +92,8 @@ def _load(settings: Settings, topic: str, *, replace: bool, console: Console) ->
 
 
 def _records(topic: str) -> "list[FlightRecord]":
-    from tidemark.adapters import flights_data, nyc_reference
+    from devstack.demo import flights_data
+    from devstack.demo import reference_data as nyc_reference
 
     if topic == DataSet.FLIGHTS:
         return flights_data.read_flights()

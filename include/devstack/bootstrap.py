@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parents[3]
 # Run as a file, the first entry of sys.path is this folder, whose modules must not shadow anybody's.
 sys.path[0] = str(ROOT / "include")
 
+from devstack import jars
+from devstack.java import INSTALL, Java, find_java  # noqa: E402
 from tidemark.errors import TidemarkError  # noqa: E402
-from tidemark.stack import jars  # noqa: E402
-from tidemark.stack.java import INSTALL, Java, find_java  # noqa: E402
 
 OLDEST_PYTHON = (3, 11)
 NEXT_UNTRIED_PYTHON = (3, 14)

@@ -7,15 +7,15 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
+from devstack.demo.checking import Checker, MismatchError, upto
+from devstack.demo.correction import SAVEPOINT, Correction
+from devstack.demo.dag_runs import POLL, Dag
+from devstack.demo.native import Backfill, Say
+from devstack.demo.releases import Releases
+from devstack.demo.retention import LettingGo
+from devstack.demo.summary import NEW_YORK, Line, lines_of
 from tidemark.cli.airflow_api import AirflowApi, Json
 from tidemark.cli.backfill import difference_row
-from tidemark.cli.demo.checking import Checker, MismatchError, upto
-from tidemark.cli.demo.correction import SAVEPOINT, Correction
-from tidemark.cli.demo.dag_runs import POLL, Dag
-from tidemark.cli.demo.letting_go import LettingGo
-from tidemark.cli.demo.lines import NEW_YORK, Line, lines_of
-from tidemark.cli.demo.native import Backfill, Say
-from tidemark.cli.demo.releases import Releases
 from tidemark.cli.output import note, show_rows
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError

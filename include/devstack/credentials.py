@@ -7,7 +7,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tidemark.stack.processes import write_whole
+from devstack.processes import write_whole
 
 ADMIN = "admin"
 

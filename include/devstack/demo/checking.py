@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tidemark.cli.demo.oracle import KEYS, Oracle, Rows, differences
-from tidemark.cli.demo.rotations import RotationOracle
+from devstack.demo.oracle import KEYS, Oracle, Rows, differences
+from devstack.demo.rotations import RotationOracle
 from tidemark.cli.output import note, when
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError
