@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 # Run as a file, the first entry of sys.path is this folder, whose modules must not shadow anybody's.
 sys.path[0] = str(ROOT / "include")
 
-from devstack import jars
+from devstack import jars  # noqa: E402
 from devstack.java import INSTALL, Java, find_java  # noqa: E402
 from tidemark.errors import TidemarkError  # noqa: E402
 
@@ -56,7 +56,12 @@ def fingerprint(root: Path) -> str:
     """What the environment was made from: it is stale as soon as one of these has changed."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     installed = [project["project"], project["build-system"], project["tool"]["setuptools"]]
-    made_from = [root / "requirements.lock", Path(__file__), *sorted(jars.LISTS.glob("*"))]
+    made_from = [
+        root / "requirements.lock",
+        root / "include/devstack/pyproject.toml",
+        Path(__file__),
+        *sorted(jars.LISTS.glob("*")),
+    ]
     digest = hashlib.sha256(f"{sys.version_info[:2]} {root} {installed}".encode())
     for path in made_from:
         digest.update(path.read_bytes())
@@ -151,7 +156,14 @@ def _install(python: Path) -> None:
     options = ["--quiet", "--python", str(python)]
     hashed = ["--require-hashes", "--build-constraints", str(lock), str(lock)]
     _must_run([*pip, "sync", *options, "--compile-bytecode", *hashed])
-    itself = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+    itself = [
+        "--no-deps",
+        "--no-build-isolation",
+        "--editable",
+        str(ROOT),
+        "--editable",
+        str(ROOT / "include/devstack"),
+    ]
     _must_run([*pip, "install", *options, *itself])
 
 

@@ -1,4 +1,4 @@
-"""`tidemark up | down | status | logs | doctor`: the embedded stack."""
+"""`tidemark up | down | status | logs`: the embedded stack."""
 
 import sys
 from dataclasses import asdict
@@ -6,22 +6,38 @@ from typing import Annotated
 
 import typer
 
-from devstack import control, doctor
+from devstack import control
 from devstack.control import ServiceStatus
 from devstack.credentials import ADMIN, load_credentials, secrets_path
+from devstack.demo import topic
+from devstack.doctor import CHECKS
 from devstack.services import GROUPS
-from tidemark.cli.output import JsonFlag, note, print_json, show_rows
+from tidemark.cli.airflow_api import AirflowApi
+from tidemark.cli.airflow_dags import add_login
+from tidemark.cli.doctor import add_checks
+from tidemark.cli.output import JsonFlag, note, show_rows
 from tidemark.errors import UsageError
-from tidemark.settings import load_settings
+from tidemark.settings import Settings, load_settings
 
 Only = Annotated[str | None, typer.Option(metavar="GROUPS", help=f"Of {', '.join(GROUPS)}, separated by commas.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Adds the commands, what `tidemark doctor` checks of the stack, and the way to its Airflow for `tidemark stop`."""
     for command in (up, down, status, logs):
         app.command()(command)
-    app.command("doctor")(diagnose)
+    topic.register(app)
+    add_checks(CHECKS)
+    add_login(embedded_airflow)
+
+
+def embedded_airflow(settings: Settings) -> AirflowApi | None:
+    """A session of the embedded Airflow's administrator; None where it is not up."""
+    login = load_credentials(settings.home)
+    running = any(s.group == "airflow" and s.state == "running" for s in control.status(settings))
+    if login is None or not running:
+        return None
+    return AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
 
 
 def up(only: Only = None, as_json: JsonFlag = False) -> None:
@@ -73,25 +89,6 @@ def logs(
         sys.stdout.write(line + "\n")
         if follow:
             sys.stdout.flush()
-
-
-def diagnose(as_json: JsonFlag = False) -> None:
-    """Check everything that the stack needs, and name the remedy of what is missing; exit code 1 if anything is.
-
-    Examples:
-      tidemark doctor
-      tidemark doctor --json
-    """
-    findings = doctor.examine(load_settings())
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
-    else:
-        show_rows([{"check": f.check, "verdict": f.verdict, "detail": f.detail} for f in findings], as_json=False)
-        for finding in findings:
-            if finding.remedy:
-                note(f"{finding.check}: {finding.remedy}")
-    if any(finding.verdict == "missing" for finding in findings):
-        raise typer.Exit(1)
 
 
 def _groups(only: str | None) -> tuple[str, ...]:

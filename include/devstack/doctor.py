@@ -1,98 +1,25 @@
-"""Examines everything that the stack needs before work starts, and says for each fault what to do.
-
-A check never changes anything, except a file of its own in the warehouse, which it removes again.
-"""
+"""What the embedded stack needs besides: Java, jars, locked packages, room, free ports, and services that are well."""
 
 import os
 import shutil
-import sys
-import uuid
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 
 import psutil
 
 from devstack import control, jars
-from devstack.addresses import DEFAULT_PORTS, accepts, is_free, recorded_addresses
+from devstack.addresses import DEFAULT_PORTS, is_free, recorded_addresses
 from devstack.airflow_services import health_page
-from devstack.broker import broker_answers
 from devstack.java import INSTALL, NEWEST_TRIED, OLDEST, find_java
 from devstack.services import GROUPS
-from tidemark.errors import TidemarkError, UsageError
+from tidemark.cli.doctor import Finding, existing_folder, kafka_answers, packages_agree, spark_answers
 from tidemark.model.core.bucket_url import S3Url
-from tidemark.redaction import redacted
 from tidemark.settings import Settings, recorded_service
-
-Verdict = Literal["ok", "note", "missing"]
 
 GIB = 1024**3
 DISK_NEEDED = 2 * GIB
 MEMORY_NEEDED = 6 * GIB
 LOCKED = ("apache-airflow", "pyspark", "pyspark-client", "delta-spark", "deltalake", "great-expectations", "duckdb")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result of one check.
-
-    Attributes:
-        check: what was looked at.
-        verdict: `missing` makes the command fail; a `note` does not.
-        detail: what was found.
-        remedy: what to type; None when all is well.
-    """
-
-    check: str
-    verdict: Verdict
-    detail: str
-    remedy: str | None = None
-
-
-def examine(settings: Settings) -> list[Finding]:
-    """Run every check; a check that itself breaks is a finding, not a crash.
-
-    Args:
-        settings: what is configured.
-
-    Returns:
-        One finding per check, in the order in which things are needed.
-    """
-    checks: dict[str, Callable[[Settings], Finding]] = {
-        "python": _python,
-        "java": _java,
-        "jars": _jars,
-        "packages": _packages,
-        "disk": _disk,
-        "memory": _memory,
-        "warehouse": _warehouse,
-        "ports": _ports,
-        "kafka": _kafka,
-        "spark": _spark,
-        "airflow": _airflow,
-    }
-    return [_guarded(name, check, settings) for name, check in checks.items()]
-
-
-def _guarded(name: str, check: Callable[[Settings], Finding], settings: Settings) -> Finding:
-    try:
-        return check(settings)
-    except (OSError, ValueError, TidemarkError) as error:
-        return Finding(
-            check=name, verdict="missing", detail=str(error).splitlines()[0], remedy="tidemark logs; make setup"
-        )
-
-
-def _python(_: Settings) -> Finding:
-    found = ".".join(map(str, sys.version_info[:3]))
-    if (3, 11) <= sys.version_info[:2] < (3, 14):
-        return Finding(check="python", verdict="ok", detail=found)
-    return Finding(
-        check="python", verdict="missing", detail=f"{found}, 3.11 to 3.13 is needed", remedy="rm -r .venv; make setup"
-    )
 
 
 def _java(_: Settings) -> Finding:
@@ -129,9 +56,9 @@ def _packages(settings: Settings) -> Finding:
             wrong.append(f"{package} {installed} instead of {locked[package]}")
     if wrong:
         return Finding(check="packages", verdict="missing", detail="; ".join(wrong), remedy="rm -r .venv; make setup")
-    if version("pyspark") != version("pyspark-client"):
-        detail = f"pyspark {version('pyspark')} and pyspark-client {version('pyspark-client')} share one folder"
-        return Finding(check="packages", verdict="missing", detail=detail, remedy="rm -r .venv; make setup")
+    together = packages_agree(settings)
+    if together.verdict != "ok":
+        return together
     return Finding(check="packages", verdict="ok", detail=f"{len(LOCKED)} as locked")
 
 
@@ -142,7 +69,7 @@ def _locked_versions(lock: Path) -> dict[str, str]:
 
 
 def _disk(settings: Settings) -> Finding:
-    free = shutil.disk_usage(_existing(settings.home)).free
+    free = shutil.disk_usage(existing_folder(settings.home)).free
     detail = f"{free / GIB:.1f} GiB free"
     if free < DISK_NEEDED:
         return Finding(check="disk", verdict="missing", detail=detail, remedy=f"free {DISK_NEEDED // GIB} GiB")
@@ -156,55 +83,6 @@ def _memory(_: Settings) -> Finding:
         remedy = "set TIDEMARK_SPARK_DRIVER_MEMORY=1g, or start less: tidemark up --only kafka,spark"
         return Finding(check="memory", verdict="note", detail=detail, remedy=remedy)
     return Finding(check="memory", verdict="ok", detail=detail)
-
-
-def _warehouse(settings: Settings) -> Finding:
-    """The commit point needs a name that is given once: on a disk by a link and a sync, in a bucket by a put."""
-    if isinstance(settings.warehouse, S3Url):
-        return _bucket(settings, settings.warehouse)
-    return _folder(settings.warehouse)
-
-
-def _bucket(settings: Settings, url: S3Url) -> Finding:
-    from tidemark.storage.s3_store import refuse_racing_winners
-    from tidemark.system import random_id
-    from tidemark.warehouse_location import open_bucket_folder
-
-    try:
-        with open_bucket_folder(settings, url) as folder:
-            refuse_racing_winners(folder, random_id)
-    except TidemarkError as error:
-        return Finding(check="warehouse", verdict="missing", detail=error.what, remedy=error.next)
-    return Finding(check="warehouse", verdict="ok", detail=f"{url} lets one writer win each name")
-
-
-def _folder(warehouse: Path) -> Finding:
-    folder = _existing(warehouse)
-    probe = folder / f".tidemark-doctor-{uuid.uuid4().hex}"
-    link = probe.with_suffix(".link")
-    try:
-        with probe.open("wb") as stream:
-            stream.write(b"doctor")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.link(probe, link)
-        refused = False
-        try:
-            os.link(probe, link)
-        except FileExistsError:
-            refused = True
-    except OSError as error:
-        detail = f"{folder}: {error.strerror}"
-        remedy = "set TIDEMARK_WAREHOUSE to a folder that you may write, on a disk with hard links"
-        return Finding(check="warehouse", verdict="missing", detail=detail, remedy=remedy)
-    finally:
-        for path in (link, probe):
-            with suppress(FileNotFoundError):  # whatever was not made need not be removed
-                path.unlink()
-    if not refused:
-        detail = f"{folder}: a hard link replaced an existing name"
-        return Finding(check="warehouse", verdict="missing", detail=detail, remedy="set TIDEMARK_WAREHOUSE elsewhere")
-    return Finding(check="warehouse", verdict="ok", detail=f"{warehouse} takes hard links and syncs")
 
 
 def _ports(settings: Settings) -> Finding:
@@ -223,29 +101,13 @@ def _ports(settings: Settings) -> Finding:
 def _kafka(settings: Settings) -> Finding:
     if settings.kafka_bootstrap is None and _is_stopped(settings, "kafka"):
         return _stopped("kafka")
-    try:
-        address, options = settings.kafka_address, settings.kafka_client_options
-    except UsageError as error:
-        return Finding(check="kafka", verdict="missing", detail=error.what, remedy=error.next)
-    if broker_answers(address, options):
-        return Finding(check="kafka", verdict="ok", detail=f"{address} answers")
-    remedy = "start it, or correct the TIDEMARK_KAFKA_* settings: address, protocol, user, password, CA"
-    if settings.kafka_bootstrap is None:
-        remedy = "tidemark logs kafka; tidemark up"
-    return Finding(check="kafka", verdict="missing", detail=f"{address} does not answer", remedy=remedy)
+    return kafka_answers(settings)
 
 
 def _spark(settings: Settings) -> Finding:
     if settings.spark is None and _is_stopped(settings, "spark"):
         return _stopped("spark")
-    address, shown = settings.spark_address, redacted(settings.spark_address)
-    host, _, port = address.removeprefix("sc://").partition(";")[0].partition("/")[0].partition(":")
-    if not address.startswith("sc://"):
-        return Finding(check="spark", verdict="ok", detail=f"{shown}, started by each checkpoint")
-    if accepts(int(port or 15002), host):
-        return Finding(check="spark", verdict="ok", detail=f"{shown} answers")
-    remedy = "tidemark logs spark; tidemark up" if settings.spark is None else "start it, or correct TIDEMARK_SPARK"
-    return Finding(check="spark", verdict="missing", detail=f"{shown} does not answer", remedy=remedy)
+    return spark_answers(settings)
 
 
 def _airflow(settings: Settings) -> Finding:
@@ -272,6 +134,15 @@ def _stopped(group: str) -> Finding:
     return Finding(check=group, verdict="note", detail="stopped", remedy=f"tidemark up --only {group}")
 
 
-def _existing(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+CHECKS = {
+    "java": _java,
+    "jars": _jars,
+    "packages": _packages,
+    "disk": _disk,
+    "memory": _memory,
+    "ports": _ports,
+    "kafka": _kafka,
+    "spark": _spark,
+    "airflow": _airflow,
+}
+"""Checks by name; those of packages, Kafka and Spark take the place of Tidemark's own and ask them in turn."""

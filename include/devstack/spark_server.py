@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import tidemark
 from devstack.addresses import LOOPBACK, Addresses, accepts
 from devstack.processes import rotated_log, write_whole
 from devstack.services import Service, require_java, service_environment
@@ -51,7 +52,7 @@ def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ..
                 str(spark_home / "bin" / "spark-submit"),
                 "--properties-file",
                 str(properties),
-                str(Path(__file__).parents[1] / "engine" / "connect_driver.py"),
+                str(Path(tidemark.__file__).parent / "engine/session/connect_driver.py"),
             ),
             env=_environment(settings, spark_home),
             is_healthy=lambda _: accepts(addresses.spark_port),

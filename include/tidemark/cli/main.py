@@ -11,14 +11,14 @@ from typing import Annotated
 import structlog
 import typer
 
-from devstack import commands as stack_commands
-from devstack.demo import topic
 from tidemark.cli import (
     backfill,
     bootstrap,
     checkpoint,
+    doctor,
     erase,
     exports,
+    extensions,
     restore,
     retention,
     run,
@@ -43,7 +43,7 @@ app = typer.Typer(
 )
 for module in (
     run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, retention, erase, exports, bootstrap, state,
-    sink, topic, stack_commands,
+    sink, doctor, extensions,
 ):  # fmt: skip
     module.register(app)
 keep_examples(app)

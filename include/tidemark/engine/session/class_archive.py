@@ -1,7 +1,8 @@
 """Classes of a Spark driver as one file that its JVM maps, instead of reading and verifying twenty thousand of them.
 
 Java calls it a dynamic archive of shared classes (JEP 350). `make setup-driver` makes it; a driver of our own uses the
-one of its Java and its jars, and starts without it where there is none. Run as `python -m tidemark.engine.session.class_archive
+one of its Java and its jars, and starts without it where there is none. Run as
+`python -m tidemark.engine.session.class_archive
 FOLDER`, the folder with the jars. Java checks the jars once more, by size and time of change, and goes on without an
 archive that does not fit. Importing this imports no pyspark.
 """
