@@ -11,10 +11,10 @@ from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.object_keys import compaction_key
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.checkpoint.table_writes import CommitRequest
-from tidemark.model.core.object_keys import compaction_key
-from tidemark.model.state.segments import StateHandle
 from tidemark.ports import CheckpointStore
 from tidemark.testing.twin.layouts import state_rows
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds

@@ -20,9 +20,9 @@ from tidemark.errors import CheckpointExpiredError, EngineError
 from tidemark.lazy import lazily
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.names import checked_name
-from tidemark.model.state.segments import StateHandle
 from tidemark.ports import CheckpointStore, CrashPoints, ForeignTables, HeldLock, Sender, SourceLog, TableFiles
 from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings

@@ -9,7 +9,7 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint.manifest import Sealed
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import CrashPoints
 from tidemark.system import random_id
 from tidemark.testing.fault_injection import no_crash

@@ -11,9 +11,9 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.findings import Flaws, Inspected
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.operations import reads
 from tidemark.ports import CrashPoints, SourceLog
 from tidemark.settings import load_settings

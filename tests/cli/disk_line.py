@@ -23,13 +23,13 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.job import CheckpointJob
 from tidemark.engine.write.outputs import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.object_keys import compaction_key
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile, WrittenRun
-from tidemark.model.core.object_keys import compaction_key
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import CrashPoints, PlanRequest, Sender
 from tidemark.readers.duckdb_session import asking
 from tidemark.readers.state_reader import files_of

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from tests.s3.server import Bucket
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile
-from tidemark.model.state.segments import Segment
 from tidemark.ports import StateTables
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.tables.delta_tables import DeltaTables

@@ -15,9 +15,9 @@ from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered
 from tidemark.coordinator.recovery import promotion
 from tidemark.coordinator.recovery import restore as recovery
 from tidemark.coordinator.retention import collect_roots as survey
+from tidemark.model.checkpoint.object_keys import delivery_key, greatest
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.store_objects import DeliveryRecord
-from tidemark.model.core.object_keys import delivery_key, greatest
 from tidemark.model.retention.erasure import ErasureRecord
 
 

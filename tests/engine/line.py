@@ -25,11 +25,11 @@ from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import FencedError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.state.compaction import LevelPolicy
-from tidemark.model.state.segments import StateHandle
 from tidemark.ports import PutOutcome
 from tidemark.readers.state_reader import read_state
 from tidemark.tables.delta_tables import DeltaTables

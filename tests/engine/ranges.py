@@ -6,9 +6,9 @@ from unittest import mock
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.engine.state import resolve_ranges as ranges
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.state_reader import range_reader
 
 

@@ -9,9 +9,9 @@ from typing import Annotated
 from tidemark import state
 from tidemark.declare.pipeline import Fold, KafkaSource, Pipeline
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.core.types import Precision
-from tidemark.model.state.segments import StateHandle
 
 LOGICAL_TIME_MS = 1_700_000_000_000
 Cents = Annotated[Decimal, Precision(12, 2)]

@@ -23,7 +23,7 @@ from tests.process.twins import SparkWorld
 from tidemark import DeltaSink, Fold, Process, state
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.state_hash import hash_of
 from tidemark.storage.local_store import LocalStore

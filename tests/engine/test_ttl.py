@@ -14,7 +14,7 @@ from tests.property.ttl_cases import Batch, Case, case, expected
 from tidemark.engine.read.frames import decoded, folded
 from tidemark.engine.read.tombstones import applied_sql, keyed
 from tidemark.engine.state.resolve_sql import compacted, finished
-from tidemark.model.state.schema import KeyColumn, OperatorSchema
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
 from tidemark.sql.resolve import run_columns
 from tidemark.tables.arrow_types import arrow_schema
 

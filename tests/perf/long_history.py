@@ -13,12 +13,13 @@ from tests.airflow.pipelines.trips import Bus, Trip
 from tests.cli.disk_line import DiskLine
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.coordinator.records.objects import encoded, key_of
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import AbortRecord, Failure, IdRecord
-from tidemark.model.core import canonical, codec
-from tidemark.model.core import object_keys as keys
+from tidemark.model.core import canonical
 
 TRIPS = Pipeline(
     name="trips",

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from tests.perf.generator import START_MS, key_text, uniform
 from tests.perf.pipelines import sized
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenFile
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import Fence
 from tidemark.sql.resolve import run_columns
 from tidemark.tables.arrow_types import arrow_schema

@@ -19,8 +19,8 @@ from tests.power_loss.scenario import ERASED, KEPT, Line
 from tests.retention.shelves import TOPIC
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.state.segments import StateHandle
 
 PARTITION = TopicPartition(TOPIC, 0)
 

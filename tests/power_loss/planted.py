@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.retention.delta_logs import LOG
-from tidemark.model.state.segments import Segment
 from tidemark.storage import local_store
 from tidemark.storage.fsync import fsync
 from tidemark.tables import delta_tables as delta_log

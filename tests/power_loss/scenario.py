@@ -24,10 +24,10 @@ from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.declare.retention import Retention
 from tidemark.engine.state.compaction import CompactionTask, Compactor
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.retention import delta_logs
 from tidemark.model.state.compaction import Compaction, LevelPolicy
-from tidemark.model.state.segments import StateHandle
 from tidemark.sql.resolve import run_columns
 from tidemark.tables import delta_tables as delta_log
 from tidemark.tables.arrow_types import arrow_schema

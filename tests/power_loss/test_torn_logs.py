@@ -17,9 +17,9 @@ from tidemark.engine.state.resolve_sql import resolved, union_of
 from tidemark.engine.state.state_files import Warehouse
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.retention.delta_logs import LOG, log_version
-from tidemark.model.state.segments import Segment
 from tidemark.readers.sink_reader import read_sink
 from tidemark.readers.state_reader import files_of, range_reader, read_state, stored_rows
 from tidemark.storage.fsync import fsync

@@ -22,10 +22,10 @@ from tidemark.declare.operators import KafkaSink
 from tidemark.engine.state.resolve_sql import union_of
 from tidemark.engine.state.state_files import Warehouse
 from tidemark.errors import IncompatibleStateError
+from tidemark.model.checkpoint.codec import from_json, to_json
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.sinks import Columns, SinkTable
-from tidemark.model.core.codec import from_json, to_json
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits, sources_of
 from tidemark.readers.sink_reader import read_sink
 from tidemark.state import Precision

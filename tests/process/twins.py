@@ -25,7 +25,7 @@ from tidemark.engine.state.resolve_sql import resolved
 from tidemark.engine.state.state_files import Warehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import PlanRequest
 from tidemark.readers.state_reader import files_of, read_state
 from tidemark.sql.resolve import run_columns

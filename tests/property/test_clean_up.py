@@ -10,7 +10,7 @@ import pytest
 
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import asking
 from tidemark.sql.resolve import compacted_sql, run_columns
 from tidemark.tables.arrow_types import arrow_schema

@@ -19,8 +19,8 @@ from tests.property.evolution_cases import History, Narrow, encoded
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.state.segments import StateHandle
 from tidemark.ports import PlanRequest
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.sql.dialects import DUCKDB

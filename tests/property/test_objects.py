@@ -12,9 +12,12 @@ from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_attempts import DECLINED
 from tidemark.coordinator.records.objects import KINDS, decoded, encoded
 from tidemark.errors import CorruptObjectError
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Commit, Expectation, Verdict
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import (
     Closing,
     CompactionRecord,
@@ -26,14 +29,12 @@ from tidemark.model.checkpoint.store_objects import (
     OffsetReport,
     StopRecord,
 )
-from tidemark.model.core import canonical, codec
-from tidemark.model.core import object_keys as keys
+from tidemark.model.core import canonical
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.retention.promotion_claims import FateRecord
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
-from tidemark.model.state.segments import Segment, StateHandle
 
 
 @cache

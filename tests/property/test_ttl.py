@@ -17,7 +17,7 @@ from tests.property.ttl_cases import EPOCH, Case, Reading, case, expected, recor
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
 from tidemark.tables.arrow_types import arrow_schema

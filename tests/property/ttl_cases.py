@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.state import Precision
 from tidemark.testing import BARRIER, replay
 from tidemark.testing.twin.fold import Decoded, Deleted

@@ -19,12 +19,12 @@ from tests.in_memory import Unfenced
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenFile
-from tidemark.model.core.key_groups import key_group
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import LevelPolicy, due, groups_of
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import run_columns
 from tidemark.tables.arrow_types import arrow_schema

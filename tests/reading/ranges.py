@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tidemark.model.core.key_groups import key_group_ranges
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.schema.key_groups import key_group_ranges
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.state_reader import range_reader
 from tidemark.sql.resolve import empty_columns
 from tidemark.storage.warehouse_path import Root

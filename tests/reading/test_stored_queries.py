@@ -19,8 +19,8 @@ from tests.reading.stored_queries import manifests, resolved, segments, text_of
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.errors import CorruptObjectError
+from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core import codec
 
 SEED = 20250207
 START = datetime(2024, 5, 1, tzinfo=UTC)

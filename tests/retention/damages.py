@@ -6,8 +6,8 @@ from random import Random
 
 from tests.retention.shelves import Shelf
 from tidemark.coordinator.retention.give_up import GivingUp
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core import object_keys as keys
 
 
 def key_of(checkpoint: Checkpoint) -> str:

@@ -10,10 +10,10 @@ from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.timeline_tree import Branch, branches
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, JobRecord
-from tidemark.model.core import object_keys as keys
-from tidemark.model.state.segments import StateHandle
 
 
 def orphans(c: CheckpointCoordinator, promised: Collection[str]) -> list[str]:

@@ -17,7 +17,7 @@ from tidemark.coordinator.retention import sweep as sweeping
 from tidemark.coordinator.retention.deletion_plan import Judge
 from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.coordinator.retention.sweep import Sweeper
-from tidemark.model.core.object_keys import slot_key
+from tidemark.model.checkpoint.object_keys import slot_key
 from tidemark.model.retention.savepoint import TombstoneKind
 
 

@@ -37,9 +37,9 @@ from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, NotFoundError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import job_key
 from tidemark.model.checkpoint.store_objects import Closing, JobRecord
 from tidemark.model.checkpoint.table_writes import WrittenRun
-from tidemark.model.core.object_keys import job_key
 from tidemark.model.retention.shared_state import StoredFile
 from tidemark.testing.twin.memory import ManualClock, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles

@@ -32,11 +32,11 @@ from tidemark.engine.job import CheckpointJob
 from tidemark.engine.write.written_files import written_run
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Closing
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.deletion import DeletionPlan
 from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import CrashPoints, KeyFiles, PlanRequest, TableFiles
 from tidemark.tables.key_rewriter import ParquetKeyFiles
 from tidemark.tables.local_table_files import LocalTableFiles

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import StoreError
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core import canonical
 from tidemark.model.retention.shared_state import Holder, SharedStateRegistry
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.storage.object_cache import LocalCache
 from tidemark.tables import local_table_files as table_files
 from tidemark.tables.local_table_files import LocalTableFiles

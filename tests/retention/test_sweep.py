@@ -14,8 +14,8 @@ from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.deletion_plan import sweeps_of
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, ReleasedError, StoreError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import JobRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.sweep_records import SweptRecord
 from tidemark.tables.integrity_check import TableChecks
 

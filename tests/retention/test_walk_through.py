@@ -13,9 +13,9 @@ from tests.retention.shelves import ONE_FOLD, DiskShelf
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.table_writes import WrittenFile, WrittenRun
 from tidemark.model.retention.shared_state import Holder, SharedStateRegistry
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.sql.resolve import run_columns
 from tidemark.tables.arrow_types import arrow_schema
 from tidemark.tables.local_table_files import LocalTableFiles

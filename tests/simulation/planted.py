@@ -12,11 +12,11 @@ from tidemark.coordinator.records.objects import Objects, encoded
 from tidemark.coordinator.records.promotion_claims import Fates
 from tidemark.coordinator.records.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
 from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind
 from tidemark.model.checkpoint.table_writes import LiveFile
-from tidemark.model.core import object_keys as keys
-from tidemark.model.state.segments import StateHandle
 from tidemark.ports import PutOutcome, UncertainPut
 from tidemark.testing.twin.tables import MemoryTables
 

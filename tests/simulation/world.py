@@ -15,10 +15,10 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.engine.steps import CommitGap
 from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.object_keys import outcome_key
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import Closing
 from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, WrittenRun
-from tidemark.model.core.object_keys import outcome_key
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Fence, PutOutcome, UncertainPut
 from tidemark.testing.twin.memory import (

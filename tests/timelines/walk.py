@@ -22,7 +22,7 @@ from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.engine.job import CheckpointJob
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core.object_keys import slot_key
+from tidemark.model.checkpoint.object_keys import slot_key
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest

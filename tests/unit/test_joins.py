@@ -10,9 +10,9 @@ import pytest
 from tidemark import Broadcast, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.evolution import compared
-from tidemark.model.state.lookup_joins import Join
-from tidemark.model.state.schema import OperatorSchema
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) 
     """The attempt, and below it its steps: only their lengths are recorded, so they are laid end to end."""
     from opentelemetry.trace import set_span_in_context
 
-    from tidemark.model.core.object_keys import external_path
+    from tidemark.model.checkpoint.object_keys import external_path
 
     at = end - sum(sealed.timings_ms.values())
     told: dict[str, str | int] = {

@@ -14,7 +14,7 @@ from tidemark.context import open_context
 from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts, iso
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.state.segments import Segment
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.operations import checkpoints, compaction, metrics, reads, retention, savepoints
 from tidemark.operations.retention import given_up_facts
 

@@ -10,7 +10,7 @@ from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.operator_lists import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType, record_type
-from tidemark.model.state.binding import (
+from tidemark.model.schema.binding import (
     bind_field,
     bind_key,
     bind_process_field,
@@ -18,8 +18,8 @@ from tidemark.model.state.binding import (
     one_clock,
     refuse_idle,
 )
-from tidemark.model.state.lookup_joins import Join
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.state import Keyed
 
 _GUARANTEES = ("exactly_once_by_id", "at_least_once")

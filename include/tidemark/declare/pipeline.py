@@ -13,8 +13,8 @@ from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.binding import joined_record
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.binding import joined_record
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 __all__ = [
     "Broadcast",

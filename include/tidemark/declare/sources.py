@@ -10,8 +10,8 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import FieldType, record_type
-from tidemark.model.state.binding import bind_key, bind_latest
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.binding import bind_key, bind_latest
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 Start = Literal["earliest", "latest", "committed"] | datetime | Mapping[TopicPartition, int]
 """Where a pipeline's first checkpoint starts (J6); a datetime is the first record at or after it, else the end."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import Attempt, Clock, CommitRequest, Committed, CrashPoints, StateTables, WriteIds, WrittenRun
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.recovery.import_state import Importer, Importing
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
-from tidemark.model.core import object_keys as keys
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.export_manifest import Export, ExportedFile, ExportedState
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import import_
 from tidemark.operations.import_ import Imported, describe_import
 from tidemark.system import random_id

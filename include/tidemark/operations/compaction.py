@@ -9,9 +9,9 @@ from tidemark.coordinator.checkpoints.jobs import refuse_doomed
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
-from tidemark.model.state.segments import StateHandle
 from tidemark.operations.reads import schema_of
 from tidemark.ports import CrashPoints, PutOutcome
 from tidemark.system import random_id

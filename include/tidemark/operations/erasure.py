@@ -13,8 +13,8 @@ from tidemark.coordinator.retention.erasure_residue import Remains, remains
 from tidemark.coordinator.retention.erasure_search import Found
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
-from tidemark.model.core.key_groups import typed_key
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import typed_key
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 T = TypeVar("T")
 

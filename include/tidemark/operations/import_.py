@@ -12,13 +12,13 @@ from tidemark.coordinator.plans.inputs import PlannedInputs
 from tidemark.coordinator.recovery.import_state import Importer, Importing
 from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
 from tidemark.errors import StoreError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.table_writes import WrittenRun
-from tidemark.model.core import object_keys as keys
 from tidemark.model.core.bucket_url import is_url
 from tidemark.model.retention.export_manifest import Export
-from tidemark.model.state.segments import StateHandle
 from tidemark.operations.export import open_export
 from tidemark.system import random_id
 

@@ -11,12 +11,12 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.checkpoint_counts import tally
 from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timeline_tree import Branch, branches
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.deadline import Punctuality
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.metrics import NONE, Standing, gauges
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import IdRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.operations import compaction
 from tidemark.ports.observing import Metrics
 

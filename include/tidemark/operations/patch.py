@@ -25,7 +25,7 @@ from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import parse_id
 from tidemark.model.retention.savepoint import SavepointRequest
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import timelines
 from tidemark.sql.patch_rows import PatchedState
 

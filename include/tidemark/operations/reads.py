@@ -13,10 +13,10 @@ from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.tombstones import of_checkpoints, released
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, StoreError, UsageError
+from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core.codec import to_json
 from tidemark.model.retention.savepoint import TombstoneRecord
-from tidemark.model.state.schema import KeyColumn, OperatorSchema
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa

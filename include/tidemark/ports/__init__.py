@@ -13,6 +13,7 @@ from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.manifest import BatchFacts, Commit, Sealed, Verdict
 from tidemark.model.checkpoint.messages import Message
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.store_objects import PutOutcome
 from tidemark.model.checkpoint.table_writes import (
     CommitRequest,
@@ -24,7 +25,6 @@ from tidemark.model.checkpoint.table_writes import (
     WrittenRun,
 )
 from tidemark.model.core.offsets import PartitionLog, TopicPartition
-from tidemark.model.state.segments import Segment
 from tidemark.ports.files import KeyFiles, TableFiles
 from tidemark.ports.records import RecordReader
 

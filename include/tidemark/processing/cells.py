@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.processing.clock import KeyClock
 from tidemark.processing.codec import Codec, DoesNotFit, type_of
 

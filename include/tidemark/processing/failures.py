@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from tidemark.errors import ProcessFunctionError, StateOverflowError
-from tidemark.model.core.key_groups import key_text
+from tidemark.model.schema.key_groups import key_text
 from tidemark.processing.records import Placed
 
 _SAFE = "every completed checkpoint is intact; nothing was published."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.processing.cells import Cell, CellType, Entry, ValueCell
 from tidemark.processing.clock import KeyClock
 from tidemark.processing.codec import codec_of

@@ -10,8 +10,8 @@ from tidemark.declare.operators import Process
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.sinks import NUMBERS, PER_RECORD
-from tidemark.model.core.key_groups import key_group
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
 from tidemark.processing.codec import Codec, DoesNotFit, codec_of, type_of

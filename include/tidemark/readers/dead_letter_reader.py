@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.state.segments import StateHandle
 from tidemark.readers.state_reader import files_of
 from tidemark.storage.warehouse_path import Root, arrow_place, located
 from tidemark.tables.delta_reader import refused

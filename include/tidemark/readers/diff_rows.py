@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import Ask
 from tidemark.sql.fold_columns import key_columns, quoted
 

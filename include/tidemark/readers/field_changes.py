@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.readers.state_diff import Comparison, Detail
 from tidemark.sql.fold_columns import quoted

@@ -1,8 +1,8 @@
 """The resolving query with its sources, as one text that another engine runs without our code (A14)."""
 
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import literal
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect

@@ -13,7 +13,7 @@ from enum import Enum
 import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.diff_candidates import Search, Side
 from tidemark.readers.diff_rows import compared, counts, first, packed

@@ -10,7 +10,7 @@ from hashlib import sha256
 import pyarrow as pa
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import asking
 from tidemark.sql.fold_columns import key_columns, quoted
 

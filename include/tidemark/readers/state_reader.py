@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from tidemark.model.core.key_groups import KeyGroupRange, key_group
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.ttl import Now
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import LiveFile
 from tidemark.readers.duckdb_session import WORKER, literal, opened, streamed, told
 from tidemark.sql.dialects import DUCKDB

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import Ask, told
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.fold_columns import key_columns

@@ -11,7 +11,7 @@ from tidemark.model.kinds.base.sql import expired as expired
 from tidemark.model.kinds.base.sql import overflow_in as overflow_in
 from tidemark.model.kinds.base.sql import quoted as quoted
 from tidemark.model.kinds.base.sql import record_path as record_path
-from tidemark.model.state.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.sql.dialects import DUCKDB_MACROS as DUCKDB_MACROS
 from tidemark.sql.dialects import Dialect
 

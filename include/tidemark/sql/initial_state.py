@@ -7,7 +7,7 @@ most kinds; kinds whose value does not say how to go on (`mean`, an author's agg
 from collections.abc import Mapping
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.sql.dialects import DUCKDB
 from tidemark.sql.fold_columns import quoted
 from tidemark.sql.resolve import run_columns

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tidemark.errors import StateOverflowError
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 
 _PREFIX = "state overflow: "
 

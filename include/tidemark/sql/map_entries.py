@@ -4,7 +4,7 @@ A key that the batch touched always gets its own row, so that `_changed` of that
 shadows the values below it, and the entries below it too; entries written by the same checkpoint stand above it.
 """
 
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.sql.dialects import Dialect
 from tidemark.sql.fold_columns import expired, key_columns, quoted
 

@@ -9,7 +9,7 @@ the key's newest row alone.
 
 from dataclasses import dataclass
 
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.sql.fold_columns import key_columns, quoted
 from tidemark.sql.initial_state import stored_sql, typed
 

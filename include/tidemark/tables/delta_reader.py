@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.errors import StoreError
-from tidemark.model.state.segments import Segment
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.ports import LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.warehouse_path import Located, storage_options

@@ -13,7 +13,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.manifest import Commit
-from tidemark.model.state.segments import Segment
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.file_hashes import to_metadata

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.retention.findings import Flaws, Inspected
-from tidemark.model.state.segments import Segment
 from tidemark.ports import LiveFile
 from tidemark.storage.file_hashes import from_commit, hash_of
 from tidemark.storage.warehouse_path import Located, Root, arrow_place, located, relative, size_of

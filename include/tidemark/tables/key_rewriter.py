@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.errors import StoreError
-from tidemark.model.core.key_groups import key_text
 from tidemark.model.retention.erasure import ErasedKey
+from tidemark.model.schema.key_groups import key_text
 from tidemark.ports import LiveFile, WrittenFile, WrittenRun
 from tidemark.storage.fsync import fsync
 from tidemark.storage.staging import filled

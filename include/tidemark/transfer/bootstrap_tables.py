@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import NotFoundError, StoreError, UsageError
-from tidemark.model.core.key_groups import key_group
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import opened, told
 from tidemark.sql.fold_columns import key_columns
 from tidemark.sql.initial_state import given_columns, stored_sql

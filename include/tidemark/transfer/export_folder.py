@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.export_manifest import ExportedFile, ExportedState
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import opened, told
 from tidemark.readers.state_reader import Relation, stored_rows
 from tidemark.sql.fold_columns import DUCKDB_MACROS, quoted

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.ttl import Now
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import opened, told
 from tidemark.readers.state_reader import Relation, stored_rows
 from tidemark.sql.fold_columns import key_columns

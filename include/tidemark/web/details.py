@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core import object_keys as keys
-from tidemark.model.state.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.operations import compaction, savepoints
 from tidemark.web import history_cache
 from tidemark.web.history_json import Json, line

@@ -10,8 +10,8 @@ from tidemark.context import Context
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.state.segments import StateHandle
 from tidemark.operations import savepoints
 from tidemark.web import history_cache
 from tidemark.web.details import versions

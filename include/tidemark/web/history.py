@@ -11,10 +11,10 @@ from enum import Enum
 from typing import Any
 
 from tidemark.errors import CorruptObjectError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import rejected_records
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.core import canonical
-from tidemark.model.core import object_keys as keys
 from tidemark.ports import CheckpointStore
 
 

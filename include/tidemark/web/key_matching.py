@@ -6,7 +6,7 @@ from typing import Any
 from tidemark.model.core.log_records import LogRecord, Wanted
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations.reads import parse_key
 from tidemark.testing.twin.decoding import BadRecord, decode, decode_key
 

@@ -11,9 +11,9 @@ from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
-from tidemark.model.state.segments import StateHandle
 from tidemark.operations import reads
 from tidemark.operations.reads import schema_of
 from tidemark.web import history_cache

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.context import open_context
-from tidemark.model.core.object_keys import external_path
+from tidemark.model.checkpoint.object_keys import external_path
 from tidemark.operations import reads
 from tidemark.settings import Settings
 

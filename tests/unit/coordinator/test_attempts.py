@@ -9,11 +9,11 @@ from tests.unit.coordinator.house import House
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Void
 from tidemark.errors import CheckpointExpiredError, ConflictError, CorruptObjectError, FencedError, StoreError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Closing, Failure, OutcomeKind
-from tidemark.model.core import object_keys as keys
 from tidemark.ports import PutOutcome
 from tidemark.testing.twin.memory import Fault, FaultyStore
 

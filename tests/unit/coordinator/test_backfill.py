@@ -23,8 +23,8 @@ from tidemark.errors import (
     UsageError,
 )
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import slot_key
 from tidemark.model.checkpoint.store_objects import StopRecord
-from tidemark.model.core.object_keys import slot_key
 from tidemark.ports import PlanRequest
 from tidemark.state import Keyed
 from tidemark.testing.twin.store import MemoryStore

@@ -9,8 +9,8 @@ from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import Closing, IdRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.testing.twin.memory import Fault, FaultyStore
 
 

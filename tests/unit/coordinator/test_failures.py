@@ -32,10 +32,10 @@ from tidemark.errors import (
     StateOverflowError,
     StoreError,
 )
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Verdict
 from tidemark.model.checkpoint.store_objects import Closing, Failure, StopRecord
-from tidemark.model.core import object_keys as keys
 
 R = FailureReason
 ERRORS = [

@@ -15,8 +15,8 @@ from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Failure, JobEnd, JobRecord
 from tidemark.model.checkpoint.table_writes import WrittenRun
-from tidemark.model.core.key_groups import key_group
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
+from tidemark.model.schema.key_groups import key_group
 from tidemark.sql.resolve import run_columns
 from tidemark.testing.twin.memory import MemoryCompute
 

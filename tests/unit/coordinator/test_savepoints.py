@@ -10,8 +10,8 @@ from tests.unit.coordinator.house import House
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import StopRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest, TombstoneKind
 from tidemark.ports import CrashPoints, PutOutcome
 from tidemark.testing.twin.store import MemoryStore

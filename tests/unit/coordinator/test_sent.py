@@ -21,11 +21,12 @@ from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.declare.operators import Operator
 from tidemark.declare.retention import Retention
 from tidemark.engine.job import CheckpointJob
+from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core import canonical, codec
+from tidemark.model.core import canonical
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.key_files import MemoryKeyFiles

@@ -6,8 +6,8 @@ import pytest
 
 from tests.engine.records import pipeline
 from tidemark.errors import UsageError
-from tidemark.model.core.key_groups import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
 from tidemark.model.core.types import FieldType
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
 from tidemark.tables.delta_types import parsed
 
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from tidemark.model.core.ttl import Ttl
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.lookup_joins import Join
-from tidemark.model.state.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.sql.custom_aggregate import Aggregate
 
 INT, TEXT = FieldType("int"), FieldType("str")

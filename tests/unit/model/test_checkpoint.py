@@ -9,8 +9,8 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Ack, Acknowledgement, BatchFacts, Checkpoint, PendingCheckpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from tidemark.model.state.segments import StateHandle
 
 FACTS = BatchFacts(records=0, watermark_ms=None, bytes=0)
 

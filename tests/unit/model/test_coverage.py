@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.model.checkpoint.codec import from_json, to_json
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
-from tidemark.model.core.codec import from_json, to_json
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 IDS = {"payments": "id-2", "refunds": "id-3"}

@@ -17,8 +17,8 @@ from tests.unit.model.evolution_cases import (
     fold,
     process,
 )
+from tidemark.model.schema.operator_schema import Layout, OperatorSchema
 from tidemark.model.state.evolution import compared, evolved, shares_tables
-from tidemark.model.state.schema import Layout, OperatorSchema
 from tidemark.sql.dialects import DUCKDB, SPARK
 from tidemark.sql.resolve import run_columns
 from tidemark.sql.schema_mapping import columns, counts, mapped_sql, table_columns

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.plan import Slot
-from tidemark.model.core import object_keys as keys
 
 SLOT = Slot(timeline="t1", sequence=3, k=2)
 

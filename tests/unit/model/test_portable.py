@@ -13,7 +13,7 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError, StateOverflowError, UsageError
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType, record_type
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.state_reader import resolve
 from tidemark.sql.custom_aggregate import MERGES
 from tidemark.sql.dialects import DUCKDB, SPARK

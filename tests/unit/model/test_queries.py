@@ -7,7 +7,7 @@ import duckdb
 
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.sql.dialects import DUCKDB, SPARK
 from tidemark.sql.stored_queries import filled, names_of, stored_texts
 

@@ -39,8 +39,8 @@ from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.refused_records import DeliveryFailure
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import AbortRecord, Failure
-from tidemark.model.state.segments import StateHandle
 from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, PlanRequest, SourceLog, WriteIds
 
 

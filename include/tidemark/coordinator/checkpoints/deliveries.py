@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered
+from tidemark.model.checkpoint.object_keys import delivery_key
 from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord
-from tidemark.model.core.object_keys import delivery_key
 
 __all__ = ["Undelivered", "delivered", "is_live", "undelivered"]
 

@@ -11,7 +11,7 @@ from tidemark.coordinator.records.states import Completed
 from tidemark.model.checkpoint.manifest import Ack, BatchFacts, Checkpoint, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 
 
 def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> Checkpoint | None:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.tombstones import Tombstones
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import JobEnd, JobRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.savepoint import TombstoneKind
 
 

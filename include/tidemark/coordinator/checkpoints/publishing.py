@@ -6,10 +6,10 @@ from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import Completed, Void
 from tidemark.coordinator.records.timelines import Timelines
 from tidemark.errors import ConflictError, CorruptObjectError, FencedError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Closing
-from tidemark.model.core import object_keys as keys
 from tidemark.ports import PutOutcome
 
 

@@ -2,8 +2,8 @@
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import report_key
 from tidemark.model.checkpoint.store_objects import OffsetReport
-from tidemark.model.core.object_keys import report_key
 
 
 def reported(

@@ -12,9 +12,9 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import CorruptObjectError, StoreError
 from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 _log = logging.getLogger("tidemark")
 

@@ -8,11 +8,11 @@ from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Closing, Genesis
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

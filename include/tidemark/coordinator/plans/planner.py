@@ -20,11 +20,11 @@ from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timelines import Head, Timelines
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import StoreError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core import object_keys as keys
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, CrashPoints, ForeignTables, PlanRequest, PutOutcome, SourceLog, WriteIds
 from tidemark.sql.stored_queries import names_of, stored_texts

@@ -12,10 +12,10 @@ from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.records.timelines import Head, Timelines
 from tidemark.coordinator.records.tombstones import released
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import delivery_key
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord, Genesis
-from tidemark.model.core.object_keys import delivery_key
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 LAST = 2**63

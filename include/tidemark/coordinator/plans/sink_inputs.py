@@ -11,10 +11,10 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import IncompatibleStateError, NotFoundError
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sinks import SinkKind, SinkTable, sink_path
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.state.evolution import Misfit
-from tidemark.model.state.segments import StateHandle
 from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits
 from tidemark.ports import Log
 

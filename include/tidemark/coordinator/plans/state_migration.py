@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.errors import IncompatibleStateError
 from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.evolution import Misfit, carried_lists, compared, evolved, plain, shares_tables
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
 
 _ALLOW = "--allow-non-restored-state"
 

@@ -3,10 +3,10 @@
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.records.timelines import Timelines
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.metrics import Tally
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import OutcomeKind
-from tidemark.model.core import object_keys as keys
 
 _PLAN, _ABORT = ".json", ".abort.json"
 

@@ -7,11 +7,11 @@ from tidemark.coordinator.records.record_log import Series
 from tidemark.coordinator.records.timelines import Timelines
 from tidemark.coordinator.records.tombstones import released
 from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis, JobRecord
-from tidemark.model.core import object_keys as keys
-from tidemark.model.core.key_groups import typed_key
 from tidemark.model.retention.erasure import BlockedKey, ErasureEnd, ErasureRecord
+from tidemark.model.schema.key_groups import typed_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.record_log import Series
-from tidemark.model.core import object_keys as keys
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.sweep_records import HoldRecord
 
 

@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import TypeVar
 
 from tidemark.errors import CorruptObjectError, StoreError, UsageError
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
@@ -24,8 +26,7 @@ from tidemark.model.checkpoint.store_objects import (
     Outcome,
     StopRecord,
 )
-from tidemark.model.core import canonical, codec
-from tidemark.model.core import object_keys as keys
+from tidemark.model.core import canonical
 from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.retention.promotion_claims import FateRecord
 from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import IdRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.ports import CrashPoints, PutOutcome, WriteIds
 from tidemark.sql.stored_queries import stored_texts
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import Closing
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.promotion_claims import FateRecord
 from tidemark.ports import Clock, PutOutcome, WriteIds
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidemark.coordinator.records.objects import Objects
-from tidemark.model.core.object_keys import greatest
+from tidemark.model.checkpoint.object_keys import greatest
 from tidemark.ports import PutOutcome
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.record_log import Series
+from tidemark.model.checkpoint.object_keys import delivery_failure_key, skip_key
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
-from tidemark.model.core.object_keys import delivery_failure_key, skip_key
 from tidemark.ports import PutOutcome
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.record_log import Series
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import StopRecord
-from tidemark.model.core import object_keys as keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.timelines import Timelines
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Closing, Genesis
-from tidemark.model.core import object_keys as keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.record_log import Series
 from tidemark.errors import ConflictError
-from tidemark.model.core import object_keys as keys
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.savepoint import TombstoneKind, TombstoneRecord
 from tidemark.ports import Clock, PutOutcome, WriteIds
 

@@ -18,15 +18,15 @@ from tidemark.coordinator.recovery.idle_plans import Idle
 from tidemark.coordinator.recovery.segment_importer import Brought
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Closing, Genesis
-from tidemark.model.core import object_keys as keys
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.names import checked_timeline
 from tidemark.model.retention.export_manifest import Export, ExportedState
 from tidemark.model.state.compaction import DEEPEST
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import PutOutcome
 
 

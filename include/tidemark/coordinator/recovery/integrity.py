@@ -11,12 +11,12 @@ from tidemark.coordinator.records.objects import KINDS, decoded
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.restore_points import Commits, RestorePoints
 from tidemark.errors import CorruptObjectError, DamagedError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core import canonical
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.findings import Flaws, Inspected, RestorePoint, Verified, damages_of
-from tidemark.model.state.segments import Segment
 
 CheckSegment = Callable[[Segment, Mapping[int, Commit]], Flaws]
 """What is wrong with a segment, given the known commits of its table; answered by the tables."""

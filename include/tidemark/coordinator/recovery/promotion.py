@@ -9,10 +9,10 @@ from tidemark.coordinator.plans.sent_offsets import SentRecords, joined
 from tidemark.coordinator.records.states import Behind, Promoted, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError, NotFoundError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
-from tidemark.model.core import object_keys as keys
 
 
 @dataclass(frozen=True, kw_only=True)

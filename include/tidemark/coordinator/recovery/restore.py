@@ -22,9 +22,9 @@ from tidemark.coordinator.recovery.promotion import ended
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
-from tidemark.model.core import object_keys as keys
 from tidemark.model.core.names import checked_timeline
 from tidemark.model.retention.savepoint import TombstoneKind
 

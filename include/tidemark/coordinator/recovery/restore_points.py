@@ -11,9 +11,9 @@ from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.timelines import Timelines
 from tidemark.coordinator.records.tombstones import of_checkpoints, released
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit
 from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, IdRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.findings import Flaws, RestorePoint
 from tidemark.model.retention.savepoint import SavepointRecord, checked_savepoint
 

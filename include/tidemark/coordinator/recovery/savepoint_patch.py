@@ -24,12 +24,12 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.core.names import checked_timeline
 from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import PutOutcome, StateTables
 
 Write = Callable[[str, str, int], WrittenRun]

@@ -7,8 +7,8 @@ from tidemark.coordinator.records.legal_holds import Holds
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timelines import Head
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.savepoint import SavepointRecord
 
 

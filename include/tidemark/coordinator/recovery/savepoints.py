@@ -13,8 +13,8 @@ from tidemark.coordinator.records.record_log import Series
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.errors import ConflictError, NotFoundError, ReleasedError, UsageError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.savepoint import (
     SavepointChange,
     SavepointRecord,

@@ -10,9 +10,9 @@ from tidemark.coordinator.records.states import Ended, OpenPlan, SealedPlan
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NotFoundError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.promotion_claims import FateRecord
 
 _SAFE = "nothing was written; every checkpoint is intact."

@@ -29,14 +29,14 @@ from tidemark.coordinator.retention.pins import (
 from tidemark.coordinator.retention.stored_rule import Lines, kept_by
 from tidemark.declare.retention import Retention
 from tidemark.errors import CorruptObjectError, NotFoundError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.savepoint import TombstoneRecord
 from tidemark.model.retention.shared_state import Holder
-from tidemark.model.state.segments import StateHandle
 
 Standing = tuple[
     dict[str, Checkpoint | Genesis],

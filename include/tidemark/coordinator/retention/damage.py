@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.errors import CorruptObjectError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.deletion import DamagedManifest
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.promotion_claims import FateRecord

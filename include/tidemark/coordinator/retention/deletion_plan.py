@@ -14,8 +14,8 @@ from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.coordinator.retention.open_jobs import BEGINNING
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.deletion import DeletionPlan, FreeFile, grouped
 from tidemark.model.retention.delta_logs import LogPrefix, log_prefix
 from tidemark.model.retention.file_paths import FOLDERS, Place, place_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidemark.coordinator.retention.erasure_residue import counted
 from tidemark.coordinator.retention.erasure_search import Found, Searcher, handles_of
 from tidemark.declare.pipeline import Pipeline
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,9 @@ from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher
 from tidemark.coordinator.retention.open_jobs import erasure_job
 from tidemark.coordinator.retention.table_rewrite import Rewriter, Rewritten
 from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Revised
 from tidemark.model.checkpoint.store_objects import Genesis, JobEnd, JobRecord
-from tidemark.model.core import object_keys as keys
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
 from tidemark.ports import KeyFiles, PutOutcome, StateTables, TableFiles

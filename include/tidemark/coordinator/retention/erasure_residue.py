@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,12 @@ from tidemark.errors import CorruptObjectError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.checkpoint.table_writes import LiveFile
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.model.retention.erasure import ErasedKey
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import KeyFiles, StateTables
 
 Entry = Checkpoint | Genesis

@@ -15,9 +15,9 @@ from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.coordinator.retention.pins import pins_of_jobs, pins_of_timelines
 from tidemark.errors import ConflictError, NotFoundError, UsageError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core import object_keys as keys
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.model.retention.deletion import DamagedManifest
 from tidemark.model.retention.savepoint import TombstoneKind

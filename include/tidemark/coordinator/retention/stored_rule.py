@@ -7,8 +7,8 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.record_log import Series
 from tidemark.declare.retention import Retention
 from tidemark.declare.retention_text import parse_retention
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import Closing, Genesis
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.sweep_records import RetentionRecord
 from tidemark.ports import PutOutcome

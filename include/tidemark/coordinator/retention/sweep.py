@@ -18,9 +18,9 @@ from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.coordinator.retention.deletion_plan import Judge, listed, sweeps_of
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import JobEnd
-from tidemark.model.core import object_keys as keys
 from tidemark.model.retention.deletion import DeletionPlan, FreeFile
 from tidemark.model.retention.delta_logs import LogPrefix
 from tidemark.model.retention.manifest_lines import ManifestLine

@@ -15,7 +15,7 @@ from tidemark.engine.state.resolve_sql import finished
 from tidemark.engine.state.state_files import Warehouse
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.sql.fold_columns import spark
 from tidemark.sql.limits import adds_sql, limited
 

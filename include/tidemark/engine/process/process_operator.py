@@ -39,9 +39,9 @@ from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID
-from tidemark.model.core.key_groups import key_group_sql
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape

@@ -18,10 +18,10 @@ from pyspark import TaskContext, cloudpickle
 
 from tidemark.engine.process.arrow_values import arrow_type, object_reader, stored_reader
 from tidemark.errors import ProcessFunctionError, StateOverflowError, TidemarkError
+from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.operator_lists import Part
-from tidemark.model.core import codec
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.processor import Processing
 from tidemark.processing.records import Output, Placed
 from tidemark.processing.shapes import Shape

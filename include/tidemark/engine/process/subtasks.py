@@ -9,8 +9,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.model.core.key_groups import key_group_sql
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 def parallelism(session: SparkSession, schema: OperatorSchema) -> int:

@@ -16,7 +16,7 @@ from tidemark.model.checkpoint.manifest import BatchFacts
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import UidCounts
 
 

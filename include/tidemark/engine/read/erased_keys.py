@@ -8,9 +8,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidemark.engine.read.tombstones import key_sql
-from tidemark.model.core.key_groups import key_text
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import key_text
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 def blocked_column(schema: OperatorSchema, blocked: Sequence[BlockedKey]) -> Column | None:

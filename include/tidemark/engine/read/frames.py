@@ -11,9 +11,9 @@ from tidemark.engine.read.decoding import Decoder, parsed_sql
 from tidemark.engine.read.tombstones import applied_sql, key_names, keyed, reason_sql
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core.key_groups import key_group_sql
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.sql.fold_columns import partials, quoted, spark
 from tidemark.sql.resolve import run_columns
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.engine.read.decoding import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.sql.fold_columns import record_path, spark
 
 _TEXT = "CAST(key AS STRING)"

@@ -15,13 +15,13 @@ from tidemark.engine.state.resolve_sql import compacted
 from tidemark.engine.state.state_files import Warehouse
 from tidemark.engine.write.parquet_writer import RunFolder, write_rows
 from tidemark.engine.write.written_files import ArrowSystem, bounded_columns, this_machine
+from tidemark.model.checkpoint.object_keys import compaction_key, job_key
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, WrittenRun
-from tidemark.model.core.object_keys import compaction_key, job_key
 from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
 from tidemark.ports import Clock, CrashPoints, PutOutcome, StateTables, WriteIds
 from tidemark.sql.resolve import run_columns
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.engine.process.subtasks import parallelism
-from tidemark.model.core.key_groups import KeyGroupRange, key_group_ranges
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group_ranges
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.sql.fold_columns import quoted, spark
 from tidemark.sql.resolve import empty_columns
 

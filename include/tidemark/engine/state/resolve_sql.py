@@ -7,11 +7,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.engine.state.state_files import Warehouse
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, is_top_light
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.model.state.sink_evolution import sources_of
 from tidemark.sql.dialects import SPARK
 from tidemark.sql.fold_columns import quoted, spark

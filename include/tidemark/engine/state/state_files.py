@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.engine.write.written_files import ArrowSystem, this_machine
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
 from tidemark.sql.dialects import SPARK
 from tidemark.sql.fold_columns import quoted, spark
 from tidemark.sql.resolve import run_columns, stored_columns

@@ -8,7 +8,7 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Commit
 from tidemark.model.checkpoint.messages import messages_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import Batch, Sender
 
 DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (

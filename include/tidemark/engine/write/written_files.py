@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidemark.errors import StoreError
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import WrittenFile, WrittenRun
 
 ArrowSystem = Callable[[], Any]

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.model.checkpoint.plan import Gap
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import OffsetRange
-from tidemark.model.state.segments import Segment, StateHandle
 
 
 def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, object]:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.codec import ADDED
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.segments import StateHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

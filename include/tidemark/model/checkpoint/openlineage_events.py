@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core import object_keys as keys
 from tidemark.model.core.bucket_url import S3Url, is_url
 
 Json = dict[str, object]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from tidemark.model.core.codec import ADDED
+from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.core.types import FieldType
 
 BOUND = 64 * 1024

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.codec import ADDED
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage, Ranges
-from tidemark.model.core.codec import ADDED
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
-from tidemark.model.state.segments import StateHandle
 
 Columns = tuple[tuple[str, str], ...]
 """(column, SQL type), in order."""

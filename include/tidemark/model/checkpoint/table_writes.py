@@ -6,7 +6,7 @@ from datetime import datetime
 
 from tidemark.model.checkpoint.manifest import Commit
 from tidemark.model.checkpoint.operator_lists import OperatorState
-from tidemark.model.state.segments import Segment
+from tidemark.model.checkpoint.segments import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators, Input
 from tidemark.model.kinds.base.python import OfKey, Placed, summed
 from tidemark.model.kinds.base.sql import filtered, merged_count, quoted
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import Dialect
 
 _INT = FieldType("int", nullable=True)

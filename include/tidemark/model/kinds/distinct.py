@@ -10,8 +10,8 @@ from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, is_expired, known
 from tidemark.model.kinds.base.sql import bounded, bounded_in_run, expired, filtered, quoted, record_path
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import DUCKDB, Dialect
 
 

@@ -22,8 +22,8 @@ from tidemark.model.kinds.base.sql import (
     record_path,
 )
 from tidemark.model.kinds.list_of_values import ProcessList
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import SPARK, Dialect
 
 _NUMBER = ", 'n', \"_n\""

@@ -10,7 +10,7 @@ from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.process import ProcessKind
 from tidemark.model.kinds.base.python import Row, live_values
 from tidemark.model.kinds.base.sql import is_filled, list_values, live_elements
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.sql.dialects import Dialect
 
 

@@ -11,8 +11,8 @@ from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.process import ProcessKind
 from tidemark.model.kinds.base.python import Row, is_expired
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.sql.dialects import Dialect
 
 

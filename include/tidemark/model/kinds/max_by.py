@@ -10,8 +10,8 @@ from tidemark.model.kinds.base.kind import Input, record_field
 from tidemark.model.kinds.base.placed import PlacedValue
 from tidemark.model.kinds.base.python import comparable
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import StoredField
 
 
 class MaxBy(PlacedValue):

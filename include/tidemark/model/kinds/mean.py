@@ -18,8 +18,8 @@ from tidemark.model.kinds.base.sql import (
     record_path,
     summed_sql,
 )
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import Dialect
 
 

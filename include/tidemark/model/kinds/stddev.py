@@ -11,8 +11,8 @@ from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.numbers import checked_number
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, known
 from tidemark.model.kinds.base.sql import as_double, filtered, quoted, record_path
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import DUCKDB, Dialect
 
 _MOMENTS = (("count", FieldType("int")), ("mean", FieldType("float")), ("m2", FieldType("float")))

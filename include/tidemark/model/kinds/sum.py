@@ -10,8 +10,8 @@ from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.numbers import checked_number, sum_type
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, summed
 from tidemark.model.kinds.base.sql import checked, filtered, merged_sum, quoted, record_path, summed_sql
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import Dialect
 
 

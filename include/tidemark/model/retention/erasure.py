@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core.codec import ADDED
-from tidemark.model.core.key_groups import key_group
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,11 @@ All paths are relative to the folder, so that it can be moved, copied and mounte
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.operator_lists import OperatorState
-from tidemark.model.core import canonical, codec
+from tidemark.model.core import canonical
 from tidemark.model.core.offsets import OffsetRanges, TopicPartition
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 NAME = "export.json"
 """Of the file that names all others."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 
 Flaws = Mapping[str, str]
 """Per file or object, relative to the warehouse, what is wrong with it."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from tidemark.errors import TidemarkError
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import JobRecord
-from tidemark.model.core import canonical, codec
+from tidemark.model.core import canonical
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.savepoint import TombstoneRecord
-from tidemark.model.state.segments import Segment, StateHandle
 
 T = TypeVar("T")
 Known = Mapping[str, tuple[str, T]]

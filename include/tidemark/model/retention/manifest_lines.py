@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

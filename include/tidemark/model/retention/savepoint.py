@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidemark.errors import NameRefusedError
-from tidemark.model.core.codec import ADDED
+from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.core.names import checked_name
 
 _LIKE_AN_ID = re.compile(r"(chk-)?\d+", re.ASCII | re.IGNORECASE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tidemark.errors import StoreError
-from tidemark.model.state.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

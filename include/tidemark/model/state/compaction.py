@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.table_writes import LiveFile
-from tidemark.model.state.schema import OperatorSchema
-from tidemark.model.state.segments import Segment, StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 FilesOf = Callable[[Segment], Sequence[LiveFile]]
 """`StateTables.files_of`: the files of a segment with their levels and checkpoints."""

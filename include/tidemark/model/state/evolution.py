@@ -11,7 +11,7 @@ from typing import Any
 
 from tidemark.model.checkpoint.operator_lists import OperatorList, OperatorState
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import Layout, OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import Layout, OperatorSchema, StoredField
 from tidemark.sql.resolve import run_columns
 
 _FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")

@@ -8,7 +8,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.lookup_joins import Join
+from tidemark.model.schema.lookup_joins import Join
 from tidemark.ports import ForeignTables
 from tidemark.processing.broadcasts import broadcast_records, too_large
 from tidemark.testing.twin.fold import Decoded, Key

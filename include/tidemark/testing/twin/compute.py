@@ -16,7 +16,7 @@ from tidemark.model.checkpoint.table_writes import UidCounts, WrittenRun
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.retention.erasure import Blocked, none_blocked
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
 from tidemark.sql.limits import overflows_of
 from tidemark.testing.twin.broadcasting import BroadcastStates, copied

@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.python import is_expired
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.testing.twin.fold import Key
 
 Row = Mapping[str, Any]

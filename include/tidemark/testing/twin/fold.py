@@ -8,10 +8,10 @@ from typing import Any
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import PER_RECORD
-from tidemark.model.core.key_groups import key_group
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.python import OfKey
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 
 Key = tuple[Any, ...]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

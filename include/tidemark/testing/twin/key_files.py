@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.errors import StoreError
-from tidemark.model.core.key_groups import key_text
 from tidemark.model.retention.erasure import ErasedKey
+from tidemark.model.schema.key_groups import key_text
 from tidemark.ports import LiveFile, WrittenFile
 from tidemark.testing.twin.tables import MemoryTables, Row
 

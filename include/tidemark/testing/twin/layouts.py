@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tidemark.model.state.schema import Layout, OperatorSchema
-from tidemark.model.state.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import Layout, OperatorSchema
 from tidemark.sql.resolve import run_columns
 from tidemark.sql.schema_mapping import absent
 from tidemark.testing.twin.tables import MemoryTables

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.model.core.ttl import Now
-from tidemark.model.state.schema import OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.testing.twin.entries import compacted_entries, resolved_entries
 from tidemark.testing.twin.fold import Key, of_key
 

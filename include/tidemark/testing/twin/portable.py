@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
 from tidemark.model.kinds.base.python import Overflow
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.sql.custom_aggregate import partial_sql
 from tidemark.sql.dialects import DUCKDB

@@ -10,8 +10,8 @@ from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.operator_lists import OperatorState, task_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID
-from tidemark.model.core.key_groups import key_group
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.codec import codec_of
 from tidemark.processing.operator_state import OperatorStateType, TaskState
 from tidemark.processing.processor import Processing

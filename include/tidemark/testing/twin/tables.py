@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
 from tidemark.model.core.canonical import checksum
-from tidemark.model.state.segments import Segment, StateHandle
 from tidemark.ports import Fence, UncertainPut
 
 Row = Mapping[str, object]

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType, Precision, field_type
-from tidemark.model.state.binding import bind_field
-from tidemark.model.state.field_descriptors import StateDescriptor, annotated
-from tidemark.model.state.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.schema.binding import bind_field
+from tidemark.model.schema.field_descriptors import StateDescriptor, annotated
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
 from tidemark.readers.duckdb_session import Ask
 from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
 from tidemark.tables.arrow_types import arrow_schema

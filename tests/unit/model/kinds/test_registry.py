@@ -23,7 +23,7 @@ from tidemark.model.kinds import registry
 from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.lookup import KNOWN, state_kind
 from tidemark.model.kinds.base.process import ProcessKind
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import Ask, asking
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))

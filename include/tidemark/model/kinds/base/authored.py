@@ -9,8 +9,8 @@ from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators, Input
 from tidemark.model.kinds.base.python import OfKey, Overflow, Placed, Row, known, overflow, summed
 from tidemark.model.kinds.base.sql import checked, filtered, quoted, record_path
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.custom_aggregate import Aggregate, bound, call_of, finish_sql, merge_sql, partial_sql, substituted
 from tidemark.sql.dialects import DUCKDB, Dialect
 

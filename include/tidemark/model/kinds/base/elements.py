@@ -2,7 +2,7 @@
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.sql.dialects import DUCKDB
 
 

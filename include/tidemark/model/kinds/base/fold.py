@@ -9,8 +9,8 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Input, StateKind, record_field
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, is_expired
 from tidemark.model.kinds.base.sql import expired, quoted
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import Dialect
 
 Time = int | str | None

@@ -9,8 +9,8 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.lookup import KNOWN
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.sql.custom_aggregate import Aggregate
 
 Accumulators = tuple[tuple[str, FieldType], ...]

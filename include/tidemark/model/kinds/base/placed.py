@@ -13,7 +13,7 @@ from tidemark.model.kinds.base.fold import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.python import FoldedRecord, OfKey, Placed, Row, known
 from tidemark.model.kinds.base.sql import filtered, quoted, record_path
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import DUCKDB, Dialect
 
 _NUMBER = ", 'n', \"_n\""

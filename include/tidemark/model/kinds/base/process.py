@@ -9,8 +9,8 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.fold import Time
 from tidemark.model.kinds.base.kind import Input, StateKind
 from tidemark.model.kinds.base.python import Row
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.sql.dialects import Dialect
 
 _PLAIN = (type(None), bool, int, float, str)

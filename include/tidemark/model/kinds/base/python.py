@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import StoredField
+from tidemark.model.schema.operator_schema import StoredField
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]

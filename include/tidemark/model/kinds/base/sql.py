@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import KeyColumn, StoredField
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.sql.dialects import Dialect
 
 OVERFLOW = "tidemark_state_overflow"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from tidemark.errors import UsageError
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

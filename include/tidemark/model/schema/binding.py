@@ -8,9 +8,9 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.names import is_field
 from tidemark.model.core.ttl import Clock
 from tidemark.model.core.types import KEY_KINDS, FieldType
-from tidemark.model.state.field_descriptors import StateDescriptor
-from tidemark.model.state.lookup_joins import Join
-from tidemark.model.state.schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
 
 if TYPE_CHECKING:
     from tidemark.model.kinds.base.kind import Input

@@ -14,7 +14,7 @@ from tidemark.model.core.ttl import Clock, Ttl
 from tidemark.model.core.type_json import type_from_json, type_to_json
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.lookup import fold_kind, process_kind, state_kind
-from tidemark.model.state.lookup_joins import Join
+from tidemark.model.schema.lookup_joins import Join
 from tidemark.sql import custom_aggregate as aggregates
 from tidemark.sql.custom_aggregate import Aggregate
 

@@ -17,7 +17,7 @@ from tidemark.errors import CorruptObjectError
 from tidemark.model.core.offsets import OffsetRanges, TopicPartition
 from tidemark.model.core.type_json import type_from_json, type_to_json
 from tidemark.model.core.types import FieldType
-from tidemark.model.state.schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 T = TypeVar("T")
 
