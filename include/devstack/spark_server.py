@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import tidemark
 from devstack.addresses import LOOPBACK, Addresses, accepts
 from devstack.processes import rotated_log, write_whole
 from devstack.services import Service, require_java, service_environment
+from tidemark import errors
 from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
 
@@ -52,7 +52,7 @@ def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ..
                 str(spark_home / "bin" / "spark-submit"),
                 "--properties-file",
                 str(properties),
-                str(Path(tidemark.__file__).parent / "engine/session/connect_driver.py"),
+                str(Path(errors.__file__).parent / "engine/session/connect_driver.py"),
             ),
             env=_environment(settings, spark_home),
             is_healthy=lambda _: accepts(addresses.spark_port),

@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.fault_injection import CrashAt, no_crash
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.declare.discovery import find_pipeline
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import CheckpointExpiredError, EngineError
@@ -28,19 +29,17 @@ from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings
 from tidemark.system import SystemClock, random_id
 from tidemark.telemetry.observers import Observers
-from tidemark.testing.fault_injection import CrashAt, no_crash
 from tidemark.warehouse_location import WarehouseLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-    from tidemark.engine.job import CheckpointJob
+    from tidemark.coordinator.checkpoints.job import CheckpointJob
     from tidemark.engine.session.session import SparkSettings
     from tidemark.engine.state.state_files import Warehouse
     from tidemark.tables.delta_tables import DeltaTables
     from tidemark.tables.integrity_check import TableChecks
-    from tidemark.web.history_cache import HistoryCache
 
 LOCK_TIMEOUT = timedelta(hours=1)
 """How long other processes wait for a hung verb that makes no attempt, for example an erasure."""
@@ -97,7 +96,7 @@ class Context:
 
     @cached_property
     def crash(self) -> CrashPoints:
-        """Crash points: none, unless a test sets one (`tidemark.testing.fault_injection`)."""
+        """Crash points: none, unless a test sets one (`tidemark.coordinator.checkpoints.fault_injection`)."""
         at = self.settings.crash_at
         return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else no_crash
 
@@ -152,13 +151,6 @@ class Context:
             return DeltaForeignTables()
 
         return lazily(make)
-
-    @cached_property
-    def histories(self) -> "HistoryCache":
-        """What pages have read of each pipeline's history."""
-        from tidemark.web.history_cache import HistoryCache
-
-        return HistoryCache()
 
     @property
     def log(self) -> SourceLog:
@@ -231,8 +223,8 @@ class Context:
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", crash: CrashPoints) -> "CheckpointJob":
         """The steps of an attempt, over Spark, Kafka and the Delta tables."""
+        from tidemark.coordinator.checkpoints.job import CheckpointJob
         from tidemark.engine.compute import SparkCompute
-        from tidemark.engine.job import CheckpointJob
         from tidemark.engine.read.source import KafkaOptions
 
         objects = self.coordinator(pipeline.name).objects

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidemark.web import details as details_page
 from tidemark.web import graphs, overview, previews, row_origin, sink_rows
-from tidemark.web import records as record_answers
+from tidemark.web import source_lookup as record_answers
 from tidemark.web.history import CheckpointStatus
 from tidemark.web.history_json import HistoryQuery
 from tidemark.web.previews import Beginning
-from tidemark.web.records import RecordQuery
+from tidemark.web.source_lookup import RecordQuery
 from tidemark_ui import models
 from tidemark_ui.access import Readable, may, pipelines_of
 from tidemark_ui.dags import dag_config, dag_facts

@@ -6,13 +6,13 @@ from tests.airflow.world import MemoryContext, World
 from tests.cli.disk_line import ParquetFiles
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import CrashPoints
 from tidemark.system import random_id
-from tidemark.testing.fault_injection import no_crash
 from tidemark.testing.twin.memory import MemoryCompute
 
 

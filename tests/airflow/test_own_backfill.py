@@ -8,12 +8,12 @@ import pytest
 
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill
-from tidemark.testing.fault_injection import no_crash
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 DagRun = Callable[..., Any]

@@ -17,7 +17,7 @@ from tidemark.airflow.preloading import OURS, preload
 
 preload(OURS)
 from tests.airflow.world import World
-from tidemark.testing.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.ports import PlanRequest
 from tidemark.context import Context
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts

@@ -8,8 +8,9 @@ from typing import Any
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import TopicPartition
@@ -18,7 +19,6 @@ from tidemark.operations import reads
 from tidemark.ports import CrashPoints, SourceLog
 from tidemark.settings import load_settings
 from tidemark.system import random_id
-from tidemark.testing.fault_injection import no_crash
 from tidemark.testing.twin.compute import Judge
 from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
 

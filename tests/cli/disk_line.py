@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 from tests.in_memory import Unfenced
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.outputs import DEAD_LETTER_COLUMNS
 from tidemark.coordinator.records.erasure_records import Erasures
-from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.job import CheckpointJob
-from tidemark.engine.write.outputs import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.object_keys import compaction_key
 from tidemark.model.checkpoint.segments import Segment, StateHandle
@@ -41,7 +42,6 @@ from tidemark.storage.staging import filled
 from tidemark.storage.warehouse_path import Root, arrow_place, located
 from tidemark.tables.arrow_types import arrow_schema
 from tidemark.tables.delta_tables import DeltaTables
-from tidemark.testing.fault_injection import no_crash
 from tidemark.testing.twin.compute import MemoryCompute
 from tidemark.testing.twin.memory import ManualClock, MemoryLog
 from tidemark.testing.twin.merge import compacted

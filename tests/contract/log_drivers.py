@@ -9,7 +9,7 @@ from tidemark.kafka.log import KafkaLog
 from tidemark.kafka.record_reader import KafkaRecords
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Log
-from tidemark.ports.records import RecordReader
+from tidemark.ports.source_records import RecordReader
 from tidemark.testing.twin.log import MemoryLog
 
 

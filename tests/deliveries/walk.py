@@ -20,7 +20,7 @@ from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_preview import RestorePlan, plan_restore
 from tidemark.coordinator.recovery.timeline_end import Ending
-from tidemark.coordinator.retention.erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
 from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.declare.retention import Retention
 from tidemark.errors import BrokerError, ConflictError, DataLostError

@@ -16,11 +16,11 @@ from tests.engine.records import pipeline, plan_of
 from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent, Topics
 from tests.reading.ranges import read_by_ranges
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.engine.compute import SparkCompute
-from tidemark.engine.job import CheckpointJob
 from tidemark.engine.read.source import KafkaOptions
-from tidemark.engine.state.compaction import CompactionTask, Compactor
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import FencedError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed

@@ -11,10 +11,10 @@ from tests.engine.conftest import Raw
 from tests.engine.decoding_cases import CASES, GOOD, Case
 from tests.engine.records import LOGICAL_TIME_MS, Reading, pipeline, plan_of
 from tidemark.engine.read.frames import decoded
+from tidemark.formats.json import BadRecord, decode
 from tidemark.model.checkpoint.dead_letters import Reason, kind_of
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import record_type
-from tidemark.testing.twin.decoding import BadRecord, decode
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 RECORD = record_type(Reading)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.process.twins import SparkWorld
 from tests.property.evolution_cases import History, encoded
-from tidemark.engine.state.compaction import CompactionTask, Compactor
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import LevelPolicy

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tests.unit.model.kinds.bench import KEYS, RECORD, Case, expected, known, random_records, same
 from tests.unit.model.kinds.test_registry import FOLDS, cases_of
 from tidemark.model.core.ttl import Now
-from tidemark.sql.dialects import SPARK
+from tidemark.portable_sql.dialects import SPARK
 from tidemark.sql.fold_columns import partials
 from tidemark.sql.fold_columns import spark as in_backticks
 from tidemark.sql.resolve import resolving_sql, run_columns

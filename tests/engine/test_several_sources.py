@@ -18,9 +18,9 @@ from tests.kafka.topics import Sent, Topics
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import Completed, OpenPlan
 from tidemark.engine.compute import SparkCompute
-from tidemark.engine.job import CheckpointJob
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import GateFailedError, StateOverflowError

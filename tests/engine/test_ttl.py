@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.property.delete_keys import CASES
 from tests.property.ttl_cases import Batch, Case, case, expected
 from tidemark.engine.read.frames import decoded, folded
-from tidemark.engine.read.tombstones import applied_sql, keyed
+from tidemark.engine.read.record_deletes import applied_sql, keyed
 from tidemark.engine.state.resolve_sql import compacted, finished
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
 from tidemark.sql.resolve import run_columns

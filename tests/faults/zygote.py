@@ -187,8 +187,8 @@ def _warm(gates: bool) -> None:
     import pyspark.sql.connect.session  # noqa: F401
 
     import tidemark.cli.main
+    import tidemark.coordinator.checkpoints.job
     import tidemark.engine.compute
-    import tidemark.engine.job
     import tidemark.engine.process.process_operator  # noqa: F401
 
     if gates:

@@ -13,9 +13,9 @@ from tidemark import read_state
 from tidemark.context import open_context
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.operations import queries, reads
+from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.readers.portable_query import duckdb_query
 from tidemark.settings import Settings, load_settings
-from tidemark.sql.dialects import DUCKDB
 from tidemark.sql.stored_queries import filled, stored_texts
 
 HERE = Path(__file__).parent

@@ -13,9 +13,10 @@ from tests.cli.disk_line import DiskLine
 from tests.pages.conftest import Trips
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
-from tidemark.web import records, sink_rows
-from tidemark.web.records import RecordQuery
+from tidemark.web import sink_rows
+from tidemark.web import source_lookup as records
 from tidemark.web.safe_text import LONGEST, text_of
+from tidemark.web.source_lookup import RecordQuery
 
 HERE = Path(__file__).parent
 WALK = HERE.parent / "process" / "pipelines" / "walk.py"
@@ -139,7 +140,7 @@ def test_a_third_reader_is_told_to_ask_again(world: Trips, monkeypatch: pytest.M
     from threading import BoundedSemaphore
 
     turns = BoundedSemaphore(1)
-    monkeypatch.setattr("tidemark.web.records._TURNS", turns)
+    monkeypatch.setattr("tidemark.web.source_lookup._TURNS", turns)
     number = world.checkpoint("a")
     with turns, pytest.raises(BusyError, match="being read for others"):
         ask(world, number)
@@ -224,7 +225,7 @@ def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:
 
 def test_the_part_of_a_range_that_is_kept_is_never_outside_it() -> None:
     from tidemark.ports import PartitionLog
-    from tidemark.web.records import _kept
+    from tidemark.web.source_lookup import _kept
 
     within = OffsetRange(5, 10)
     for earliest in range(14):

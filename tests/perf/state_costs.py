@@ -24,7 +24,7 @@ from tests.engine.warehouses import warehouse_of
 from tests.perf.facts import made_by
 from tests.perf.synthetic import NOW, Synthetic
 from tidemark.engine.session.session import SparkSettings, open_session
-from tidemark.engine.state.compaction import CompactionTask, Compactor
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.engine.state.resolve_ranges import resolved_by_ranges
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.model.state.compaction import LevelPolicy

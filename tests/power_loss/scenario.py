@@ -21,8 +21,9 @@ from tests.cli.disk_line import read_rows, write_file
 from tests.power_loss.planted import PLANTED
 from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
 from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.declare.retention import Retention
-from tidemark.engine.state.compaction import CompactionTask, Compactor
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.table_writes import WrittenRun
@@ -31,7 +32,6 @@ from tidemark.model.state.compaction import Compaction, LevelPolicy
 from tidemark.sql.resolve import run_columns
 from tidemark.tables import delta_tables as delta_log
 from tidemark.tables.arrow_types import arrow_schema
-from tidemark.testing.fault_injection import no_crash
 from tidemark.testing.twin.merge import compacted
 
 TOLD = "told"

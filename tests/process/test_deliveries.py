@@ -15,10 +15,10 @@ from tests.kafka.topics import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.context import Context
 from tidemark.errors import BrokerError
+from tidemark.formats.json import decode
 from tidemark.model.core.types import record_type
 from tidemark.operations import reads, sinks
 from tidemark.settings import load_settings
-from tidemark.testing.twin.decoding import decode
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 

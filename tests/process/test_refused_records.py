@@ -19,8 +19,8 @@ from tests.process.test_sending import World, ticks
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
 from tidemark.cli.main import app
 from tidemark.coordinator.checkpoints.backlog import backlogs, refusal_to_skip, skip
-from tidemark.coordinator.checkpoints.failures import classify
-from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.coordinator.checkpoints.failure_policy import classify
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest

@@ -15,9 +15,9 @@ from tests.process.test_deliveries import Alert, Last, Tick, alert
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.refused_records import Refusals
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, Verdict
 from tidemark.model.checkpoint.messages import messages_of

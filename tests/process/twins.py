@@ -16,8 +16,8 @@ from tests.in_memory import InMemory
 from tests.reading.ranges import read_by_ranges
 from tidemark import Pipeline
 from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.engine.compute import SparkBatch, SparkCompute
-from tidemark.engine.job import CheckpointJob
 from tidemark.engine.read.batch_reader import Taker
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.state.resolve_sql import compacted as by_spark

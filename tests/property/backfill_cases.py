@@ -12,10 +12,10 @@ from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.declare.pipeline import Broadcast, DeltaSink, DeltaTable
-from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Ttl

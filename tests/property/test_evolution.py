@@ -21,9 +21,9 @@ from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.ports import PlanRequest
 from tidemark.readers.duckdb_session import Ask, asking
-from tidemark.sql.dialects import DUCKDB
 from tidemark.sql.resolve import resolving_sql
 from tidemark.sql.schema_mapping import mapped_sql, table_columns
 from tidemark.tables.arrow_types import arrow_schema

@@ -7,8 +7,8 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.planted import promote_without_a_claim
+from tidemark.coordinator.records.claim_records import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.records.promotion_claims import Fates
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.retention import collect_roots as survey
 from tidemark.coordinator.retention import deletion_plan as planning

@@ -16,6 +16,8 @@ from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
@@ -25,10 +27,9 @@ from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.coordinator.retention.deletion_plan import plan
-from tidemark.coordinator.retention.erasure import Erased, Eraser, ErasureRequest
+from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.declare.retention import Retention
-from tidemark.engine.job import CheckpointJob
 from tidemark.engine.write.written_files import written_run
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
@@ -40,7 +41,6 @@ from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
 from tidemark.ports import CrashPoints, KeyFiles, PlanRequest, TableFiles
 from tidemark.tables.key_rewriter import ParquetKeyFiles
 from tidemark.tables.local_table_files import LocalTableFiles
-from tidemark.testing.fault_injection import no_crash
 from tidemark.testing.twin.key_files import MemoryKeyFiles
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles

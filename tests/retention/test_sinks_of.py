@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.retention.shelves import MemoryShelf
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError
-from tidemark.testing.fault_injection import no_crash
 
 NEWEST = Retention.keep_last(1)
 

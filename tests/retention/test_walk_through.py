@@ -10,6 +10,7 @@ import pytest
 from tests.cli.disk_line import ParquetFiles, write_file
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
 from tests.retention.shelves import ONE_FOLD, DiskShelf
+from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -19,7 +20,6 @@ from tidemark.model.retention.shared_state import Holder, SharedStateRegistry
 from tidemark.sql.resolve import run_columns
 from tidemark.tables.arrow_types import arrow_schema
 from tidemark.tables.local_table_files import LocalTableFiles
-from tidemark.testing.fault_injection import no_crash
 
 KEEP = Retention.keep_last(2)
 

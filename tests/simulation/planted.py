@@ -8,8 +8,8 @@ from unittest.mock import patch
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.publishing import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
+from tidemark.coordinator.records.claim_records import Fates
 from tidemark.coordinator.records.objects import Objects, encoded
-from tidemark.coordinator.records.promotion_claims import Fates
 from tidemark.coordinator.records.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.model.checkpoint import object_keys as keys

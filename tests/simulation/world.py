@@ -13,7 +13,7 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.stepped import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.engine.steps import CommitGap
+from tidemark.coordinator.checkpoints.steps import CommitGap
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.object_keys import outcome_key
 from tidemark.model.checkpoint.plan import Slot

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.coordinator.house import House
-from tidemark.coordinator.checkpoints.failures import failure_of
+from tidemark.coordinator.checkpoints.failure_policy import failure_of
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.ports import PlanRequest
 from tidemark.redaction import redacted, redacted_event, secrets_of

@@ -227,7 +227,7 @@ class ValidateOperator(PipelineOperator):
         Raises:
             AirflowFailException: the gate refused the candidate; its plan is aborted.
         """
-        from tidemark.coordinator.checkpoints.failures import classify
+        from tidemark.coordinator.checkpoints.failure_policy import classify
         from tidemark.operations import checkpoints
 
         folded: Ids = context["ti"].xcom_pull(task_ids=FOLD)

@@ -29,7 +29,7 @@ def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> Non
         tolerable: failed checkpoints in a row that do not pause the DAG yet.
         context: of the task.
     """
-    from tidemark.coordinator.checkpoints.failures import classify
+    from tidemark.coordinator.checkpoints.failure_policy import classify
     from tidemark.operations import checkpoints
 
     error = context.get("exception")

@@ -25,7 +25,7 @@ OURS = (
     "tidemark.storage.timeline_lock",
     "tidemark.airflow.checkpoint_dag",
     "tidemark.engine.compute",
-    "tidemark.engine.job",
+    "tidemark.coordinator.checkpoints.job",
     "tidemark.engine.session.session",
     "tidemark.engine.session.job_result",
     "tidemark.model.kinds.registry",

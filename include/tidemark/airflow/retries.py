@@ -78,14 +78,14 @@ def retry_arguments(strategy: RestartStrategy) -> dict[str, Any]:
 
 def is_final(error: TidemarkError) -> bool:
     """Whether a retry of the task cannot help."""
-    from tidemark.coordinator.checkpoints.failures import classify
+    from tidemark.coordinator.checkpoints.failure_policy import classify
 
     return isinstance(error, HOPELESS) or classify(error).aborts
 
 
 def as_airflow(error: TidemarkError) -> Exception:
     """What to raise for an error: itself, to be retried, or Airflow's own failure with our three lines."""
-    from tidemark.coordinator.checkpoints.failures import classify
+    from tidemark.coordinator.checkpoints.failure_policy import classify
 
     if not is_final(error):
         return error

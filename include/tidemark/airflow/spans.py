@@ -102,7 +102,7 @@ def _failed(tracer: "Tracer", told: dict[str, str | int], error: Exception, time
     """An attempt that was not sealed. Its message is in the log: it may hold a key."""
     from opentelemetry.trace import StatusCode
 
-    from tidemark.coordinator.checkpoints.failures import classify
+    from tidemark.coordinator.checkpoints.failure_policy import classify
 
     told |= {"checkpointStatus": "FAILED", "failureReason": classify(error).value}
     span = tracer.start_span("Checkpoint", start_time=times[0] * _NS, attributes=told)

@@ -8,9 +8,9 @@ from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id, parse_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
-from tidemark.web import records as record_answers
 from tidemark.web import row_origin, sink_rows
-from tidemark.web.records import RecordQuery
+from tidemark.web import source_lookup as record_answers
+from tidemark.web.source_lookup import RecordQuery
 
 Asked = Annotated[
     int, typer.Option("--records", min=0, max=100, metavar="N", help="Also read at most N of its records from Kafka.")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
-from tidemark.engine.fold.limits import LimitCheck, refuse_overflow
+from tidemark.engine.fold.limit_check import LimitCheck, refuse_overflow
 from tidemark.engine.gate import Candidate, judge
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, lacking, processed
 from tidemark.engine.read.batch_reader import Intake, Taker
@@ -20,8 +20,8 @@ from tidemark.engine.read.batch_stats import misread
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied, copied_frame, joined
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import dead_letters
+from tidemark.engine.read.record_deletes import applied_sql
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
-from tidemark.engine.read.tombstones import applied_sql
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.state_files import Warehouse
 from tidemark.engine.write.parquet_writer import RunFolder, files_for, write_rows

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
 from tidemark.coordinator.plans.replay_ranges import RecordedStep, refuse_end
 from tidemark.coordinator.records.states import Promoted, Restored, Superseded
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
@@ -17,7 +18,6 @@ from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import lineage, timelines, verification
 from tidemark.operations.checkpoints import completed_or_raise, report_failure, report_left_behind
 from tidemark.ports import CrashPoints
-from tidemark.testing.fault_injection import both, no_crash
 
 if TYPE_CHECKING:
     from tidemark.readers.field_changes import FieldChange, StateChange

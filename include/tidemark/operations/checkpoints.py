@@ -8,7 +8,8 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.advance import Advance, Advanced
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of
+from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
 from tidemark.coordinator.checkpoints.reports import reported
 from tidemark.coordinator.records.erasure_records import is_outdated
 from tidemark.coordinator.records.states import (
@@ -29,7 +30,6 @@ from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.operations import lineage, sinks
 from tidemark.ports import CrashPoints, PlanRequest
-from tidemark.testing.fault_injection import both, no_crash
 
 _log = structlog.get_logger("tidemark")
 _SAFE = "every completed checkpoint is intact."

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tidemark.context import Context
+from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -15,7 +16,6 @@ from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
 from tidemark.operations.reads import schema_of
 from tidemark.ports import CrashPoints, PutOutcome
 from tidemark.system import random_id
-from tidemark.testing.fault_injection import both, no_crash
 
 
 def compact(
@@ -52,7 +52,7 @@ def read_groups(context: Context, handle: StateHandle) -> list[Group]:
 def _compact(
     context: Context, name: str, newest: Checkpoint, uid: str, full: bool, crash: CrashPoints
 ) -> CompactionRecord | None:
-    from tidemark.engine.state.compaction import CompactionTask, Compactor
+    from tidemark.engine.state.level_merge import CompactionTask, Compactor
     from tidemark.storage.warehouse_path import spark_root
 
     coordinator = context.coordinator(name)

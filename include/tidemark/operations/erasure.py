@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from tidemark.context import Context
 from tidemark.coordinator.retention.downstream_operators import Chained, in_order, rows_in_part
-from tidemark.coordinator.retention.erasure import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.erasure_residue import Remains, remains
 from tidemark.coordinator.retention.erasure_search import Found
+from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
 from tidemark.model.schema.key_groups import typed_key

@@ -135,7 +135,7 @@ def _written(context: Context, asked: "Asked", folder: Path) -> Export:
 
 
 def _queries(context: Context, found: Checkpoint, uid: str) -> Mapping[str, str]:
-    from tidemark.sql.dialects import DUCKDB, SPARK
+    from tidemark.portable_sql.dialects import DUCKDB, SPARK
 
     return {dialect.name: reads.get_query(context, found, uid, dialect) for dialect in (DUCKDB, SPARK)}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.failures import classify
+from tidemark.coordinator.checkpoints.failure_policy import classify
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.openlineage_events import (

@@ -21,7 +21,7 @@ from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidemark.sql.dialects import Dialect
+    from tidemark.portable_sql.dialects import Dialect
 
 _YES = {"true": True, "false": False}
 
@@ -89,7 +89,7 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
 
 def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
     """The manifest, whole, with the resolving SQL of every operator."""
-    from tidemark.sql.dialects import SPARK
+    from tidemark.portable_sql.dialects import SPARK
 
     body: dict[str, Any] = to_json(checkpoint)
     body["resolving_sql"] = {uid: get_query(context, checkpoint, uid, SPARK) for uid in checkpoint.plan.schemas}

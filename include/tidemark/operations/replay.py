@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.context import Context
+from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.tombstones import released
 from tidemark.declare.pipeline import Pipeline
@@ -12,7 +13,6 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.operations import reads
 from tidemark.ports import Attempt, CrashPoints
-from tidemark.testing.fault_injection import both, no_crash
 
 if TYPE_CHECKING:
     from tidemark.readers.state_hash import StateHash

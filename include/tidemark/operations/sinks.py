@@ -12,7 +12,7 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.backlog import SinkBacklog, backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
-from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.manifest import Checkpoint

@@ -1,6 +1,7 @@
 """Stops and resumes a pipeline; the command line pauses and unpauses its DAGs."""
 
 from tidemark.context import Context
+from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped, Stopping
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -8,7 +9,6 @@ from tidemark.model.checkpoint.store_objects import StopRecord
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints
 from tidemark.ports import CrashPoints, PlanRequest
-from tidemark.testing.fault_injection import both, no_crash
 
 
 def stop(context: Context, name: str, why: str) -> Stopped:

@@ -26,7 +26,7 @@ from tidemark.model.checkpoint.table_writes import (
 )
 from tidemark.model.core.offsets import PartitionLog, TopicPartition
 from tidemark.ports.files import KeyFiles, TableFiles
-from tidemark.ports.records import RecordReader
+from tidemark.ports.source_records import RecordReader
 
 __all__ = [
     "Attempt",

@@ -6,8 +6,8 @@ from typing import Any
 
 from tidemark.declare.sources import Broadcast
 from tidemark.errors import DeclarationError, StateOverflowError
-from tidemark.processing.codec import codec_of
 from tidemark.processing.shapes import record_shape
+from tidemark.processing.value_codec import codec_of
 
 
 def broadcast_records(broadcast: Broadcast, rows: Iterable[Mapping[str, Any]]) -> dict[Any, Any]:

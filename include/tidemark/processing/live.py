@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.processing.cells import Cell, CellType, Entry, ValueCell
 from tidemark.processing.clock import KeyClock
-from tidemark.processing.codec import codec_of
 from tidemark.processing.lists import ListCell
 from tidemark.processing.maps import MapCell
 from tidemark.processing.shapes import Shape
+from tidemark.processing.value_codec import codec_of
 from tidemark.state import Keyed
 
 if TYPE_CHECKING:
-    from tidemark.model.kinds.base.process import ProcessKind
+    from tidemark.model.kinds.base.process_kind import ProcessKind
 
 StoredRow = Mapping[str, Any]
 """A stored row of a key, values in stored form, by column; see `model.entries`."""

@@ -9,17 +9,17 @@ from typing import Any
 from tidemark.declare.operators import Process
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.checkpoint.sinks import NUMBERS, PER_RECORD
+from tidemark.model.core.offsets import NUMBERS, PER_RECORD
 from tidemark.model.schema.key_groups import key_group
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
-from tidemark.processing.codec import Codec, DoesNotFit, codec_of, type_of
-from tidemark.processing.failures import failed, key_words, overflow
+from tidemark.processing.function_errors import failed, key_words, overflow
 from tidemark.processing.live import Settled, StateType, StoredRow, settled
-from tidemark.processing.operator_state import OperatorStateType, TaskState
-from tidemark.processing.records import Emitted, Letter, Output, Placed
+from tidemark.processing.live_operator_state import OperatorStateType, TaskState
+from tidemark.processing.process_records import Emitted, Letter, Output, Placed
 from tidemark.processing.shapes import Shape, record_shape, shape_of
+from tidemark.processing.value_codec import Codec, DoesNotFit, codec_of, type_of
 
 Key = tuple[Any, ...]
 

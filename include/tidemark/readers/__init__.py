@@ -1,1 +1,1 @@
-"""TODO."""
+"""Readers without Spark: states, sinks, dead letters, checkpoints, differences and SQL."""

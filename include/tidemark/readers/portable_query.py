@@ -3,9 +3,9 @@
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.portable_sql.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
 from tidemark.readers.duckdb_session import literal
 from tidemark.readers.state_reader import files_of
-from tidemark.sql.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
 from tidemark.sql.fold_columns import quoted
 from tidemark.sql.resolve import empty_columns, stored_columns
 from tidemark.sql.schema_mapping import mapped_sql

@@ -17,9 +17,9 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.schema.key_groups import KeyGroupRange, key_group
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
+from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.ports import LiveFile
 from tidemark.readers.duckdb_session import WORKER, literal, opened, streamed, told
-from tidemark.sql.dialects import DUCKDB
 from tidemark.sql.fold_columns import quoted
 from tidemark.sql.resolve import empty_columns, resolving_sql, single_sql
 from tidemark.sql.schema_mapping import mapped_sql

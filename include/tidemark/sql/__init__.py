@@ -1,1 +1,1 @@
-"""TODO."""
+"""SQL over stored rows: fold columns, the resolving query, map entries, schema mappings, stored texts."""

@@ -12,8 +12,8 @@ from tidemark.model.kinds.base.sql import overflow_in as overflow_in
 from tidemark.model.kinds.base.sql import quoted as quoted
 from tidemark.model.kinds.base.sql import record_path as record_path
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.sql.dialects import DUCKDB_MACROS as DUCKDB_MACROS
-from tidemark.sql.dialects import Dialect
+from tidemark.portable_sql.dialects import DUCKDB_MACROS as DUCKDB_MACROS
+from tidemark.portable_sql.dialects import Dialect
 
 
 def spark(sql: str) -> str:

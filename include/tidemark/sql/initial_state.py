@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
-from tidemark.sql.dialects import DUCKDB
+from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.sql.fold_columns import quoted
 from tidemark.sql.resolve import run_columns
 

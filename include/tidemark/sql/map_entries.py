@@ -5,7 +5,7 @@ shadows the values below it, and the entries below it too; entries written by th
 """
 
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
-from tidemark.sql.dialects import Dialect
+from tidemark.portable_sql.dialects import Dialect
 from tidemark.sql.fold_columns import expired, key_columns, quoted
 
 _IS_VALUE = "\"_kind\" <> 'tombstone'"

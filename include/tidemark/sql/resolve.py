@@ -7,7 +7,7 @@ and a compacted row keeps the newest `_changed` that it contains.
 
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import ACCESS_COLUMNS, OperatorSchema, StoredField
-from tidemark.sql.dialects import DUCKDB, Dialect
+from tidemark.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.sql.fold_columns import expired, finish, key_columns, merges, now_of, quoted
 from tidemark.sql.map_entries import compacted_rows, resolved_rows, single_rows
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import Layout, OperatorSchema, StoredField
-from tidemark.sql.dialects import Dialect
+from tidemark.portable_sql.dialects import Dialect
 from tidemark.sql.fold_columns import quoted
 from tidemark.sql.resolve import run_columns
 

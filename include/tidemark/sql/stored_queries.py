@@ -14,7 +14,7 @@ from functools import lru_cache
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.sql.dialects import DUCKDB, SPARK, Dialect
+from tidemark.portable_sql.dialects import DUCKDB, SPARK, Dialect
 from tidemark.sql.resolve import parametrised_sql, stored_columns
 from tidemark.sql.schema_mapping import mapped_sql
 

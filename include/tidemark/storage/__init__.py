@@ -1,1 +1,1 @@
-"""TODO."""
+"""Objects and files: a local disk or a bucket, locks, caches, staging."""

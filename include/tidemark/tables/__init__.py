@@ -1,1 +1,1 @@
-"""TODO."""
+"""Delta tables without Spark: commits, logs, durability, integrity, and rewritten files."""

@@ -12,15 +12,15 @@ from typing import Any
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.ports import PlanRequest
 from tidemark.processing.broadcasts import broadcast_records
-from tidemark.processing.operator_state import opened_whole
+from tidemark.processing.live_operator_state import opened_whole
 from tidemark.testing.twin.memory import (
     Feed,
     ManualClock,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from tidemark.errors import NotFoundError
 from tidemark.ports import CheckpointStore
@@ -61,6 +62,13 @@ class HistoryCache:
             return self._histories[name]
 
 
+_CACHES: "WeakKeyDictionary[Context, HistoryCache]" = WeakKeyDictionary()
+
+
+def _histories(context: "Context") -> HistoryCache:
+    return _CACHES.setdefault(context, HistoryCache())
+
+
 def require_planned(context: "Context", name: str) -> str:
     """Returns `name` if that pipeline has planned a checkpoint; imports no declaration to find out.
 
@@ -79,7 +87,7 @@ def read_history(context: "Context", name: str) -> tuple[tuple[HistoryEntry, ...
     Raises:
         NotFoundError: no such pipeline.
     """
-    remembered = context.histories.get(name, lambda: _open_store(context, name))
+    remembered = _histories(context).get(name, lambda: _open_store(context, name))
     return remembered.read(), remembered
 
 
@@ -93,7 +101,7 @@ def is_discarded(context: "Context", name: str, checkpoint: int) -> bool:
     Raises:
         NotFoundError: no such pipeline.
     """
-    return checkpoint in context.histories.get(name, lambda: _open_store(context, name)).history.discarded
+    return checkpoint in _histories(context).get(name, lambda: _open_store(context, name)).history.discarded
 
 
 def get_entry(context: "Context", name: str, checkpoint: int) -> HistoryEntry | None:

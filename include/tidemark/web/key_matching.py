@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tidemark.formats.json import BadRecord, decode, decode_key
 from tidemark.model.core.log_records import LogRecord, Wanted
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations.reads import parse_key
-from tidemark.testing.twin.decoding import BadRecord, decode, decode_key
 
 LONGEST = 1024 * 1024
 """Bytes of a value that is decoded; a longer one is taken for a record of the key, lest it be missed."""

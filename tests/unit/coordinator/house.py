@@ -7,7 +7,7 @@ from tests.in_memory import START_MS, InMemory, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.failures import FailureReport
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport
 from tidemark.coordinator.records.states import NothingOpen, OpenPlan
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan

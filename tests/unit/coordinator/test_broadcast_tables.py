@@ -8,9 +8,9 @@ from tests.in_memory import START_MS, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import Completed, OpenPlan
 from tidemark.declare.pipeline import Broadcast, DeltaTable
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, StateOverflowError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.coordinator.house import House
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import OpenPlan
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import DataLostError
 from tidemark.testing.twin.memory import MemoryCompute
 

@@ -13,14 +13,14 @@ from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, te
 from tidemark import DeltaSink, KafkaSink, Process
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.sent_offsets import SentRecords
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.collect_roots import look
-from tidemark.coordinator.retention.erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
 from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.declare.operators import Operator
 from tidemark.declare.retention import Retention
-from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Sealed

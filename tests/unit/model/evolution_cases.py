@@ -8,7 +8,7 @@ from tidemark.model.core.ttl import Ttl
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.sql.custom_aggregate import Aggregate
+from tidemark.portable_sql.custom_aggregate import Aggregate
 
 INT, TEXT = FieldType("int"), FieldType("str")
 FOLD_KINDS = (

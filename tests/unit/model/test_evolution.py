@@ -19,7 +19,7 @@ from tests.unit.model.evolution_cases import (
 )
 from tidemark.model.schema.operator_schema import Layout, OperatorSchema
 from tidemark.model.state.evolution import compared, evolved, shares_tables
-from tidemark.sql.dialects import DUCKDB, SPARK
+from tidemark.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.sql.resolve import run_columns
 from tidemark.sql.schema_mapping import columns, counts, mapped_sql, table_columns
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.failures import FailureReport
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport
 from tidemark.coordinator.records.states import Completed, Covered, OpenPlan, PlanState, Refused
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError

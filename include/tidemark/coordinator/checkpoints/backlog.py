@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, undelivered
-from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint.plan import CheckpointPlan

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
-from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of, in_a_row
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of, in_a_row
 from tidemark.coordinator.checkpoints.publishing import Publisher
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
+from tidemark.coordinator.records.claim_records import Fates
 from tidemark.coordinator.records.erasure_records import is_outdated
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.promotion_claims import Fates
-from tidemark.coordinator.records.refused_records import Refusals
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import (
     Aborted,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tidemark.coordinator.checkpoints.advance import Advance, Execute
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.coordinator.checkpoints.failures import FailureReport
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport
 from tidemark.coordinator.plans.replay_ranges import (
     Place,
     RecordedStep,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.legal_holds import Holds
+from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timelines import Head

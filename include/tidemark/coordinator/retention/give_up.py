@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.legal_holds import Holds
+from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.records.tombstones import Tombstones, released
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.collect_roots import Survey, look

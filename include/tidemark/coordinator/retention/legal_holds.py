@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.legal_holds import Holds
+from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.retention.savepoint import TombstoneKind

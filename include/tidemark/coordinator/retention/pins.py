@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.plans.sent_offsets import SentRecords
-from tidemark.coordinator.records.legal_holds import Holds
+from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.damage import UNHARMED, Damage

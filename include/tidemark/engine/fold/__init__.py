@@ -1,1 +1,1 @@
-"""TODO."""
+"""Fold operators in Spark: merge operands per key, limits, and the key whose sum overflowed."""

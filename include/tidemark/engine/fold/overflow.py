@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.engine.read.tombstones import applied_sql
+from tidemark.engine.read.record_deletes import applied_sql
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.sql.fold_columns import record_path, spark
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Process operators in Spark's Python workers."""

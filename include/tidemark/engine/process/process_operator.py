@@ -30,7 +30,7 @@ from tidemark.engine.process.process_worker import (
 )
 from tidemark.engine.process.subtasks import parallelism, spread
 from tidemark.engine.read.frames import access_sql
-from tidemark.engine.read.tombstones import keyed
+from tidemark.engine.read.record_deletes import keyed
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.session.worker_code import shipped
 from tidemark.engine.state.resolve_sql import compacted
@@ -42,7 +42,7 @@ from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.key_groups import key_group_sql
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.processing.operator_state import OperatorStateType
+from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 

@@ -22,8 +22,8 @@ from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.operator_lists import Part
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.processing.process_records import Output, Placed
 from tidemark.processing.processor import Processing
-from tidemark.processing.records import Output, Placed
 from tidemark.processing.shapes import Shape
 
 STORED, RECORD = 0, 1

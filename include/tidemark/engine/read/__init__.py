@@ -1,1 +1,1 @@
-"""TODO."""
+"""A batch in Spark: the planned offsets, strictly decoded and counted once, with broadcast states."""

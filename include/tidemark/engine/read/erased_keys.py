@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.engine.read.tombstones import key_sql
+from tidemark.engine.read.record_deletes import key_sql
 from tidemark.model.retention.erasure import BlockedKey
 from tidemark.model.schema.key_groups import key_text
 from tidemark.model.schema.operator_schema import OperatorSchema

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import KafkaSource, Pipeline
 from tidemark.engine.read.decoding import Decoder, parsed_sql
-from tidemark.engine.read.tombstones import applied_sql, key_names, keyed, reason_sql
+from tidemark.engine.read.record_deletes import applied_sql, key_names, keyed, reason_sql
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Stored state in Spark: its files, its resolution, its compaction."""

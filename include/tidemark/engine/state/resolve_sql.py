@@ -13,7 +13,7 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, is_top_light
 from tidemark.model.state.sink_evolution import sources_of
-from tidemark.sql.dialects import SPARK
+from tidemark.portable_sql.dialects import SPARK
 from tidemark.sql.fold_columns import quoted, spark
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
 

@@ -15,7 +15,7 @@ from tidemark.engine.write.written_files import ArrowSystem, this_machine
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
-from tidemark.sql.dialects import SPARK
+from tidemark.portable_sql.dialects import SPARK
 from tidemark.sql.fold_columns import quoted, spark
 from tidemark.sql.resolve import run_columns, stored_columns
 from tidemark.sql.schema_mapping import mapped_sql, table_columns

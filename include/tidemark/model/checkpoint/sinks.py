@@ -20,10 +20,6 @@ ROW_ID: tuple[tuple[str, str], ...] = (
     ("_n", "BIGINT"),
 )
 """Columns that identify an emitted record, behind its fields: by whom, for which record, its number there (J16)."""
-PER_RECORD = 2**20
-"""A process may answer a record by less than so many. `_n` has a digit of this base per process of a chain."""
-NUMBERS = 2**63
-"""Every `_n` is below."""
 _FOLDERS: dict[str, str] = {"delta": "sinks", "kafka": "outbox", "topic": "outbox"}
 
 

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 
 from tidemark.errors import UsageError
 
+PER_RECORD = 2**20
+"""A process may answer a record by less than so many. The number `_n` of an emitted record has a digit of this base per
+process of a chain."""
+NUMBERS = 2**63
+"""Every `_n` is below."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:

@@ -7,7 +7,7 @@ from tidemark.model.core.ttl import as_ttl
 from tidemark.model.kinds.base.authored import Authored
 from tidemark.model.kinds.base.declaring import Kept
 from tidemark.model.schema.field_descriptors import StateDescriptor
-from tidemark.sql.custom_aggregate import declared_aggregate
+from tidemark.portable_sql.custom_aggregate import declared_aggregate
 
 
 class AuthoredAggregate(Authored):

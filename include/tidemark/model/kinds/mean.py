@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, over_field
-from tidemark.model.kinds.base.fold import FoldKind
+from tidemark.model.kinds.base.fold_kind import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.numbers import checked_number, sum_type
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, known, summed
@@ -20,7 +20,7 @@ from tidemark.model.kinds.base.sql import (
 )
 from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.sql.dialects import Dialect
+from tidemark.portable_sql.dialects import Dialect
 
 
 class Mean(FoldKind):

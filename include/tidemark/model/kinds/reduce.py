@@ -8,7 +8,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import Authored
 from tidemark.model.kinds.base.declaring import TimeToLive
 from tidemark.model.schema.field_descriptors import StateDescriptor
-from tidemark.sql.custom_aggregate import declared_reduce
+from tidemark.portable_sql.custom_aggregate import declared_reduce
 
 
 class Reduction(Authored):

@@ -6,14 +6,14 @@ from typing import Any
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, over_field
-from tidemark.model.kinds.base.fold import FoldKind
+from tidemark.model.kinds.base.fold_kind import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.numbers import checked_number
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, known
 from tidemark.model.kinds.base.sql import as_double, filtered, quoted, record_path
 from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.sql.dialects import DUCKDB, Dialect
+from tidemark.portable_sql.dialects import DUCKDB, Dialect
 
 _MOMENTS = (("count", FieldType("int")), ("mean", FieldType("float")), ("m2", FieldType("float")))
 _POPULATION = (("of", "population"),)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Values of retention, savepoints, erasure, verification and exports."""

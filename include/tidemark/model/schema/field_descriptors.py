@@ -7,7 +7,7 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.ttl import Ttl
 from tidemark.model.core.types import FieldType, holds_map
 from tidemark.model.kinds.base.lookup import state_kind
-from tidemark.sql.custom_aggregate import Aggregate
+from tidemark.portable_sql.custom_aggregate import Aggregate
 
 if TYPE_CHECKING:
     from tidemark.model.kinds.base.kind import StateKind

@@ -15,13 +15,13 @@ from tidemark.model.core.type_json import type_from_json, type_to_json
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.lookup import fold_kind, process_kind, state_kind
 from tidemark.model.schema.lookup_joins import Join
-from tidemark.sql import custom_aggregate as aggregates
-from tidemark.sql.custom_aggregate import Aggregate
+from tidemark.portable_sql import custom_aggregate as aggregates
+from tidemark.portable_sql.custom_aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from tidemark.model.kinds.base.fold import FoldKind
+    from tidemark.model.kinds.base.fold_kind import FoldKind
     from tidemark.model.kinds.base.kind import StateKind
-    from tidemark.model.kinds.base.process import ProcessKind
+    from tidemark.model.kinds.base.process_kind import ProcessKind
 
 KEY_GROUPS = 128
 """Key groups of a new operator (C2); `_key_group` is only the sort prefix inside a file."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What may become of stored state: compaction of its levels, evolution of its schema and of sinks."""

@@ -1,8 +1,8 @@
 """Records without a value, as deletes of the key that their message key names; twin of `engine.deleting`."""
 
+from tidemark.formats.json import BadRecord, decode_key
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.testing.twin.decoding import BadRecord, decode_key
 from tidemark.testing.twin.fold import Deleted
 from tidemark.testing.twin.intake import EPOCH, MS, Intake, Letter
 

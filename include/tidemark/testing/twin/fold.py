@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.sinks import PER_RECORD
+from tidemark.model.core.offsets import PER_RECORD
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.python import OfKey
 from tidemark.model.schema.key_groups import key_group

@@ -8,8 +8,8 @@ from tidemark.declare.sources import Broadcast, DeltaTable
 from tidemark.errors import DataLostError, NotFoundError
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.processing.broadcasts import checked_rows
-from tidemark.processing.codec import codec_of
 from tidemark.processing.shapes import record_shape
+from tidemark.processing.value_codec import codec_of
 
 
 @dataclass

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from tidemark.declare.pipeline import Pipeline
+from tidemark.formats.json import BadRecord, decode
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.testing.twin.decoding import BadRecord, decode
 from tidemark.testing.twin.fold import Decoded
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,9 +15,9 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
 from tidemark.model.kinds.base.python import Overflow
 from tidemark.model.schema.operator_schema import StoredField
+from tidemark.portable_sql.custom_aggregate import partial_sql
+from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.readers.duckdb_session import Ask, asking
-from tidemark.sql.custom_aggregate import partial_sql
-from tidemark.sql.dialects import DUCKDB
 from tidemark.sql.fold_columns import quoted
 from tidemark.tables.arrow_types import arrow_schema
 

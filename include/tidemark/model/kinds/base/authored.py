@@ -5,14 +5,22 @@ from typing import Any
 
 from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.fold import FoldKind
+from tidemark.model.kinds.base.fold_kind import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators, Input
 from tidemark.model.kinds.base.python import OfKey, Overflow, Placed, Row, known, overflow, summed
 from tidemark.model.kinds.base.sql import checked, filtered, quoted, record_path
 from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.sql.custom_aggregate import Aggregate, bound, call_of, finish_sql, merge_sql, partial_sql, substituted
-from tidemark.sql.dialects import DUCKDB, Dialect
+from tidemark.portable_sql.custom_aggregate import (
+    Aggregate,
+    bound,
+    call_of,
+    finish_sql,
+    merge_sql,
+    partial_sql,
+    substituted,
+)
+from tidemark.portable_sql.dialects import DUCKDB, Dialect
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _MERGED: dict[str, Callable[[Sequence[Any]], Any]] = {"bool_and": all, "bool_or": any, "min": min, "max": max}

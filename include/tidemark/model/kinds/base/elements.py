@@ -3,7 +3,7 @@
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quoted
 from tidemark.model.schema.operator_schema import StoredField
-from tidemark.sql.dialects import DUCKDB
+from tidemark.portable_sql.dialects import DUCKDB
 
 
 def timed(of: FieldType) -> FieldType:

@@ -11,7 +11,7 @@ from tidemark.model.kinds.base.lookup import KNOWN
 from tidemark.model.kinds.base.sql import quoted
 from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import StoredField
-from tidemark.sql.custom_aggregate import Aggregate
+from tidemark.portable_sql.custom_aggregate import Aggregate
 
 Accumulators = tuple[tuple[str, FieldType], ...]
 """Column and type of each accumulator, in order."""

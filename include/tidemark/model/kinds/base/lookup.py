@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tidemark.errors import UsageError
 
 if TYPE_CHECKING:
-    from tidemark.model.kinds.base.fold import FoldKind
+    from tidemark.model.kinds.base.fold_kind import FoldKind
     from tidemark.model.kinds.base.kind import StateKind
-    from tidemark.model.kinds.base.process import ProcessKind
+    from tidemark.model.kinds.base.process_kind import ProcessKind
 
 KNOWN: "dict[str, type[StateKind]]" = {}
 """The class of every kind by its name; filled as their files are loaded, by `kinds.registry` all."""
@@ -38,7 +38,7 @@ def state_kind(name: str) -> "StateKind":
 
 def fold_kind(name: str) -> "FoldKind":
     """The kind with a name, of a field of a fold."""
-    from tidemark.model.kinds.base.fold import FoldKind
+    from tidemark.model.kinds.base.fold_kind import FoldKind
 
     found = state_kind(name)
     assert isinstance(found, FoldKind)  # noqa: S101  (for the type checker: an operator has fields of its own kinds only)
@@ -47,7 +47,7 @@ def fold_kind(name: str) -> "FoldKind":
 
 def process_kind(name: str) -> "ProcessKind":
     """The kind with a name, of a field of a process."""
-    from tidemark.model.kinds.base.process import ProcessKind
+    from tidemark.model.kinds.base.process_kind import ProcessKind
 
     found = state_kind(name)
     assert isinstance(found, ProcessKind)  # noqa: S101  (for the type checker: see `fold_kind`)

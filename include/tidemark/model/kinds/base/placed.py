@@ -7,14 +7,14 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from tidemark.model.checkpoint.sinks import PER_RECORD
+from tidemark.model.core.offsets import PER_RECORD
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.fold import FoldKind
+from tidemark.model.kinds.base.fold_kind import FoldKind
 from tidemark.model.kinds.base.kind import Accumulators
 from tidemark.model.kinds.base.python import FoldedRecord, OfKey, Placed, Row, known
 from tidemark.model.kinds.base.sql import filtered, quoted, record_path
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.sql.dialects import DUCKDB, Dialect
+from tidemark.portable_sql.dialects import DUCKDB, Dialect
 
 _NUMBER = ", 'n', \"_n\""
 _PLACE = (

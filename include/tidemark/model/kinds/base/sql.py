@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.sql.dialects import Dialect
+from tidemark.portable_sql.dialects import Dialect
 
 OVERFLOW = "tidemark_state_overflow"
 """Marks an overflow in the message of a foreign error: `tidemark_state_overflow <field> of key (<key>) <why>`."""

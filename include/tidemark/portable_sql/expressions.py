@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidemark.model.core.types import FieldType
-from tidemark.sql.portable_syntax import FUNCTIONS, Node, NotPortable
+from tidemark.portable_sql.syntax import FUNCTIONS, Node, NotPortable
 
 _BOOL, _INT, _FLOAT, _STR = (FieldType(kind, nullable=True) for kind in ("bool", "int", "float", "str"))
 

@@ -1,30 +1,31 @@
-"""Who may import whom, and who may read a clock: the table of floors, as rules."""
+"""Who may import whom, and who may read a clock: the picture of `rooms`, as rules."""
 
 import ast
 import re
 import sys
 from collections.abc import Iterator
 
-from tests.rules.source import AUTHOR_FLOOR, ENTRY_FLOOR, FLOORS, ROOMS, UNDECLARED, Finding, Module, dotted, floor_of
-
-BLIND_SIBLINGS = {("engine", "adapters"), ("adapters", "engine")}
-STACK_STARTERS = {("cli", "stack")}
-"""`up down status logs doctor` are the stack's own verbs, and the command line is where they are typed."""
-TESTING_MAY = ("tidemark.testing.twin.memory", "tidemark.engine.job")
-"""`testing` runs the real order of steps over the in-memory twins, and nothing else of floor 3."""
+from tests.rules.rooms import ONE_ROOM, STANDS_ON, room_of, rooms_below
+from tests.rules.source import Finding, Module, dotted
 
 HOMES: dict[str, tuple[str, ...]] = {
     "pyspark": ("tidemark.engine",),
     "delta": ("tidemark.engine",),
     "airflow": ("tidemark.airflow", "plugins"),
-    "boto3": ("tidemark.adapters",),
-    "botocore": ("tidemark.adapters",),
+    "boto3": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
+    "botocore": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
     "great_expectations": ("tidemark.engine", "pipelines"),
 }
 """Outside packages that one place may import, at module level or inside a function."""
 
 WORLDS = {"boto3": "s3", "botocore": "s3", "pyarrow": None, "structlog": None, "tenacity": None, "orjson": None}
 """Outside packages of one world count once; formats and helpers (None) are no world."""
+
+OURS = ("tidemark", "devstack", "pipelines", "dags", "spark_jobs", "plugins")
+PURE = (*rooms_below("coordinator.retention"), "coordinator.retention", "processing")
+"""Rooms that import the standard library and Tidemark, nothing else."""
+WORLDLY = ("kafka", "storage", "tables", "readers", "transfer", "telemetry")
+DETERMINED = {*PURE, *WORLDLY, "engine", "formats", "testing.twin"} - {"telemetry"}
 
 CLOCKS = re.compile(
     r"time\.(time|time_ns|ctime|localtime|gmtime)|datetime\.(datetime\.)?(now|utcnow|today)|(datetime\.)?date\.today"
@@ -59,71 +60,49 @@ def _absolute(module: Module, node: ast.ImportFrom) -> str:
 
 
 def _root_name(name: str) -> str:
-    return f"tidemark.{name}" if name in FLOORS else "tidemark"
+    """A folder or module of the package stands for itself; every other name is one of the public names."""
+    is_ours = name in ONE_ROOM or any(room.split(".")[0] == name for room in STANDS_ON)
+    return f"tidemark.{name}" if is_ours else "tidemark"
 
 
 def upward_imports(module: Module) -> list[Finding]:
-    """Imports that do not go down: a higher floor, a blind sibling, or floor 2 seen from floor 3."""
+    """Imports from rooms that are not below."""
     if module.name == "tidemark":
         return []  # the lazy root names everything and imports nothing
-    if module.floor == UNDECLARED:
-        return [Finding(1, f"{module.folder} stands on no floor")]
+    if module.room not in STANDS_ON:
+        return [Finding(1, f"{module.room} is in no picture")]
     found = []
     for line, name in imports(module):
-        if name.split(".")[0] in ("tidemark", "pipelines", "dags", "spark_jobs", "plugins"):
+        if name.split(".")[0] in OURS:
             problem = _misdirected(module, name)
             if problem:
-                found.append(Finding(line, f"floor {module.floor} imports {name}: {problem}"))
+                found.append(Finding(line, f"{module.room} imports {name}: {problem}"))
     return found
 
 
 def _misdirected(module: Module, name: str) -> str | None:
-    own, its = module.floor, floor_of(name)
-    target = Module(name, "").folder
-    if own == AUTHOR_FLOOR:
+    if module.room in ("pipelines", "dags"):
         return _beyond_author(module, name)
-    if target == module.folder:
-        return _upstairs(module, name)
-    if its > own:
-        return f"that is floor {its}"
-    if (module.folder, target) in BLIND_SIBLINGS:
-        return "engine and adapters are blind to each other"
-    if own == ENTRY_FLOOR == its and (module.folder, target) not in STACK_STARTERS:
-        return "entry points are blind to each other"
-    if own == 3 and its == 2:
-        return "floor 3 knows floors 0 and 1 only"
-    if module.folder == "testing" and its == 3 and not name.startswith(TESTING_MAY):
-        return "testing takes the memory adapters only"
-    return None
-
-
-def _upstairs(module: Module, name: str) -> str | None:
-    rooms = ROOMS.get(module.folder)
-    if rooms is None or module.name.count(".") == 1:
+    target = room_of(name)
+    if target == module.room or target in rooms_below(module.room):
         return None
-    own, its = (n.split(".")[2] for n in (module.name, name + "."))
-    if own not in rooms:
-        return f"{own} is no room of {module.folder}"
-    return f"{its} is no room below {own}" if its not in rooms[: rooms.index(own) + 1] else None
+    return f"it does not stand on {target}"
 
 
 def _beyond_author(module: Module, name: str) -> str | None:
-    public = name == "tidemark" or name in ("tidemark.state", "tidemark.testing")
-    if module.folder == "pipelines":
-        allowed = public or name.startswith("pipelines.")
-    else:
-        allowed = public or name.startswith(("pipelines.", "tidemark.airflow"))
-    return None if allowed else "only public names are for authors"
+    public = name in ("tidemark", "tidemark.state", "tidemark.testing")
+    allowed = ("pipelines.",) if module.room == "pipelines" else ("pipelines.", "tidemark.airflow")
+    return None if public or name.startswith(allowed) else "only public names are for authors"
 
 
 def homeless_imports(module: Module) -> list[Finding]:
-    """Outside packages imported out of their home; anything but the standard library below floor 3.
+    """Outside packages imported out of their home; anything but the standard library in a pure room.
 
-    From floor 4 upwards a signature may name a foreign type (`read_state` takes a SparkSession) where only type
-    checkers import it.
+    Above the rooms that a context joins, a signature may name a foreign type (`read_state` takes a SparkSession) where
+    only type checkers import it.
     """
     found = []
-    types_only = _guarded_lines(module) if module.floor >= 4 else set()
+    types_only = set() if module.room in rooms_below("context") else _guarded_lines(module)
     for line, name in imports(module):
         if line in types_only:
             continue
@@ -131,8 +110,8 @@ def homeless_imports(module: Module) -> list[Finding]:
         home = HOMES.get(package)
         if home is not None and not (module.name + ".").startswith(tuple(f"{h}." for h in home)):
             found.append(Finding(line, f"{package} is imported outside {' and '.join(home)}"))
-        elif 0 <= module.floor <= 2 and package != "tidemark" and package not in sys.stdlib_module_names:
-            found.append(Finding(line, f"floor {module.floor} imports {package}"))
+        elif module.room in PURE and package != "tidemark" and package not in sys.stdlib_module_names:
+            found.append(Finding(line, f"{module.room} is pure and imports {package}"))
     return found
 
 
@@ -142,8 +121,8 @@ def _guarded_lines(module: Module) -> set[int]:
 
 
 def several_worlds(module: Module) -> list[Finding]:
-    """An adapter file that talks to more than one outside world."""
-    if module.folder != "adapters":
+    """A file of an outer room that talks to more than one outside world."""
+    if module.room not in WORLDLY:
         return []
     seen: dict[str, int] = {}
     for line, name in imports(module):
@@ -155,8 +134,8 @@ def several_worlds(module: Module) -> list[Finding]:
 
 
 def clocks_and_chance(module: Module) -> list[Finding]:
-    """Wall clock or randomness below the entry floors (settings and the context may; they hand both down)."""
-    if not 0 <= module.floor < 4:
+    """Wall clock or randomness below the context, which hands both down."""
+    if module.room not in DETERMINED:
         return []
     renamed = _bound_names(module)
     found = []

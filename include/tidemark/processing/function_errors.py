@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.schema.key_groups import key_text
-from tidemark.processing.records import Placed
+from tidemark.processing.process_records import Placed
 
 _SAFE = "every completed checkpoint is intact; nothing was published."
 _LONGEST = 300

@@ -6,8 +6,8 @@ from typing import Any, NoReturn, Protocol, Self
 from tidemark.errors import StateOverflowError
 from tidemark.model.checkpoint.operator_lists import BOUND, OperatorList, Part, json_size
 from tidemark.model.core.json_values import value_from_json, value_to_json
-from tidemark.processing.codec import Codec, DoesNotFit, type_of
 from tidemark.processing.lists import LiveList
+from tidemark.processing.value_codec import Codec, DoesNotFit, type_of
 
 
 class UnionList(list[Any]):

@@ -8,10 +8,10 @@ from typing import Any
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.operators import Operator, Process
 from tidemark.model.checkpoint.operator_lists import BOUND, OperatorList, OperatorState, Part, Redistribution
-from tidemark.processing.codec import codec_of
 from tidemark.processing.live import Live
-from tidemark.processing.operator_lists import OperatorCell, SplitCell, UnionCell, too_large
+from tidemark.processing.live_operator_lists import OperatorCell, SplitCell, UnionCell, too_large
 from tidemark.processing.shapes import Shape, shape_of
+from tidemark.processing.value_codec import codec_of
 
 
 class LiveLists(Live):

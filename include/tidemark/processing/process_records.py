@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tidemark.processing.operator_state import TaskState
+from tidemark.processing.live_operator_state import TaskState
 
 
 class Placed(NamedTuple):

@@ -11,7 +11,7 @@ from tidemark.model.kinds.base.python import OfKey, Placed, Row, is_expired
 from tidemark.model.kinds.base.sql import expired, quoted
 from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.sql.dialects import Dialect
+from tidemark.portable_sql.dialects import Dialect
 
 Time = int | str | None
 """The time on the operator's clock in milliseconds, or an expression of it; None = nothing expires."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator, state_erased
 from tidemark.coordinator.checkpoints.idle import completed_idle
 from tidemark.coordinator.records.erasure_records import Erasures, is_stillborn, revision_of
-from tidemark.coordinator.records.legal_holds import Holds
+from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.records.objects import encoded
 from tidemark.coordinator.records.states import SealedPlan
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher, waiting
+from tidemark.coordinator.retention.file_rewrites import Rewriter, Rewritten
 from tidemark.coordinator.retention.open_jobs import erasure_job
-from tidemark.coordinator.retention.table_rewrite import Rewriter, Rewritten
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Revised
