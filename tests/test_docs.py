@@ -21,7 +21,7 @@ from tidemark.errors import EXIT_CODES
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.metrics import METRICS
-from tidemark.reading import RestorePoint
+from tidemark.reading import RestorePointChoice
 from tidemark.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -216,7 +216,7 @@ def test_python_examples_compile_and_pipelines_in_them_are_pipelines(page: Path,
 def _keywords_of(function: str) -> set[str]:
     """The keyword arguments that a documented function takes; of `checkpoint_dag` read without importing Airflow."""
     if function == "read_state":
-        return {*inspect.signature(tidemark.read_state).parameters, *RestorePoint.__annotations__}
+        return {*inspect.signature(tidemark.read_state).parameters, *RestorePointChoice.__annotations__}
     tree = ast.parse((ROOT / "include/tidemark/airflow/checkpoint_dag.py").read_text())
     options = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DagOptions")
     return {n.target.id for n in options.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}

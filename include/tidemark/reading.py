@@ -21,7 +21,7 @@ Resolver = Literal["spark", "duckdb"]
 """What merges stored rows: Spark's SQL, or DuckDB in Spark's Python workers."""
 
 
-class RestorePoint(TypedDict, total=False):
+class RestorePointChoice(TypedDict, total=False):
     """Which checkpoint is read; one of these.
 
     Attributes:
@@ -56,7 +56,7 @@ def read_state(
     *,
     by: Resolver = "spark",
     settings: Settings | None = None,
-    **at: Unpack[RestorePoint],
+    **at: Unpack[RestorePointChoice],
 ) -> "DataFrame":
     """The resolved state of an operator as a Spark DataFrame: one row per live key.
 
@@ -114,7 +114,7 @@ def read_sink(
     sink: str,
     *,
     settings: Settings | None = None,
-    **at: Unpack[RestorePoint],
+    **at: Unpack[RestorePointChoice],
 ) -> "DataFrame":
     """The rows of a sink as of a checkpoint, as a Spark DataFrame: rows that no manifest names are never seen.
 

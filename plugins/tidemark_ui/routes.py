@@ -15,7 +15,7 @@ from tidemark.web import graphs, overview, previews, row_origin, sink_rows
 from tidemark.web import source_lookup as record_answers
 from tidemark.web.history import CheckpointStatus
 from tidemark.web.history_json import HistoryQuery
-from tidemark.web.previews import Beginning
+from tidemark.web.previews import RestorePointRequest
 from tidemark.web.source_lookup import RecordQuery
 from tidemark_ui import models
 from tidemark_ui.access import Readable, may, pipelines_of
@@ -169,7 +169,7 @@ def restore_plan(
     savepoint: Annotated[str | None, Query(max_length=63)] = None,
 ) -> models.RestorePlan:
     """The dry run of a restore."""
-    begins = Beginning(checkpoint=checkpoint, savepoint=savepoint)
+    begins = RestorePointRequest(checkpoint=checkpoint, savepoint=savepoint)
     return models.RestorePlan.model_validate(previews.preview_restore(shared_context(), pipeline, begins))
 
 
@@ -180,7 +180,7 @@ def backfill_plan(
     savepoint: Annotated[str | None, Query(max_length=63)] = None,
 ) -> models.BackfillPlan:
     """The dry run of a backfill to the live head."""
-    begins = Beginning(checkpoint=checkpoint, savepoint=savepoint)
+    begins = RestorePointRequest(checkpoint=checkpoint, savepoint=savepoint)
     return models.BackfillPlan.model_validate(previews.preview_backfill(shared_context(), pipeline, begins))
 
 

@@ -16,7 +16,7 @@ from tidemark.ports import PlanRequest
 from tidemark.web import details, graphs, overview, previews, row_origin
 from tidemark.web.history import CheckpointStatus
 from tidemark.web.history_json import HistoryQuery
-from tidemark.web.previews import Beginning
+from tidemark.web.previews import RestorePointRequest
 
 FLINK_LIST = {"counts", "summary", "latest", "history"}
 FLINK_COUNTS = {"total", "in_progress", "completed", "failed", "restored"}
@@ -199,14 +199,14 @@ def test_what_is_unknown_is_said(world: Trips) -> None:
         lambda: row_origin.find_origin(pages, "trips", "buses", ["nobody"]),
         lambda: row_origin.find_origin(pages, "trips", "nothing", ["a"]),
         lambda: previews.preview_disposal(pages, "trips", "nothing"),
-        lambda: previews.preview_restore(pages, "trips", Beginning(savepoint="nothing")),
+        lambda: previews.preview_restore(pages, "trips", RestorePointRequest(savepoint="nothing")),
     ):
         with pytest.raises(NotFoundError):
             ask()
     with pytest.raises(UsageError):
         row_origin.find_origin(pages, "trips", "buses", ["a", "b"])
     with pytest.raises(UsageError):
-        previews.preview_restore(pages, "trips", Beginning())
+        previews.preview_restore(pages, "trips", RestorePointRequest())
 
 
 def test_the_outlook_of_a_restore_is_that_of_its_dry_run(world: Trips) -> None:
@@ -214,7 +214,7 @@ def test_the_outlook_of_a_restore_is_that_of_its_dry_run(world: Trips) -> None:
     context = world.pages
     for number in made:
         dry = restore_facts(timelines.plan_restore(context, "trips", RestoreRequest(checkpoint=number, request="x")))
-        told = previews.preview_restore(world.pages, "trips", Beginning(checkpoint=number))
+        told = previews.preview_restore(world.pages, "trips", RestorePointRequest(checkpoint=number))
         assert {name: told[name] for name in ("checkpoint", "closes", "left", "read_again")} == {
             name: dry[name] for name in ("checkpoint", "closes", "left", "read_again")
         }

@@ -12,7 +12,7 @@ from tidemark.operations import savepoints, timelines
 from tidemark.operations.backfill import BackfillTerms, outlook_facts
 from tidemark.web import overview, previews
 from tidemark.web.history_json import HistoryQuery
-from tidemark.web.previews import Beginning
+from tidemark.web.previews import RestorePointRequest
 
 
 def backfill(world: Trips, number: int, fork: str) -> Backfill:
@@ -28,7 +28,9 @@ def by_command(world: Trips, number: int) -> list[str]:
 
 
 def by_page(world: Trips, number: int) -> list[str]:
-    found: list[str] = previews.preview_backfill(world.pages, "trips", Beginning(checkpoint=number))["repeats"]
+    found: list[str] = previews.preview_backfill(world.pages, "trips", RestorePointRequest(checkpoint=number))[
+        "repeats"
+    ]
     return found
 
 
@@ -48,14 +50,14 @@ def promoted(world: Trips) -> list[int]:
 
 def test_a_checkpoint_of_a_closed_sibling_has_the_plan_of_the_command(world: Trips, promoted: list[int]) -> None:
     assert by_page(world, 3) == by_command(world, 3) == ["chk-7", "chk-8"]
-    left = previews.preview_restore(world.pages, "trips", Beginning(checkpoint=3))["left"]
+    left = previews.preview_restore(world.pages, "trips", RestorePointRequest(checkpoint=3))["left"]
     assert left == ["chk-8", "chk-7", "chk-6", "chk-5"], "a restore sets aside other ones"
     assert {n: by_page(world, n) for n in promoted} == {n: by_command(world, n) for n in promoted}
     assert by_page(world, 8) == []
 
 
 def test_records_and_work_are_those_of_what_is_repeated(world: Trips, promoted: list[int]) -> None:
-    told = previews.preview_backfill(world.pages, "trips", Beginning(checkpoint=3))
+    told = previews.preview_backfill(world.pages, "trips", RestorePointRequest(checkpoint=3))
     assert (told["checkpoint"], told["to"], told["records"]) == ("chk-3", "chk-8", 3)
     lines = overview.get_overview(world.pages, "trips", HistoryQuery())["history"]
     assert told["work_duration"] == sum(line["work_duration"] for line in lines if line["id"] in (7, 8))
@@ -64,7 +66,7 @@ def test_records_and_work_are_those_of_what_is_repeated(world: Trips, promoted: 
 def test_a_savepoint_is_its_checkpoint(world: Trips, promoted: list[int]) -> None:
     request = SavepointRequest(name="kept", owner="me", origin="test", checkpoint=6, note="")
     savepoints.open_savepoints(world.pages, "trips").create(request)
-    told = previews.preview_backfill(world.pages, "trips", Beginning(savepoint="kept"))
+    told = previews.preview_backfill(world.pages, "trips", RestorePointRequest(savepoint="kept"))
     assert (told["checkpoint"], told["savepoint"], told["repeats"]) == ("chk-6", "kept", ["chk-7", "chk-8"])
 
 
@@ -78,4 +80,4 @@ def test_what_cannot_be_repeated_is_refused_as_the_command_refuses_it(world: Tri
     with pytest.raises(NotFoundError):
         by_page(world, 99)
     with pytest.raises(UsageError):
-        previews.preview_backfill(world.pages, "trips", Beginning())
+        previews.preview_backfill(world.pages, "trips", RestorePointRequest())

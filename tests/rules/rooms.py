@@ -66,7 +66,7 @@ DIVIDED = ("coordinator", "model", "testing")
 
 
 def room_of(module: str) -> str:
-    """The room of a dotted name: `tidemark.engine.fold.fold` is in `engine`, `tidemark.model.core.ttl` in `model.core`."""
+    """The room of a dotted name: `tidemark.engine.fold.fold` is in `engine`, `tidemark.errors` is one."""
     parts = module.split(".")
     if parts[0] != "tidemark" or len(parts) == 1:
         return parts[0]

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.status import Status
 
 
-class Steps:
+class StepProgress:
     """Told of every step by the engine's crash points; in a block, it shows the step that is running."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Steps:
         self._status: Status | None = None
         self._started: dict[str, float] = {}
 
-    def __enter__(self) -> "Steps":
+    def __enter__(self) -> "StepProgress":
         if self._console.is_terminal:
             self._status = self._console.status("starting")
             self._status.start()

@@ -9,7 +9,7 @@ import typer
 
 from tidemark.cli.option_groups import with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
-from tidemark.cli.progress import Steps
+from tidemark.cli.progress import StepProgress
 from tidemark.context import open_context
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
@@ -74,7 +74,7 @@ def run(
     )
     context = open_context()
     try:
-        with Steps() as steps:
+        with StepProgress() as steps:
             made = checkpoints.run_once(context, pipeline, request, steps, bounds.timeline)
     finally:
         metrics.report_metrics(context, pipeline)
@@ -101,7 +101,7 @@ def compact(
       tidemark compact flights aircraft --full
     """
     context = open_context()
-    with Steps() as steps:
+    with StepProgress() as steps:
         done = compaction.compact(context, pipeline, uid, full=full, crash=steps)
     rows = [
         _compacted(

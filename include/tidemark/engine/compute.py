@@ -15,7 +15,7 @@ from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.fold.limit_check import LimitCheck, refuse_overflow
 from tidemark.engine.gate import Candidate, judge
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, lacking, processed
-from tidemark.engine.read.batch_reader import Intake, Taker
+from tidemark.engine.read.batch_reader import DecodedBatch, Taker
 from tidemark.engine.read.batch_stats import misread
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied, copied_frame, joined
 from tidemark.engine.read.erased_keys import blocked_column
@@ -104,7 +104,7 @@ class SparkBatch:
         self,
         compute: SparkCompute,
         plan: CheckpointPlan,
-        intake: Intake,
+        intake: DecodedBatch,
         copies: Mapping[str, Sequence[Mapping[str, Any]]],
     ) -> None:
         self._compute = compute

@@ -33,7 +33,7 @@ class Emitted(NamedTuple):
     fields: tuple[Any, ...]
 
 
-class Letter(NamedTuple):
+class FailedRecord(NamedTuple):
     """A record that a function failed on: its position, and why."""
 
     topic: str
@@ -56,5 +56,5 @@ class Output:
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     emitted: list[Emitted] = field(default_factory=list)
-    letters: list[Letter] = field(default_factory=list)
+    letters: list[FailedRecord] = field(default_factory=list)
     task: TaskState | None = None

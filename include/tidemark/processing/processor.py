@@ -17,7 +17,7 @@ from tidemark.processing.clock import KeyClock
 from tidemark.processing.function_errors import failed, key_words, overflow
 from tidemark.processing.live import Settled, StateType, StoredRow, settled
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
-from tidemark.processing.process_records import Emitted, Letter, Output, Placed
+from tidemark.processing.process_records import Emitted, FailedRecord, Output, Placed
 from tidemark.processing.shapes import Shape, record_shape, shape_of
 from tidemark.processing.value_codec import Codec, DoesNotFit, codec_of, type_of
 
@@ -86,7 +86,7 @@ class Processing:
                 self._once(key, stored, left, out)
             except ProcessFunctionError as error:
                 bad = next(n for n, r in enumerate(left) if r[:4] == error.place)
-                out.letters.append(Letter(*left.pop(bad)[:4], Reason.PROCESS_FAILED.at(error.kind)))
+                out.letters.append(FailedRecord(*left.pop(bad)[:4], Reason.PROCESS_FAILED.at(error.kind)))
             else:
                 return
 

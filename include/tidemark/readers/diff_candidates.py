@@ -8,7 +8,7 @@ import pyarrow as pa
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.readers.checkpoint_reader import resolve_rows
 from tidemark.readers.stored_rows import StoredRows
-from tidemark.tables.row_groups import StoredFile
+from tidemark.tables.row_groups import NumberedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Side:
 
     checkpoint: Checkpoint
     uid: str
-    files: Sequence[StoredFile]
+    files: Sequence[NumberedFile]
     changed: pa.Table
     rewritten: bool
 

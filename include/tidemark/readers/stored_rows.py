@@ -17,7 +17,7 @@ from tidemark.sql.fold_columns import key_columns
 from tidemark.sql.resolve import run_columns
 from tidemark.storage.warehouse_path import Root, located
 from tidemark.tables.arrow_types import arrow_schema
-from tidemark.tables.row_groups import PLACE, RowGroups, StoredFile, above, among, every, holding
+from tidemark.tables.row_groups import PLACE, NumberedFile, RowGroups, above, among, every, holding
 
 _DOUBTFUL = "bool_or(_kind NOT IN ('operand', 'value')) AS _doubtful"
 """A row of another kind may end its key: whether that lives is for the resolving query to say."""
@@ -38,9 +38,9 @@ class StoredRows:
     schema: OperatorSchema
     over: Ask
     read: RowGroups = field(default_factory=RowGroups)
-    _files: dict[str, StoredFile] = field(default_factory=dict)
+    _files: dict[str, NumberedFile] = field(default_factory=dict)
 
-    def files(self, handle: StateHandle) -> list[StoredFile]:
+    def files(self, handle: StateHandle) -> list[NumberedFile]:
         """The files of a handle, oldest first.
 
         Raises:
@@ -49,10 +49,10 @@ class StoredRows:
         found = []
         for segment, live in files_of(self.warehouse, handle):
             path = located(self.warehouse, segment.path, live.path)
-            found.append(self._files.setdefault(str(path), StoredFile(len(self._files), path, live)))
+            found.append(self._files.setdefault(str(path), NumberedFile(len(self._files), path, live)))
         return sorted(found, key=lambda f: (f.live.checkpoint, -f.live.level))
 
-    def changed_since(self, checkpoint: int, files: Iterable[StoredFile]) -> pa.Table:
+    def changed_since(self, checkpoint: int, files: Iterable[NumberedFile]) -> pa.Table:
         """Keys that a checkpoint later than `checkpoint` changed: key columns, `_key_group`, `_doubtful`.
 
         Opens only files that can hold such rows, and reads only the columns that say so.
@@ -65,12 +65,12 @@ class StoredRows:
             f"SELECT {{keys}}, {found} FROM rows WHERE _changed > {checkpoint} GROUP BY {{keys}}", rows=rows
         )
 
-    def all_keys(self, files: Iterable[StoredFile]) -> pa.Table:
+    def all_keys(self, files: Iterable[NumberedFile]) -> pa.Table:
         """Every key that has a row: key columns, `_key_group`."""
         rows = self._stream(("_key_group",), files, every)
         return self.ask("SELECT DISTINCT {keys}, _key_group FROM rows", rows=rows)
 
-    def hits(self, wanted: pa.Table, files: Iterable[StoredFile]) -> pa.Table:
+    def hits(self, wanted: pa.Table, files: Iterable[NumberedFile]) -> pa.Table:
         """Where rows of wanted keys are: key columns, `_file`, `_row_group`, `_doubtful`.
 
         Args:
@@ -103,7 +103,7 @@ class StoredRows:
         with told(f"state of {self.schema.uid} is not readable"):
             return self.over(sql.replace("{keys}", ", ".join(key_columns(self.schema))), **tables)
 
-    def _stream(self, columns: Sequence[str], files: Iterable[StoredFile], pick: Any) -> pa.RecordBatchReader:
+    def _stream(self, columns: Sequence[str], files: Iterable[NumberedFile], pick: Any) -> pa.RecordBatchReader:
         declared = arrow_schema(run_columns(self.schema))
         names = [*(k.name for k in self.schema.keys), *columns]
         return self.read.stream(((f, pick) for f in files), pa.schema([declared.field(name) for name in names]))

@@ -24,7 +24,7 @@ Pick = Callable[[int, Bounds], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class NumberedFile:
     """A file of one or more handles: its number, its path, what the table says of it."""
 
     number: int
@@ -70,7 +70,7 @@ class RowGroups:
     bytes_read: int = 0
 
     def stream(
-        self, parts: Iterable[tuple[StoredFile, Pick]], schema: pa.Schema, *, whole: bool = False
+        self, parts: Iterable[tuple[NumberedFile, Pick]], schema: pa.Schema, *, whole: bool = False
     ) -> pa.RecordBatchReader:
         """The chosen row groups, one after the other, with their places.
 
@@ -83,7 +83,7 @@ class RowGroups:
         tables = (table.select(wanted.names).cast(wanted) for f, pick in parts for table in self._file(f, pick, schema))
         return pa.RecordBatchReader.from_batches(wanted, (b for table in tables for b in table.to_batches()))
 
-    def schema_of(self, file: StoredFile) -> pa.Schema:
+    def schema_of(self, file: NumberedFile) -> pa.Schema:
         """The columns of a file as it holds them."""
         source = CountedFile(file.path)
         try:
@@ -93,7 +93,7 @@ class RowGroups:
             self.bytes_read += source.bytes
             source.close()
 
-    def _file(self, file: StoredFile, pick: Pick, schema: pa.Schema) -> Iterator[pa.Table]:
+    def _file(self, file: NumberedFile, pick: Pick, schema: pa.Schema) -> Iterator[pa.Table]:
         source = CountedFile(file.path)
         try:
             with pq.ParquetFile(source) as opened:
@@ -147,7 +147,7 @@ def _bounds(group: Any) -> Bounds:
     return bounds
 
 
-def _placed(rows: pa.Table, file: StoredFile, row_group: int) -> pa.Table:
+def _placed(rows: pa.Table, file: NumberedFile, row_group: int) -> pa.Table:
     own: Sequence[tuple[str, int, pa.DataType]] = (
         ("_file", file.number, pa.int32()),
         ("_row_group", row_group, pa.int32()),

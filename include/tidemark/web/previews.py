@@ -16,7 +16,7 @@ from tidemark.web.history_json import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class RestorePointRequest:
     """A restore point: a checkpoint by its id, or a savepoint by its name; one of them."""
 
     checkpoint: int | None = None
@@ -32,7 +32,7 @@ class Beginning:
             raise UsageError("no restore point, or two", next="give a checkpoint or a savepoint.")
 
 
-def preview_restore(context: Context, name: str, begins: Beginning) -> Json:
+def preview_restore(context: Context, name: str, begins: RestorePointRequest) -> Json:
     """What a restore would leave and read again, by manifests alone.
 
     Whether the code of now fits the state, and whether Kafka still has the records, is checked by the restore
@@ -70,7 +70,7 @@ def preview_restore(context: Context, name: str, begins: Beginning) -> Json:
     }
 
 
-def preview_backfill(context: Context, name: str, begins: Beginning) -> Json:
+def preview_backfill(context: Context, name: str, begins: RestorePointRequest) -> Json:
     """What a backfill to the live head would repeat, by the planner of `tidemark backfill`, from manifests alone.
 
     As if it had not begun yet. Whether the code fits the state, and whether Kafka still has the records, is checked

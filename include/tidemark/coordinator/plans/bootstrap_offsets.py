@@ -6,7 +6,7 @@ from typing import Literal
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.model.core.offsets import Barrier, OffsetRanges, TopicPartition
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRanges, TopicPartition
 from tidemark.ports import Log
 
 Starts = Literal["earliest", "latest"] | Mapping[TopicPartition, int]
@@ -49,4 +49,4 @@ def given_starts(pipeline: Pipeline, starts: Starts, log: Log) -> GivenStarts:
     if set(topics) - set(ids):
         raise NotFoundError(f"no topic {', '.join(sorted(set(topics) - set(ids)))}", next="create it, then ask again.")
     sources = {name: tuple(sorted({tp.topic for tp in found})) for name, found in bounds.items()}
-    return GivenStarts(ranges=OffsetRanges.between(at, Barrier(at)), topic_ids=ids, sources=sources)
+    return GivenStarts(ranges=OffsetRanges.between(at, BarrierOffsets(at)), topic_ids=ids, sources=sources)

@@ -9,7 +9,7 @@ from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedI
 from tidemark.coordinator.plans.logical_time import refuse_leap
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
-from tidemark.coordinator.plans.replay_ranges import Place, RecordedStep, recorded_ranges, remaining, steps
+from tidemark.coordinator.plans.replay_ranges import RecordedStep, ReplayProgress, recorded_ranges, remaining, steps
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.records.erasure_records import Erasures, refuse_stillborn
 from tidemark.coordinator.records.objects import Objects
@@ -103,7 +103,7 @@ class Planner:
         if request.replay_to is None:
             return self._too_early(pipeline, head) or self._onwards(pipeline, request, head, parent)
         timelines = Timelines(self.objects)
-        left = remaining(timelines, Place.of(head), request.replay_to)
+        left = remaining(timelines, ReplayProgress.of(head), request.replay_to)
         if not left:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
         return self._again(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])

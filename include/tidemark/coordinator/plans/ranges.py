@@ -11,7 +11,7 @@ from tidemark.coordinator.plans.parents import Parent
 from tidemark.declare.pipeline import KafkaSource, Pipeline, shared_topic
 from tidemark.errors import BrokerError, UsageError
 from tidemark.model.checkpoint.plan import Gap
-from tidemark.model.core.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
 from tidemark.ports import Log, PartitionLog, PlanRequest, SourceLog
 
 _LOOKS = 5
@@ -88,7 +88,7 @@ def plan_ranges(
     parked, gone = still_parked(parked, parent.topic_ids, ids)
     losses += gone
     return PlannedRanges(
-        ranges=OffsetRanges.between(parked | starts, Barrier(parked | ends)),
+        ranges=OffsetRanges.between(parked | starts, BarrierOffsets(parked | ends)),
         topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | ids,
         sources=topics,
         losses=tuple(loss.gap for loss in losses),

@@ -17,7 +17,7 @@ from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Gap, Interval
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
 from tidemark.ports import Log, PartitionLog
 
 
@@ -65,7 +65,7 @@ class RecordedStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ReplayProgress:
     """How far a timeline has repeated what was recorded, or a checkpoint that a fork would begin at.
 
     Attributes:
@@ -81,7 +81,7 @@ class Place:
     logical_time_ms: int | None
 
     @classmethod
-    def of(cls, head: Head) -> "Place":
+    def of(cls, head: Head) -> "ReplayProgress":
         """Of a timeline that repeats.
 
         Raises:
@@ -96,13 +96,13 @@ class Place:
         )
 
     @classmethod
-    def at(cls, begins: Checkpoint, timeline: str = "") -> "Place":
+    def at(cls, begins: Checkpoint, timeline: str = "") -> "ReplayProgress":
         """Of a fork that begins at a checkpoint and has repeated nothing yet."""
         plan = begins.plan
         return cls(timeline=timeline, id=begins.id, ends=plan.ranges.ends, logical_time_ms=plan.logical_time_ms)
 
 
-def remaining(timelines: Timelines, place: Place, to: int) -> list[CheckpointPlan]:
+def remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list[CheckpointPlan]:
     """The recorded plans that follow a place, oldest first.
 
     Args:
@@ -185,7 +185,7 @@ def recorded_ranges(pipeline: Pipeline, step: RecordedStep, parent: Parent, log:
     parked, gone = still_parked(unread, parent.topic_ids, ids)
     starts = {tp: r.start for tp, r in wanted.items()}
     return PlannedRanges(
-        ranges=OffsetRanges.between(parked | starts, Barrier(parked | wanted.ends)),
+        ranges=OffsetRanges.between(parked | starts, BarrierOffsets(parked | wanted.ends)),
         topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | ids,
         sources={name: tuple(sorted({tp.topic for tp in found})) for name, found in read.items() if found},
         losses=(*(gap for gap in step.first.losses if gap.partition in wanted), *(loss.gap for loss in gone)),
@@ -261,7 +261,7 @@ def _repeated_through(head: Head) -> int:
     )
 
 
-def _is_there(found: Checkpoint, place: Place) -> bool:
+def _is_there(found: Checkpoint, place: ReplayProgress) -> bool:
     # A savepoint of a line that was promoted since: what was repeated has the same barrier and the same time.
     return found.plan.ranges.ends == place.ends and found.plan.logical_time_ms == place.logical_time_ms
 

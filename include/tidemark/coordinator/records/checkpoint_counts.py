@@ -4,14 +4,14 @@ from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.records.timelines import Timelines
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.metrics import Tally
+from tidemark.model.checkpoint.metrics import CheckpointCounts
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import OutcomeKind
 
 _PLAN, _ABORT = ".json", ".abort.json"
 
 
-def tally(objects: Objects) -> Tally:
+def tally(objects: Objects) -> CheckpointCounts:
     """Counts of a pipeline. A plan whose place was taken by a timeline's end came to nothing, and is not counted.
 
     Raises:
@@ -21,7 +21,7 @@ def tally(objects: Objects) -> Tally:
     taken = {keys.place_of(key) for key in objects.list("timelines/")}
     waiting = {slot for slot in plans - aborted if (slot.timeline, slot.sequence) not in taken}
     running = sum(not _ended(objects, slot, tries[slot]) for slot in waiting if slot in tries)
-    return Tally(
+    return CheckpointCounts(
         completed=sum(b.checkpoints for b in branches(Timelines(objects))),
         failed=len(aborted),
         in_progress=len(waiting),

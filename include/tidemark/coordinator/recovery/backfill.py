@@ -13,8 +13,8 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
 from tidemark.coordinator.plans.replay_ranges import (
-    Place,
     RecordedStep,
+    ReplayProgress,
     refuse_end,
     refuse_lost,
     remaining,
@@ -145,7 +145,9 @@ class Backfill:
             return Outlook(fork=self.fork, begins=begins, to=to, done=done, promoted=True, exists=True)
         # As the fork would begin: this looks at the declaration, and at the files of the state.
         self._recovery.genesis(self.request.beginning)
-        place = Place.at(self.request.beginning.checkpoint, self.fork) if head is None else Place.of(head)
+        place = (
+            ReplayProgress.at(self.request.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
+        )
         recorded = remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
@@ -326,7 +328,7 @@ def recorded_since(coordinator: CheckpointCoordinator, begins: Checkpoint) -> li
     Raises:
         ConflictError: the checkpoint is not on the line to the live head.
     """
-    return remaining(coordinator.timelines, Place.at(begins), _live_id(coordinator, begins))
+    return remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
 
 
 def _live_id(coordinator: CheckpointCoordinator, begins: Checkpoint) -> int:

@@ -14,7 +14,7 @@ from tidemark.coordinator.records.timelines import Head
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core.offsets import Barrier, OffsetRanges
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRanges
 from tidemark.model.retention.export_manifest import Export
 from tidemark.sql.stored_queries import names_of, stored_texts
 
@@ -51,7 +51,7 @@ class Idle:
         covered, schemas, copied = of.covered_until_ms, inputs.schemas, self._copied
         before = _before(of)
         sinks = planned_sinks(timeline_sinks(pipeline, slot.timeline, before, c.log, c.timelines), number)
-        nothing = OffsetRanges.between(of.ranges.ends, Barrier(of.ranges.ends))
+        nothing = OffsetRanges.between(of.ranges.ends, BarrierOffsets(of.ranges.ends))
         return CheckpointPlan(
             pipeline=pipeline.name,
             id=number,

@@ -16,7 +16,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Commit
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core import canonical
-from tidemark.model.retention.findings import Flaws, Inspected, RestorePoint, Verified, damages_of
+from tidemark.model.retention.findings import CheckedRestorePoint, Flaws, Inspected, Verified, damages_of
 
 CheckSegment = Callable[[Segment, Mapping[int, Commit]], Flaws]
 """What is wrong with a segment, given the known commits of its table; answered by the tables."""
@@ -66,7 +66,7 @@ class Verifier:
         kept = tuple(table.handle for table in genesis.sinks.values() if table.handle not in checked)
         if not kept:
             return
-        verified = self.verify_one(RestorePoint(name="the sinks of the restored timeline", handles=kept))
+        verified = self.verify_one(CheckedRestorePoint(name="the sinks of the restored timeline", handles=kept))
         if verified.damages:
             raise DamagedError(
                 f"damaged rows of a sink: {' | '.join(f'{d.where}: {d.why}' for d in verified.damages)}",
@@ -74,7 +74,7 @@ class Verifier:
                 next="repeat with --restore-sinks: the sinks go back with the state; or put the files back.",
             )
 
-    def verify_one(self, point: RestorePoint, tell: Tell = tell_nobody) -> Verified:
+    def verify_one(self, point: CheckedRestorePoint, tell: Tell = tell_nobody) -> Verified:
         """Checks one restore point. Only where it is damaged are the others looked at, for what else is broken.
 
         Raises:
@@ -102,14 +102,14 @@ class Verifier:
         names = tuple(point.name for point in points)
         return Verified(points=names, inspected=self.inspected(), damages=damages_of(found, others))
 
-    def _all(self, points: Sequence[RestorePoint], tell: Tell) -> list[tuple[str, Flaws]]:
+    def _all(self, points: Sequence[CheckedRestorePoint], tell: Tell) -> list[tuple[str, Flaws]]:
         commits, found = self.points.commits(), []
         for number, point in enumerate(points, 1):
             tell(point.name, number, len(points))
             found.append((point.name, self._flaws(point, commits)))
         return found
 
-    def _flaws(self, point: RestorePoint, commits: Commits) -> Flaws:
+    def _flaws(self, point: CheckedRestorePoint, commits: Commits) -> Flaws:
         flaws = dict(point.flaws)
         for segment in (s for handle in point.handles for s in handle):
             flaws |= self.check(segment, commits.get(segment.path, {}))

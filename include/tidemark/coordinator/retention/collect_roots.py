@@ -14,7 +14,7 @@ from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timelines import Head
-from tidemark.coordinator.retention.damage import Damage, damage_of
+from tidemark.coordinator.retention.damage import DamagedManifests, damage_of
 from tidemark.coordinator.retention.open_jobs import OpenJobs, listed_jobs, open_jobs
 from tidemark.coordinator.retention.pins import (
     Names,
@@ -75,7 +75,7 @@ class Survey:
     names: Names
     tombstones: Mapping[str, TombstoneRecord]
     stillborn: frozenset[str]
-    damage: Damage
+    damage: DamagedManifests
     now_ms: int
 
     @property

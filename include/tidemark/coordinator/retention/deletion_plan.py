@@ -18,7 +18,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.deletion import DeletionPlan, FreeFile, grouped
 from tidemark.model.retention.delta_logs import LogPrefix, log_prefix
-from tidemark.model.retention.file_paths import FOLDERS, Place, place_of
+from tidemark.model.retention.file_paths import FOLDERS, TableFilePath, place_of
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.shared_state import SharedStateRegistry, StoredFile
 from tidemark.model.retention.sweep_records import SweepRecord
@@ -139,7 +139,7 @@ class Judge:
             for s in handle
         ]
 
-    def _why(self, f: StoredFile, place: Place, registry: SharedStateRegistry) -> str:
+    def _why(self, f: StoredFile, place: TableFilePath, registry: SharedStateRegistry) -> str:
         """KEPT, UNKNOWN, or why it is free."""
         folder = f"{place.table}/{place.folder}"
         beside = place.data

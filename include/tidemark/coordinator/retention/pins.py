@@ -10,7 +10,7 @@ from tidemark.coordinator.plans.sent_offsets import SentRecords
 from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.retention.damage import UNHARMED, Damage
+from tidemark.coordinator.retention.damage import UNHARMED, DamagedManifests
 from tidemark.coordinator.retention.open_jobs import OpenJobs
 from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -37,7 +37,7 @@ class Names:
 
 
 def names(
-    coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int, damage: Damage = UNHARMED
+    coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int, damage: DamagedManifests = UNHARMED
 ) -> Names:
     """Looks at savepoints and holds."""
     held = Holds(coordinator.objects).all()
@@ -97,7 +97,9 @@ def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
         yield job.checkpoint, f"{job.kind} {name}, which is open"
 
 
-def pins_of_deliveries(coordinator: CheckpointCoordinator, lines: Lines, damage: Damage = UNHARMED) -> Iterator[Pin]:
+def pins_of_deliveries(
+    coordinator: CheckpointCoordinator, lines: Lines, damage: DamagedManifests = UNHARMED
+) -> Iterator[Pin]:
     """What is yet to be sent to Kafka; of forks also what a promote may ask to be sent.
 
     Behind a damaged manifest of the live line nothing goes anyway.

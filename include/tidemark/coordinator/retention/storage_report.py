@@ -8,7 +8,7 @@ from tidemark.coordinator.retention.collect_roots import look
 from tidemark.coordinator.retention.deletion_plan import Judge, listed
 from tidemark.declare.retention import Retention
 from tidemark.model.retention.deletion import KeptBytes
-from tidemark.model.retention.file_paths import Place, place_of
+from tidemark.model.retention.file_paths import TableFilePath, place_of
 from tidemark.ports import TableFiles
 
 Owner = tuple[str, str, str]
@@ -96,5 +96,5 @@ def storage(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retenti
     return Storage(rule=plan.rule, owners=owners, kept=plan.kept, fates=judge.survey.lines.fates)
 
 
-def _owner(place: Place | None, path: str) -> Owner:
+def _owner(place: TableFilePath | None, path: str) -> Owner:
     return (path.split("/")[1], "", "") if place is None else (place.kind, place.owner, place.timeline)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from tidemark.declare.operators import Fold
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
-from tidemark.engine.read.batch_stats import Tally, counted
+from tidemark.engine.read.batch_stats import BatchStats, counted
 from tidemark.engine.read.frames import decoded
 from tidemark.engine.read.observed_batch_stats import PassingTally
 from tidemark.engine.read.observed_metrics import Observed
@@ -27,7 +27,7 @@ from tidemark.sql.limits import limited
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class DecodedBatch:
     """What the ranges of a plan have brought.
 
     Attributes:
@@ -38,7 +38,7 @@ class Intake:
     """
 
     inputs: Mapping[str, DataFrame] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: BatchStats = field(default_factory=BatchStats)
     written: Mapping[str, WrittenRun] = field(default_factory=dict)
     is_kept: bool = True
 
@@ -70,7 +70,7 @@ class Taker:
     blocked: Sequence[BlockedKey]
     folders: Mapping[str, str]
 
-    def taken(self) -> Intake:
+    def taken(self) -> DecodedBatch:
         """Reads.
 
         Raises:
@@ -87,9 +87,9 @@ class Taker:
             if first is not None and inputs:
                 return self._in_passing(first, inputs, kept=kept)
             with translated():
-                return Intake(inputs, counted(inputs, self.pipeline, self.plan, self.blocked))
+                return DecodedBatch(inputs, counted(inputs, self.pipeline, self.plan, self.blocked))
         except BaseException:
-            Intake(inputs, is_kept=kept).release()
+            DecodedBatch(inputs, is_kept=kept).release()
             raise
 
     def _decoded(self, name: str) -> DataFrame:
@@ -105,7 +105,7 @@ class Taker:
         needs_more = schema.joins or limited(schema) is not None
         return uid if not needs_more and PassingTally(self.pipeline, self.plan, name).is_small else None
 
-    def _in_passing(self, uid: str, inputs: Mapping[str, DataFrame], *, kept: bool) -> Intake:
+    def _in_passing(self, uid: str, inputs: Mapping[str, DataFrame], *, kept: bool) -> DecodedBatch:
         ((name, records),), observed = inputs.items(), Observed()
         passing = PassingTally(self.pipeline, self.plan, name)
         task = FoldTask(
@@ -123,4 +123,4 @@ class Taker:
             # Each row of the run stands for a record that was applied.
             if tally is None or tally.applied[uid] < run.rows:
                 tally = counted(inputs, self.pipeline, self.plan)
-        return Intake(inputs, tally, {uid: run}, is_kept=kept)
+        return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)

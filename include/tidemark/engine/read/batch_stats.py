@@ -21,7 +21,7 @@ from tidemark.ports import UidCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class BatchStats:
     """What the batch holds, added up over all partitions.
 
     Attributes:
@@ -59,7 +59,7 @@ class Tally:
 
 def counted(
     inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan, blocked: Sequence[BlockedKey] = ()
-) -> Tally:
+) -> BatchStats:
     """Counts the batch; the one action that reads Kafka and fills the caches of all inputs.
 
     Offsets are grouped in buckets of 32,768 with a bitmap each: a record read twice shows without a shuffle.
@@ -74,7 +74,7 @@ def counted(
         EngineError: a record outside the plan's ranges, or one read twice.
     """
     if not inputs:
-        return Tally()
+        return BatchStats()
     uids = [uid for name in inputs for uid in countable(pipeline, plan, name)]
     drops = _drops(plan, uids, blocked)
     parts = (_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items())
@@ -90,7 +90,7 @@ def counted(
         if row["records"] != row["offsets"]:
             raise misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
     _refuse_outside(plan, seen)
-    return Tally(
+    return BatchStats(
         records=records,
         bytes=sum(row["bytes"] for row in found),
         greatest_ms=greatest,

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.read.batch_stats import Tally, countable, rejected_sql
+from tidemark.engine.read.batch_stats import BatchStats, countable, rejected_sql
 from tidemark.engine.read.observed_metrics import Observed
 from tidemark.engine.read.record_deletes import applied_sql
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -53,13 +53,13 @@ class PassingTally:
         told = (F.expr(sql).alias(name) for name, sql in self._aggregates().items())
         return observed.on(records.selectExpr("*", f"{self._slot()} AS _slot", place), _NAME, *told)
 
-    def told(self, observed: Observed) -> Tally | None:
+    def told(self, observed: Observed) -> BatchStats | None:
         """The tally, once the action is over; None where none was reported, or one that does not add up: count then."""
         found = observed.of(_NAME)
         if not found or found["records"] != sum(found[f"offsets_{n}"] for n in range(self._bitmaps)):
             return None
         times = {tp: found[f"event_time_ms_{n}"] for n, tp in enumerate(self._partitions)}
-        return Tally(
+        return BatchStats(
             records={self.name: found["records"]},
             bytes=found["bytes"] or 0,
             greatest_ms={tp: at for tp, at in times.items() if at is not None},

@@ -15,7 +15,7 @@ NONE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class CheckpointCounts:
     """Counts over all timelines and all history.
 
     Attributes:
@@ -52,7 +52,7 @@ class Standing:
     """
 
     pipeline: str
-    tally: Tally
+    tally: CheckpointCounts
     newest: Checkpoint | None
     sealed_ms: int | None
     restored_ms: int | None
@@ -82,7 +82,7 @@ def _newest(of: Callable[[Checkpoint], float]) -> Callable[[Standing], float]:
     return lambda standing: NONE if standing.newest is None else of(standing.newest)
 
 
-def _tallied(of: Callable[[Tally], int], *, flink: str, meaning: str, unit: str = "checkpoints") -> Metric:
+def _tallied(of: Callable[[CheckpointCounts], int], *, flink: str, meaning: str, unit: str = "checkpoints") -> Metric:
     """A count over all history."""
     return Metric(unit=unit, flink=flink, meaning=meaning, of=lambda standing: of(standing.tally))
 

@@ -73,7 +73,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class BarrierOffsets:
     """The end offset of every partition of every source, frozen before anything is read (E3)."""
 
     ends: Mapping[TopicPartition, int]
@@ -98,7 +98,7 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
         return len(self.by_partition)
 
     @classmethod
-    def between(cls, starts: Mapping[TopicPartition, int], barrier: Barrier) -> "OffsetRanges":
+    def between(cls, starts: Mapping[TopicPartition, int], barrier: BarrierOffsets) -> "OffsetRanges":
         """The ranges from `starts` to `barrier`; both must list the same partitions.
 
         Raises:

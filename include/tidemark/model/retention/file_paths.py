@@ -12,7 +12,7 @@ _ERASURE = re.compile(r"erasure\.\d+\.\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TableFilePath:
     """A file of a table.
 
     Attributes:
@@ -59,7 +59,7 @@ class Place:
         return f"{self.table}/{self.folder}" if self.name.startswith(("_", ".")) else None
 
 
-def place_of(path: str) -> Place | None:
+def place_of(path: str) -> TableFilePath | None:
     """The place of a file; None where it is of no table.
 
     Args:
@@ -73,7 +73,7 @@ def place_of(path: str) -> Place | None:
     if len(parts) <= depth or (is_state and parts[4] not in ("runs", "base")):
         return None
     folder = parts[depth] if len(parts) > depth + 1 else ""
-    return Place(
+    return TableFilePath(
         table="/".join(parts[:depth]),
         kind=parts[1],
         owner=parts[2],

@@ -10,7 +10,7 @@ Flaws = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestorePoint:
+class CheckedRestorePoint:
     """What somebody may go back to, and all that it needs.
 
     Attributes:
@@ -23,9 +23,9 @@ class RestorePoint:
     handles: tuple[StateHandle, ...] = ()
     flaws: Flaws = field(default_factory=dict)
 
-    def called(self, name: str) -> "RestorePoint":
+    def called(self, name: str) -> "CheckedRestorePoint":
         """The same under another name: a savepoint breaks with the checkpoint that it pins."""
-        return RestorePoint(name=name, handles=self.handles, flaws=self.flaws)
+        return CheckedRestorePoint(name=name, handles=self.handles, flaws=self.flaws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from tidemark.testing.twin.tables import MemoryTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BroadcastStates:
+class MemoryBroadcastStates:
     """The broadcast states of one attempt as of its barrier; see `engine.broadcasting`."""
 
     tables: MemoryTables

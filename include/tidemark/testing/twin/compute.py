@@ -19,10 +19,10 @@ from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
 from tidemark.sql.limits import overflows_of
-from tidemark.testing.twin.broadcasting import BroadcastStates, copied
+from tidemark.testing.twin.broadcasting import MemoryBroadcastStates, copied
 from tidemark.testing.twin.deletes import deletes, refused
 from tidemark.testing.twin.fold import Decoded, Deleted, Key, folded, key_of
-from tidemark.testing.twin.intake import EPOCH, MS, Intake, Letter
+from tidemark.testing.twin.intake import EPOCH, MS, MemoryDeadLetter, MemoryInput
 from tidemark.testing.twin.layouts import state_rows
 from tidemark.testing.twin.limits import refuse_overflow
 from tidemark.testing.twin.log import MemoryLog
@@ -66,7 +66,7 @@ class MemoryCompute:
         copies: dict[str, list[dict[str, Any]]] = {}
         if plan.copies and self.foreign is not None:
             copies = copied(self.tables, self.pipeline, plan, self.foreign)
-        inputs = {name: Intake(self.pipeline, plan, name) for name in self.pipeline.inputs}
+        inputs = {name: MemoryInput(self.pipeline, plan, name) for name in self.pipeline.inputs}
         for name, intake in inputs.items():
             for tp, within in plan.ranges_of(name).items():
                 intake.take(tp, self.log.records(tp, within))
@@ -112,7 +112,7 @@ class MemoryBatch:
         self,
         compute: MemoryCompute,
         plan: CheckpointPlan,
-        inputs: Mapping[str, Intake],
+        inputs: Mapping[str, MemoryInput],
         copies: Mapping[str, Sequence[dict[str, Any]]],
     ) -> None:
         self._compute = compute
@@ -126,7 +126,7 @@ class MemoryBatch:
             size=sum(i.bytes for i in inputs.values()),
             seen={tp: at for i in inputs.values() for tp, at in i.greatest_ms.items()},
         )
-        self._broadcast = BroadcastStates(
+        self._broadcast = MemoryBroadcastStates(
             tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )
         self._blocked = compute.blocked(plan)
@@ -215,7 +215,7 @@ class MemoryBatch:
     def _now(self) -> Now:
         return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
 
-    def _deletes(self, uid: str, intake: Intake) -> list[Deleted]:
+    def _deletes(self, uid: str, intake: MemoryInput) -> list[Deleted]:
         return [d for d in deletes(intake, self._plan.schemas[uid]) if not self._drops(uid, d.key, d)]
 
     def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
@@ -250,10 +250,12 @@ class MemoryBatch:
         letters = refused(intake, schema)
         for (topic, partition, offset, _), why in failed.items():
             record = intake.raw[topic, partition, offset]
-            letters.append(Letter(tp=TopicPartition(topic, partition), record=record, reason=why))
+            letters.append(MemoryDeadLetter(tp=TopicPartition(topic, partition), record=record, reason=why))
         for r in self._unkeyed[uid]:
             record = intake.raw[r.topic, r.partition, r.offset]
-            letters.append(Letter(tp=TopicPartition(r.topic, r.partition), record=record, reason=Reason.NULL_KEY.value))
+            letters.append(
+                MemoryDeadLetter(tp=TopicPartition(r.topic, r.partition), record=record, reason=Reason.NULL_KEY.value)
+            )
         letters.sort(key=lambda x: (x.tp, x.record.offset))
         return [
             {

@@ -17,7 +17,7 @@ MS = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class MemoryDeadLetter:
     """A record that no operator can apply."""
 
     tp: TopicPartition
@@ -25,7 +25,7 @@ class Letter:
     reason: str
 
 
-class Intake:
+class MemoryInput:
     """The records of one input.
 
     Attributes:
@@ -43,7 +43,7 @@ class Intake:
         self._limit = EPOCH + plan.logical_time_ms * MS + pipeline.max_future
         self.good: list[Decoded] = []
         self.raw: dict[tuple[str, int, int], LogRecord] = {}
-        self.letters: list[Letter] = []
+        self.letters: list[MemoryDeadLetter] = []
         self.bytes = 0
 
     @property
@@ -68,7 +68,7 @@ class Intake:
                 self.good.append(self._decoded(tp, record))
                 self.raw[tp.topic, tp.partition, record.offset] = record
             except BadRecord as error:
-                self.letters.append(Letter(tp=tp, record=record, reason=str(error)))
+                self.letters.append(MemoryDeadLetter(tp=tp, record=record, reason=str(error)))
 
     def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
         fields = decode(record.value, self._record)

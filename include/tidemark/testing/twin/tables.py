@@ -15,7 +15,7 @@ Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableVersion:
+class MemoryTableVersion:
     """What one commit left behind."""
 
     live: Mapping[str, LiveFile]
@@ -31,7 +31,7 @@ class MemoryTables:
     """
 
     files: dict[str, Sequence[Row]] = field(default_factory=dict)
-    tables: dict[str, list[TableVersion]] = field(default_factory=dict)
+    tables: dict[str, list[MemoryTableVersion]] = field(default_factory=dict)
     oldest: dict[str, int] = field(default_factory=dict)
     log_checkpoints: dict[str, set[int]] = field(default_factory=dict)
 
@@ -98,24 +98,24 @@ class MemoryTables:
     def _latest(self, table: str) -> int:
         return len(self.tables.get(table, ())) - 1
 
-    def _settled(self, request: CommitRequest, version: int, made: TableVersion) -> bool:
+    def _settled(self, request: CommitRequest, version: int, made: MemoryTableVersion) -> bool:
         try:
             return self._compare_and_set(request.table, version, made)
         except UncertainPut:
             history = self.tables.get(request.table, [])
             return len(history) > version + 1 and history[version + 1].commit.write_id == request.write_id
 
-    def _compare_and_set(self, table: str, version: int, made: TableVersion) -> bool:
+    def _compare_and_set(self, table: str, version: int, made: MemoryTableVersion) -> bool:
         history = self.tables.setdefault(table, [])
         if len(history) != version + 1:
             return False
         history.append(made)
         return True
 
-    def _version(self, request: CommitRequest, version: int) -> TableVersion:
+    def _version(self, request: CommitRequest, version: int) -> MemoryTableVersion:
         live = self._live_after(request)
         body = {"table": request.table, "version": version, "live": sorted(live), "write_id": request.write_id}
-        return TableVersion(
+        return MemoryTableVersion(
             live=live,
             commit=Commit(path=request.table, version=version, write_id=request.write_id, sha256=checksum(body)),
             metadata=dict(request.metadata),
@@ -150,7 +150,7 @@ class MemoryTables:
             )
 
 
-def _segment(request: CommitRequest, made: TableVersion) -> Segment:
+def _segment(request: CommitRequest, made: MemoryTableVersion) -> Segment:
     held = [f.file for f in made.live.values() if request.after < f.checkpoint <= request.checkpoint]
     return Segment(
         after=request.after,
