@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from devstack import doctor
 from tests.s3.proxy import Fault, Request, Times, is_put, strips_conditions
 from tests.s3.server import SECRETS, Bucket
+from tidemark.cli import doctor
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 from tidemark.settings import load_settings

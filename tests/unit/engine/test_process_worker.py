@@ -8,8 +8,8 @@ from pyspark import cloudpickle
 
 from tests.process.lists import PIPELINE, Order
 from tests.process.twins import World
+from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
-from tidemark.engine.process.process_operator import process_worker
 from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
 from tidemark.model.checkpoint.operator_lists import OperatorState, Part
 from tidemark.processing.live_operator_state import OperatorStateType
