@@ -23,7 +23,7 @@ setup-driver: setup ## Archive the classes of Spark, so that drivers of one's ow
 
 .PHONY: setup-flink
 setup-flink: setup ## Fetch Apache Flink, into a cache of yours, so that `make bench` measures it too
-	@$(BIN)/python -m tests.perf.peers.setup_flink
+	@$(BIN)/python -m benchmarks.peers.setup_flink
 
 .PHONY: demo
 demo: $(if $(filter s3,$(WAREHOUSE)),setup-s3,setup) ## Checkpoint the real flights of 2013, check every row (DEMO=quick: half; WAREHOUSE=s3: in a bucket)
@@ -90,12 +90,12 @@ lock: setup ## Write requirements.lock anew after a change of the dependencies, 
 
 .PHONY: bench
 bench: setup ## Measure checkpoints by state size, and what one would take instead (BENCH=quick: small)
-	@$(BIN)/python -m tests.perf.bench
-	@$(BIN)/python -m tests.perf.state_costs
-	@$(BIN)/python -m tests.perf.process_rate
-	@$(BIN)/python -m tests.perf.restore_points
-	@$(BIN)/python -m tests.perf.peers
-	@$(BIN)/python -m tests.perf.airflow_latency
+	@$(BIN)/python -m benchmarks.bench
+	@$(BIN)/python -m benchmarks.state_costs
+	@$(BIN)/python -m benchmarks.process_rate
+	@$(BIN)/python -m benchmarks.restore_points
+	@$(BIN)/python -m benchmarks.peers
+	@$(BIN)/python -m benchmarks.airflow_latency
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links

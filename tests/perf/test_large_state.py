@@ -7,14 +7,15 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from benchmarks import generator
 from devstack import control
 from tests.kafka.topics import Topics
-from tests.perf import generator
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 KEYS, UPDATES, SEED = 8_000_000, 20_000, 7
 
@@ -22,7 +23,7 @@ KEYS, UPDATES, SEED = 8_000_000, 20_000, 7
 @pytest.fixture
 def settings(broker: str, tmp_path: Path) -> Iterator[Settings]:
     """Those of a Spark server as users have it: the one that tests share has no compiler for what runs so long."""
-    made = load_settings(home=str(tmp_path), pipelines=str(Path(__file__).parent), kafka_bootstrap=broker)
+    made = load_settings(home=str(tmp_path), pipelines=str(BENCHMARKS), kafka_bootstrap=broker)
     control.up(made, only=("spark",), warm=False)
     try:
         yield made

@@ -35,7 +35,7 @@ _CLIENT: Mapping[str, str] = {
 """What differs from Kafka's defaults. Spark asks for a partition's first and last offset after each poll, and a broker
 answers that only once the fetch that the consumer has sent ahead is answered: after `fetch.max.wait.ms`, where none
 is left. So polls are few and large, and nobody waits for records that a bounded read does not want
-(`tests/perf/read_wait.py` measures it)."""
+(`benchmarks/read_wait.py` measures it)."""
 
 
 def read_ranges(spark: SparkSession, plan: CheckpointPlan, name: str, options: KafkaOptions) -> DataFrame:
