@@ -31,7 +31,7 @@ from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.model.retention.deletion import DeletionPlan
 from tidemark.operations import reads, retention
 from tidemark.settings import load_settings
-from tidemark.testing.twin.clock import ManualClock
+from tidemark.testing.twin.memory import ManualClock
 
 RIDES = Pipeline(
     name="rides",

@@ -8,8 +8,7 @@ from tests.kafka.topics import Sent, Topics
 from tidemark.kafka.log import KafkaLog
 from tidemark.kafka.record_reader import KafkaRecords
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.ports import Log
-from tidemark.ports.source_records import RecordReader
+from tidemark.ports import Log, RecordReader
 from tidemark.testing.twin.log import MemoryLog
 
 

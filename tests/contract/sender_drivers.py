@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.kafka.topics import Topics
 from tidemark.kafka.outbox import ID_HEADER, KafkaOutbox
 from tidemark.ports import Sender
-from tidemark.testing.twin.sender import MemorySender
+from tidemark.testing.twin.memory import MemorySender
 
 Arrived = tuple[bytes | None, bytes, str]
 """Key, value and id."""

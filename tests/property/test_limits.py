@@ -19,8 +19,8 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.sql.limits import limited
 from tidemark.testing import BARRIER, replay
+from tidemark.testing.twin.compute import refuse_overflow
 from tidemark.testing.twin.fold import folded
-from tidemark.testing.twin.limits import refuse_overflow
 from tidemark.testing.twin.merge import compacted, resolved
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))

@@ -15,7 +15,7 @@ from tidemark.declare.retention import Retention
 from tidemark.model.core import canonical
 from tidemark.model.retention.manifest_index_file import KIND
 from tidemark.storage.object_cache import LocalCache
-from tidemark.testing.twin.store import MemoryStore
+from tidemark.testing.twin.memory import MemoryStore
 
 RULE = Retention.keep_last(2)
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from tests.rules.imports import imports
+from tests.rules.rooms import room_of
 from tests.rules.source import Module
 
 CROWDED = 20
@@ -25,7 +26,7 @@ def crowded_folders(modules: Sequence[Module], limit: int = CROWDED) -> list[str
 
 
 def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
-    """Files of fewer than `limit` lines of code that one other file imports: most are a part of that one."""
+    """Files of fewer than `limit` lines of code that one other file imports, of the same room: a part of that one."""
     importers = _importers(modules)
     found = []
     for module in modules:
@@ -37,6 +38,8 @@ def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
             and len(importers[module.name]) == 1
         ):
             (importer,) = importers[module.name]
+            if room_of(importer) != module.room:
+                continue
             found.append(f"{module.name}: {size} lines of code, only {importer} imports it")
     return found
 

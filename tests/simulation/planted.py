@@ -6,7 +6,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
-from tidemark.coordinator.checkpoints.publishing import Publisher
+from tidemark.coordinator.checkpoints.coordinator import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
 from tidemark.coordinator.records.claim_records import Fates
 from tidemark.coordinator.records.objects import Objects, encoded

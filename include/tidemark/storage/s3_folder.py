@@ -4,11 +4,12 @@ Credentials come from the chain that every AWS client asks (variables, profiles,
 Checksum headers are sent only where S3 wants them, because older stores refuse them; who sends compares by reading.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,9 +17,56 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tidemark.errors import StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.s3_errors import code_of, is_lost, is_unsettled, mapped
+from tidemark.storage.s3_errors import BodyCutOffError, body_told, code_of, is_lost, is_unsettled, mapped
 from tidemark.storage.s3_location import S3Access, S3Place
-from tidemark.storage.s3_streams import Read, sha256_of, streamed, streamed_if_there
+
+# Objects of a bucket read to their ends: a reply whose body breaks off is asked for again, from the first byte.
+Read = TypeVar("Read")
+
+_READS = 5
+_CHUNK = 2**20
+
+
+def streamed(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]], Read]) -> Read:
+    """What `read` makes of an object; called again with new chunks where the stream breaks off.
+
+    Args:
+        client: boto3's.
+        at: bucket and key.
+        read: takes the object's bytes in chunks.
+
+    Raises:
+        ClientError: S3 refuses, or there is no such object.
+        BodyCutOffError: the body has broken off five times.
+    """
+    for _ in range(_READS - 1):
+        with suppress(BodyCutOffError):
+            return read(_chunks(client, at))
+    return read(_chunks(client, at))
+
+
+def streamed_if_there(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]], Read]) -> Read | None:
+    """As `streamed`; None where there is no such object."""
+    try:
+        return streamed(client, at, read)
+    except ClientError as error:
+        if code_of(error) == "NoSuchKey":
+            return None
+        raise
+
+
+def sha256_of(chunks: Iterator[bytes]) -> str:
+    """The hash of what comes, as lower-case hex."""
+    made = hashlib.sha256()
+    for chunk in chunks:
+        made.update(chunk)
+    return made.hexdigest()
+
+
+def _chunks(client: Any, at: Mapping[str, str]) -> Iterator[bytes]:
+    with closing(client.get_object(**at)["Body"]) as body, body_told():
+        yield from body.iter_chunks(_CHUNK)
+
 
 _PUTS = 3
 BATCH = 1000

@@ -18,11 +18,60 @@ from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, Wri
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.file_hashes import to_metadata
 from tidemark.storage.warehouse_path import Located, Root, located, storage_options
-from tidemark.tables.delta_actions import Actions, actions
 from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refused, segment_files
 from tidemark.tables.delta_types import PARTITION_COLUMNS, delta_schema, shape
 from tidemark.tables.durability import sync_commit, sync_folder
 from tidemark.tables.log_repair import mend_commits, mend_copies, mending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actions:
+    """One transaction; afterwards exactly `live` is left in the table."""
+
+    add: tuple[LiveFile, ...]
+    remove: tuple[LiveFile, ...]
+    live: tuple[LiveFile, ...]
+
+
+def actions(request: CommitRequest, live: Sequence[LiveFile], parent: Sequence[LiveFile]) -> Actions:
+    """Adds ours, removes what is neither ours nor the parent segment's, adds back what a foreign writer removed.
+
+    What goes are orphans of abandoned attempts, rows below the parent's range (already compacted), files that the
+    request drops, and whatever a foreign writer added.
+
+    Args:
+        request: what to commit.
+        live: files of the table's newest version.
+        parent: files of the parent segment, at its version and in its range.
+
+    Raises:
+        StoreError: rows do not add up, or a file to drop is not the parent's.
+    """
+    held = sum(f.rows for f in request.files)
+    if held != request.rows:
+        raise _refused(request, f"its files hold {held} rows, the write reported {request.rows}")
+    unknown = set(request.drop) - {f.path for f in parent}
+    if unknown:
+        raise _refused(request, f"to be replaced, but not in the parent segment: {', '.join(sorted(unknown))}")
+    ours = [LiveFile(file=f, level=request.level, checkpoint=request.checkpoint) for f in request.files]
+    ours += request.replacing
+    kept = [f for f in parent if f.path not in request.drop]
+    wanted = {f.path for f in (*kept, *ours)}
+    present = {f.path for f in live}
+    return Actions(
+        add=tuple(f for f in (*ours, *kept) if f.path not in present),
+        remove=tuple(f for f in live if f.path not in wanted),
+        live=(*kept, *ours),
+    )
+
+
+def _refused(request: CommitRequest, why: str) -> StoreError:
+    return StoreError(
+        f"commit refused: {request.table}: {why}",
+        safe="every completed checkpoint is intact; nothing was committed.",
+        next="run the pipeline again: it writes the files anew under another attempt.",
+    )
+
 
 CONFIGURATION: dict[str, str | None] = {
     "delta.enableExpiredLogCleanup": "false",

@@ -6,21 +6,74 @@ Only offsets that the checkpoint's own plan names are ever read, so that no othe
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import BoundedSemaphore
+from typing import Any
 
 from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
+from tidemark.formats.json import BadRecord, decode, decode_key
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds
+from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import reads
-from tidemark.operations.reads import schema_of
+from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache
 from tidemark.web.history_json import Json
-from tidemark.web.key_matching import by_key
 from tidemark.web.row_origin import topics_of
 from tidemark.web.safe_text import text_of
+
+# Finds the records of a key in a range, by the manifest alone: the declaration is not imported (Q4).
+LONGEST = 1024 * 1024
+"""Bytes of a value that is decoded; a longer one is taken for a record of the key, lest it be missed."""
+
+
+def by_key(schema: OperatorSchema, key: Sequence[str]) -> Wanted | None:
+    """A test for records of a key; None where the record alone does not tell, because the key comes of a join.
+
+    Records that do not decode belong to no key. Those that an operator gets from another operator cannot be matched:
+    no record fits then.
+
+    Raises:
+        UsageError: the key has another number of columns, or a value does not fit.
+    """
+    wanted = parse_key(schema, key)
+    paths = [column.source.split(".") for column in schema.keys]
+    if any(join.leads(column.source) for join in schema.joins for column in schema.keys):
+        return None
+    record = _record_of([(path, column.type) for path, column in zip(paths, schema.keys, strict=True)])
+    columns = [(column.name, column.type) for column in schema.keys]
+
+    def fits(_: TopicPartition, found: LogRecord) -> bool:
+        if found.size > LONGEST:
+            return True
+        try:
+            if found.value is None:
+                return schema.deletes and decode_key(found.key, columns) == wanted
+            decoded = decode(found.value, record)
+        except BadRecord:
+            return False
+        return tuple(_at(decoded, path) for path in paths) == wanted
+
+    return fits
+
+
+def _record_of(fields: Sequence[tuple[Sequence[str], FieldType]]) -> FieldType:
+    """The struct that has a type at each path, and nothing else."""
+    made: dict[str, FieldType] = {}
+    for head in dict.fromkeys(path[0] for path, _ in fields):
+        below = [(path[1:], of) for path, of in fields if path[0] == head]
+        made[head] = _record_of(below) if below[0][0] else below[0][1]
+    return FieldType("struct", fields=tuple(made.items()))
+
+
+def _at(decoded: Any, path: Sequence[str]) -> object:  # noqa: ANN401
+    for name in path:
+        decoded = decoded[name]
+    return decoded
+
 
 AT_ONCE = 2
 """Reads of Kafka that one process does at the same time."""

@@ -27,7 +27,7 @@ from tidemark.model.checkpoint.object_keys import slot_key
 from tidemark.model.checkpoint.store_objects import StopRecord
 from tidemark.ports import PlanRequest
 from tidemark.state import Keyed
-from tidemark.testing.twin.store import MemoryStore
+from tidemark.testing.twin.memory import MemoryStore
 
 
 class Renamed(Keyed):

@@ -14,7 +14,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import StopRecord
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest, TombstoneKind
 from tidemark.ports import CrashPoints, PutOutcome
-from tidemark.testing.twin.store import MemoryStore
+from tidemark.testing.twin.memory import MemoryStore
 
 CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
 

@@ -13,7 +13,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import StopRecord
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.ports import CrashPoints, PutOutcome
-from tidemark.testing.twin.store import Fault, FaultyStore, MemoryStore
+from tidemark.testing.twin.memory import Fault, FaultyStore, MemoryStore
 
 STEPS = [(step, moment) for step in ("last_checkpoint", "savepoint", "stop") for moment in ("before", "after")]
 RUNS_ON = "the pipeline is not stopped and runs on"

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import zipfile
 
-from tidemark.engine.session.package import PACKAGE, packed
+from tidemark.engine.session.session import PACKAGE, packed
 
 IMPORT = "import tidemark.engine.process.process_worker as w, sys; print(w.__file__)"
 

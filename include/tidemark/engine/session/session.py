@@ -7,10 +7,15 @@ interrupts and releases it. A released id stays closed on the server: a zombie c
 import atexit
 import hashlib
 import os
+import shutil
 import sys
 import sysconfig
+import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +24,31 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from tidemark.engine.session.class_archive import is_own_process, jar_conf
-from tidemark.engine.session.package import PACKAGE, packed
 from tidemark.engine.session.patience import RECONNECTING, policies
 from tidemark.engine.session.spark_errors import translated
+
+PACKAGE = Path(__file__).resolve().parents[2]
+_FIRST_DAY = (1980, 1, 1, 0, 0, 0)
+
+
+@cache
+def packed() -> Path:
+    """The package's Python files as a zip, which a worker imports from; the same files make the same bytes.
+
+    It lies in a temporary folder of this user's and goes with this process, which serves it to its executors.
+    """
+    files = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sorted(PACKAGE.rglob("*.py"))}
+    digest = sha256()
+    for name, text in files.items():
+        digest.update(f"{name} {len(text)}\n".encode() + text)
+    folder = Path(tempfile.mkdtemp(prefix="tidemark-package-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = folder / f"tidemark-{digest.hexdigest()[:16]}.zip"
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as whole:
+        for name, text in files.items():
+            whole.writestr(zipfile.ZipInfo(name, _FIRST_DAY), text)
+    return made
+
 
 _USER = "tidemark"
 _SPARK_HOME = Path(pyspark.__file__).parent

@@ -1,7 +1,7 @@
 """The engine in Python: reads a plan's ranges from a `MemoryLog` and folds them exactly as Spark does."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +9,8 @@ from typing import Any
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError
+from tidemark.formats.json import BadRecord, decode_key
+from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -16,19 +18,119 @@ from tidemark.model.checkpoint.table_writes import UidCounts, WrittenRun
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.retention.erasure import Blocked, none_blocked
+from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
-from tidemark.sql.limits import overflows_of
-from tidemark.testing.twin.broadcasting import MemoryBroadcastStates, copied
-from tidemark.testing.twin.deletes import deletes, refused
+from tidemark.processing.broadcasts import broadcast_records, too_large
+from tidemark.sql.limits import limited, overflows_of
 from tidemark.testing.twin.fold import Decoded, Deleted, Key, folded, key_of
 from tidemark.testing.twin.intake import EPOCH, MS, MemoryDeadLetter, MemoryInput
 from tidemark.testing.twin.layouts import state_rows
-from tidemark.testing.twin.limits import refuse_overflow
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.merge import resolved
 from tidemark.testing.twin.process import Processed, Task, chained_letters, processed
 from tidemark.testing.twin.tables import MemoryTables
+
+# What a batch adds to limited fields, compared with what its keys hold already; twin of `engine.limits`.
+Row = Mapping[str, Any]
+
+
+def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[Row], now: Now) -> None:
+    """Raises where a key of a run would be too large for readers, together with what it holds.
+
+    Args:
+        schema: the stored schema of the fold.
+        run: the rows that the batch has made.
+        below: rows of its input handle.
+        now: the clocks after the batch.
+
+    Raises:
+        StateOverflowError: naming the field and the key.
+    """
+    found = limited(schema)
+    if found is None:
+        return
+    names = [k.name for k in schema.keys]
+    touched = {tuple(row[name] for name in names) for row in run if _adds(found, row)}
+    resolved(found, [row for row in (*run, *below) if tuple(row[name] for name in names) in touched], now)
+
+
+def _adds(schema: OperatorSchema, row: Row) -> bool:
+    """See `model.limits.adds_sql`."""
+    return row["_kind"] == "operand" and any(row[f.accumulators[0][0]] not in (None, []) for f in schema.fields)
+
+
+# Records without a value, as deletes of the key that their message key names; twin of `engine.deleting`.
+def deletes(intake: MemoryInput, schema: OperatorSchema) -> list[Deleted]:
+    """The records of an input that an operator takes as deletes."""
+    return [d for letter in intake.letters if isinstance(d := _judged(letter, schema), Deleted)]
+
+
+def refused(intake: MemoryInput, schema: OperatorSchema) -> list[MemoryDeadLetter]:
+    """The records of an input that could not be decoded and that an operator does not take as deletes either."""
+    return [x for letter in intake.letters if isinstance(x := _judged(letter, schema), MemoryDeadLetter)]
+
+
+def _judged(letter: MemoryDeadLetter, schema: OperatorSchema) -> MemoryDeadLetter | Deleted:
+    if not schema.deletes or letter.reason != Reason.NULL_VALUE.value:
+        return letter
+    tp, record = letter.tp, letter.record
+    try:
+        key = decode_key(record.key, [(k.name, k.type) for k in schema.keys])
+    except BadRecord as error:
+        return MemoryDeadLetter(tp=tp, record=record, reason=str(error))
+    at = EPOCH + record.timestamp_ms * MS
+    return Deleted(topic=tp.topic, partition=tp.partition, offset=record.offset, event_time=at, key=key)
+
+
+# Broadcast states in Python; the twin of `engine.broadcasting`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBroadcastStates:
+    """The broadcast states of one attempt as of its barrier; see `engine.broadcasting`."""
+
+    tables: MemoryTables
+    pipeline: Pipeline
+    plan: CheckpointPlan
+    now: Now
+    runs: Mapping[str, Sequence[str]]
+
+    def values(self) -> dict[str, dict[Any, Any]]:
+        """Per uid its records by key."""
+        return {b.uid: broadcast_records(b, self._state(b.uid).values()) for b in self.pipeline.broadcast}
+
+    def joined(self, records: Iterable[Decoded], joins: Sequence[Join]) -> list[Decoded]:
+        """Records with the row of each joined state as a field more, null where no row has the key."""
+        found = list(records)
+        for join in joins if found else ():
+            rows = self._rows(join.uid)
+            found = [replace(r, fields={**r.fields, join.uid: rows.get(tuple(map(r.at, join.on)))}) for r in found]
+        return found
+
+    def _rows(self, uid: str) -> dict[Key, dict[str, Any]]:
+        (broadcast,) = (b for b in self.pipeline.broadcast if b.uid == uid)
+        state, names = self._state(uid), [name for name, _ in broadcast.source.schema.fields]
+        if len(state) > broadcast.max_keys:
+            raise too_large(broadcast)
+        return {key: {name: row[name] for name in names} for key, row in state.items()}
+
+    def _state(self, uid: str) -> dict[Key, dict[str, Any]]:
+        rows = state_rows(self.tables, self.plan.schemas[uid], self.plan.handles[uid])
+        rows += [row for path in self.runs.get(uid, ()) for row in self.tables.files[path]]
+        return resolved(self.plan.schemas[uid], rows, self.now)
+
+
+def copied(
+    tables: MemoryTables, pipeline: Pipeline, plan: CheckpointPlan, foreign: ForeignTables
+) -> dict[str, list[dict[str, Any]]]:
+    """Per uid of `plan.copies` the run that replaces its state by the planned version."""
+    found = {}
+    for uid in plan.copies:
+        at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
+        schema = plan.schemas[uid]
+        before = resolved(schema, state_rows(tables, schema, plan.handles[uid]), Now())
+        found[uid] = copied_rows(plan, uid, foreign.rows(pipeline.tables[uid], at), before)
+    return found
+
 
 Judge = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
 """Stands in for the gate, which needs Great Expectations and Spark."""
