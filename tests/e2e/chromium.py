@@ -50,7 +50,7 @@ class Page:
 
     def script(self, expression: str) -> Any:
         """The value of an expression in the page; None where it fails, as it does while a page loads."""
-        answer = self.call("Context.evaluate", expression=expression, returnByValue=True)
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         return answer["result"].get("value")
 
     def wait(self, condition: str) -> None:
