@@ -7,11 +7,11 @@ from tidemark.adapters.memory_layouts import state_rows
 from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.keys import compaction_key
 from tidemark.model.records import CompactionRecord

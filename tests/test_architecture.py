@@ -174,8 +174,8 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (floors.clocks_and_chance, ADAPTER, "from datetime import UTC, datetime\ndatetime.now(UTC)"),
     (floors.clocks_and_chance, ADAPTER, "import datetime as d\nd.date.today()"),
     (floors.clocks_and_chance, ADAPTER, "from dataclasses import field\nfrom uuid import uuid4\nfield(uuid4)"),
-    (floors.clocks_and_chance, "tidemark.engine.job", "from random import choice\nchoice([1])"),
-    (floors.clocks_and_chance, "tidemark.engine.job", "import secrets\nsecrets.token_hex()"),
+    (floors.clocks_and_chance, "tidemark.coordinator.checkpoints.job", "from random import choice\nchoice([1])"),
+    (floors.clocks_and_chance, "tidemark.coordinator.checkpoints.job", "import secrets\nsecrets.token_hex()"),
     (shape.long_files, "tidemark.x", "x = 1\n" * 501),
     (shape.long_functions, "tidemark.x", LONG),
     (shape.long_functions, "tidemark.x", "class A:\n    @a\n    async def f(self):\n" + "        x = 1\n" * 59),
@@ -199,8 +199,8 @@ PLANTED: list[tuple[Rule, str, str]] = [
 
 CLEAN: list[tuple[str, str]] = [
     (PLANNER, "from tidemark.model import plan\nfrom tidemark.coordinator.records import objects"),
-    ("tidemark.context", "from tidemark.adapters import kafka\nfrom tidemark.engine import job"),
-    ("tidemark.testing", "from tidemark.adapters.memory import MemoryStore\nfrom tidemark.engine.job import x"),
+    ("tidemark.context", "from tidemark.adapters import kafka\nfrom tidemark.engine import session"),
+    ("tidemark.testing", "from tidemark.adapters.memory import x\nfrom tidemark.coordinator.checkpoints.job import y"),
     ("tidemark.cli.main", "from tidemark.stack import up\nfrom tidemark.settings import load_settings"),
     ("pipelines.flights", "from tidemark import Fold, state\ndef gate():\n    import great_expectations"),
     ("dags.flights", "from pipelines.flights import flights\nfrom tidemark.airflow import checkpoint_dag"),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidemark.adapters.delta_log import DeltaTables
     from tidemark.adapters.verifying import TableChecks
     from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-    from tidemark.engine.job import CheckpointJob
+    from tidemark.coordinator.checkpoints.job import CheckpointJob
     from tidemark.engine.session import SparkSettings
     from tidemark.engine.warehouse import Warehouse
     from tidemark.web.history_cache import HistoryCache
@@ -231,8 +231,8 @@ class Context:
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", crash: CrashPoints) -> "CheckpointJob":
         """The steps of an attempt, over Spark, Kafka and the Delta tables."""
+        from tidemark.coordinator.checkpoints.job import CheckpointJob
         from tidemark.engine.compute import SparkCompute
-        from tidemark.engine.job import CheckpointJob
         from tidemark.engine.source import KafkaOptions
 
         objects = self.coordinator(pipeline.name).objects

@@ -23,8 +23,8 @@ from tidemark.adapters.memory import (
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.erasures import Erasures
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.operator_state import OperatorState

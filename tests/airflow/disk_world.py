@@ -7,7 +7,7 @@ from tests.cli.disk_line import ParquetFiles
 from tidemark.adapters.memory import MemoryCompute
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.segments import StateHandle

@@ -10,7 +10,7 @@ from tidemark.adapters.memory_compute import Judge
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Commit, Sealed, Verdict
 from tidemark.model.offsets import TopicPartition

@@ -29,10 +29,10 @@ from tidemark.adapters.s3_store import S3Store
 from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.outputs import DEAD_LETTER_COLUMNS
 from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.refusals import Refusals
-from tidemark.engine.job import CheckpointJob
-from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.compaction import Compaction, LevelPolicy, due, groups_of

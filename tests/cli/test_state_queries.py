@@ -21,8 +21,8 @@ from tests.cli.command import Answer
 from tests.cli.disk_line import DiskLine
 from tests.cli.shops import DECLARATION, Shop
 from tidemark.context import Context
-from tidemark.engine.job import runs_table
-from tidemark.engine.outputs import dead_letters_table
+from tidemark.coordinator.checkpoints.job import runs_table
+from tidemark.coordinator.checkpoints.outputs import dead_letters_table
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.sinks import SinkTable

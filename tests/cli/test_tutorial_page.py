@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.cli.disk_context import commands_over
+from tests.cli.disk_line import DiskLine
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/tutorial.md"
 LINES = 100

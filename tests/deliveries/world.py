@@ -10,8 +10,8 @@ from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process,
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.adapters.memory_key_files import MemoryKeyFiles
 from tidemark.adapters.memory_table_files import MemoryTableFiles
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.erasures import Erasures
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import BrokerError, StoreError
 from tidemark.model.messages import Message
 from tidemark.model.offsets import TopicPartition

@@ -19,10 +19,10 @@ from tests.reading.ranges import read_by_ranges
 from tidemark.adapters.delta_log import DeltaTables
 from tidemark.adapters.memory import ManualClock
 from tidemark.adapters.state_reader import read_state
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.engine.compaction import CompactionTask, Compactor
 from tidemark.engine.compute import SparkCompute
-from tidemark.engine.job import CheckpointJob
 from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.errors import FencedError

@@ -23,9 +23,9 @@ from tidemark.adapters.memory import ManualClock, MemoryStore
 from tidemark.adapters.state_reader import read_state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import Completed, OpenPlan
 from tidemark.engine.compute import SparkCompute
-from tidemark.engine.job import CheckpointJob
 from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions
 from tidemark.errors import GateFailedError, StateOverflowError

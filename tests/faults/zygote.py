@@ -188,8 +188,8 @@ def _warm(gates: bool) -> None:
 
     import tidemark.adapters.s3_folder
     import tidemark.cli.main
+    import tidemark.coordinator.checkpoints.job
     import tidemark.engine.compute
-    import tidemark.engine.job
     import tidemark.engine.process  # noqa: F401
 
     if gates:

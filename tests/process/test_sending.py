@@ -25,9 +25,9 @@ from tidemark.adapters.memory import (
 )
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.refusals import Refusals
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
 from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict
 from tidemark.model.messages import messages_of

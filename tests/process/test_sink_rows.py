@@ -7,7 +7,7 @@ import pytest
 
 from tests.process.twins import World
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.ports import PlanRequest
 from tidemark.testing import BARRIER, Crash, Replayed, replay
 

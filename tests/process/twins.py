@@ -30,9 +30,9 @@ from tidemark.adapters.memory_feed import Feed
 from tidemark.adapters.memory_merge import compacted
 from tidemark.adapters.state_reader import files_of, read_state
 from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.intake import Taker
-from tidemark.engine.job import CheckpointJob
 from tidemark.engine.resolving import compacted as by_spark
 from tidemark.engine.resolving import resolved
 from tidemark.engine.source import KafkaOptions

@@ -21,9 +21,9 @@ from tidemark.adapters.memory import (
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
-from tidemark.engine.job import CheckpointJob
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.ttl import Ttl

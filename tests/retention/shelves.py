@@ -21,6 +21,7 @@ from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.erasures import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
@@ -33,7 +34,6 @@ from tidemark.coordinator.retention.erasing import Erased, Eraser, ErasureReques
 from tidemark.coordinator.retention.planning import plan
 from tidemark.coordinator.retention.sweeping import Sweeper, Swept
 from tidemark.engine.files import written_run
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import StoreError
 from tidemark.faults import no_crash
 from tidemark.model.checkpoint import Checkpoint, Sealed

@@ -10,8 +10,8 @@ from tests.rules.source import AUTHOR_FLOOR, ENTRY_FLOOR, FLOORS, ROOMS, UNDECLA
 BLIND_SIBLINGS = {("engine", "adapters"), ("adapters", "engine")}
 STACK_STARTERS = {("cli", "stack")}
 """`up down status logs doctor` are the stack's own verbs, and the command line is where they are typed."""
-TESTING_MAY = ("tidemark.adapters.memory", "tidemark.engine.job")
-"""`testing` runs the real order of steps over the in-memory twins, and nothing else of floor 3."""
+TESTING_MAY = ("tidemark.adapters.memory",)
+"""`testing` runs the coordinator's own order of steps over the in-memory twins, and nothing else of floor 3."""
 
 HOMES: dict[str, tuple[str, ...]] = {
     "pyspark": ("tidemark.engine",),

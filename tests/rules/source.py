@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One source file: its dotted name (`tidemark.engine.job`, `pipelines.flights`, `dags.flights`) and its text."""
+    """One source file: its dotted name (`tidemark.engine.files`, `pipelines.flights`, `dags.flights`) and its text."""
 
     name: str
     source: str

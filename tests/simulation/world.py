@@ -22,7 +22,7 @@ from tidemark.adapters.memory import (
     SequentialIds,
 )
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.engine.steps import CommitGap
+from tidemark.coordinator.checkpoints.steps import CommitGap
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.keys import outcome_key
 from tidemark.model.offsets import TopicPartition

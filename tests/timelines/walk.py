@@ -13,13 +13,13 @@ from tests.timelines.oracle import Oracle
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
 from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.recovery import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.keys import slot_key

@@ -25,7 +25,7 @@ OURS = (
     "tidemark.adapters.timeline_lock",
     "tidemark.airflow.factory",
     "tidemark.engine.compute",
-    "tidemark.engine.job",
+    "tidemark.coordinator.checkpoints.job",
     "tidemark.engine.session",
     "tidemark.engine.job_result",
     "tidemark.model.kinds.registry",

@@ -17,8 +17,8 @@ from tidemark.adapters.memory import (
 )
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import Completed, OpenPlan
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, StateOverflowError
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.failure import FailureReason

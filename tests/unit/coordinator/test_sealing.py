@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.coordinator.house import House
 from tidemark.adapters.memory import MemoryCompute
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import OpenPlan
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import DataLostError
 
 

@@ -16,12 +16,12 @@ from tidemark.adapters.memory_key_files import MemoryKeyFiles
 from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.sent import SentRecords
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.erasing import Eraser, ErasureRequest
 from tidemark.coordinator.retention.survey import look
 from tidemark.coordinator.retention.sweeping import Sweeper
-from tidemark.engine.job import CheckpointJob
 from tidemark.model import canonical, codec
 from tidemark.model.checkpoint import Sealed
 from tidemark.model.coverage import OffsetCoverage

@@ -9,8 +9,8 @@ the coordinator. It works on ports alone, so the in-memory twin runs the same or
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.engine.outputs import dead_letters, emitted, send
-from tidemark.engine.steps import Steps, Target, extended
+from tidemark.coordinator.checkpoints.outputs import dead_letters, emitted, send
+from tidemark.coordinator.checkpoints.steps import Steps, Target, extended
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint import Ack, Commit, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.operator_state import OperatorState

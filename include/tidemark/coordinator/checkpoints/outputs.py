@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from functools import partial
 
-from tidemark.engine.steps import Steps, Target, extended
+from tidemark.coordinator.checkpoints.steps import Steps, Target, extended
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import Commit
 from tidemark.model.messages import messages_of
