@@ -8,10 +8,10 @@ import pytest
 
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.faults import no_crash
 from tidemark.model.savepoint import SavepointRequest
 from tidemark.operations import backfill
 
@@ -82,7 +82,7 @@ def test_of_two_runs_that_restore_at_once_one_has_restored(four_days: World, mon
 
     def other_run(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            monkeypatch.setattr(four_days, "crash", no_crash)
+            monkeypatch.setattr(four_days, "crash", ignore_step)
             others.append(backfill.restore_once(four_days.open_context(), "trips", request))
 
     monkeypatch.setattr(four_days, "crash", other_run)

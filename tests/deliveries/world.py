@@ -17,7 +17,7 @@ from tidemark.model.messages import Message
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.sinks import SinkTable
 from tidemark.operators import Operator
-from tidemark.ports import CrashPoints
+from tidemark.ports import StepListener
 
 TOPIC = "payments"
 P0, P1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
@@ -159,7 +159,7 @@ class World(InMemory):
     def pipeline(self) -> Pipeline:
         return built(self.declared)
 
-    def job(self, crash: CrashPoints, broker: Broker) -> CheckpointJob:
+    def job(self, crash: StepListener, broker: Broker) -> CheckpointJob:
         """Executes attempts of today's declaration."""
         compute = MemoryCompute(
             pipeline=self.pipeline,
@@ -172,7 +172,7 @@ class World(InMemory):
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=crash,
+            listener=crash,
             max_dead_letters=1.0,
             sender=broker,
         )

@@ -23,9 +23,9 @@ from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
 from tidemark.adapters import delta_log
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.memory_merge import compacted
-from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.engine.compaction import CompactionTask, Compactor
-from tidemark.faults import no_crash
 from tidemark.model import delta_logs
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.compaction import Compaction, LevelPolicy
@@ -82,8 +82,8 @@ class Line(DiskShelf):
     def completed(self) -> Checkpoint:
         """Completes a checkpoint over what was paid; time goes on."""
         self.clock.advance(1000)
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run)
-        return advance.once(ASK).checkpoints[-1]
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run)
+        return loop.run_once(ASK).checkpoints[-1]
 
     def killed(self, at: tuple[str, str]) -> None:
         """An attempt that is killed at a step."""
@@ -95,7 +95,7 @@ class Line(DiskShelf):
         self.clock.advance(1000)
         execute = lambda attempt: self.run(attempt, crash)  # noqa: E731
         try:
-            Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute).once(ASK)
+            CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute).run_once(ASK)
         except Killed:
             return
         raise AssertionError(f"nobody came to {at}")
@@ -122,7 +122,7 @@ class Line(DiskShelf):
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,
-            crash=no_crash,
+            listener=ignore_step,
             put_job=objects.put,
             put_record=objects.put,
         )

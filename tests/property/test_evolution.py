@@ -20,7 +20,7 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.adapters.arrow_types import arrow_schema
 from tidemark.adapters.duckdb_session import Ask, asking
 from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.dialects import DUCKDB
 from tidemark.model.layouts import mapped_sql, table_columns
@@ -63,10 +63,10 @@ class Line(InMemory):
         """One checkpoint over records of one time."""
         for record in records:
             self.log.append(PLACE, encoded(record), timestamp_ms=at_ms)
-        advance = Advance(
+        loop = CheckpointLoop(
             coordinator=self.coordinator, pipeline=pipeline, execute=lambda owned: self.executed(pipeline, owned)
         )
-        return advance.once(PlanRequest(origin="test")).checkpoints[0]
+        return loop.run_once(PlanRequest(origin="test")).checkpoints[0]
 
     def state(self, pipeline: Pipeline, found: Checkpoint, uid: str) -> State:
         """What memory resolves."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.simulation.world import OTHER_CODE, PIPELINE, World
-from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.beginnings import Beginning
 from tidemark.coordinator.records.states import OpenPlan, Promoted, Superseded
 from tidemark.coordinator.recovery.ending import Ending
@@ -63,7 +63,7 @@ def _runner(world: World) -> Callable[[], object]:
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
 
     def act() -> None:
-        done = Advance(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).once(request)
+        done = CheckpointLoop(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).run_once(request)
         world.told += [c.plan.slot for c in done.checkpoints]
 
     return act
@@ -116,9 +116,9 @@ def _promoter(world: World) -> Callable[[], object]:
         name = f"f{world.ids()[-6:]}"
         world.recovery.fork(Beginning(checkpoint=world.rng.choice(found)), name)
         for _ in range(2):
-            Advance(coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute, timeline=name).once(
-                PlanRequest(origin="sim", max_records=most)
-            )
+            CheckpointLoop(
+                coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute, timeline=name
+            ).run_once(PlanRequest(origin="sim", max_records=most))
             done = world.promotion.promote(name)
             world.scheduler.trace.append(f"  {done}")
             if isinstance(done, Promoted):

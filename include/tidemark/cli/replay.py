@@ -32,7 +32,7 @@ def replay(
       tidemark checkpoint replay flights 3 --json
     """
     with Steps() as steps:
-        states = replay_operations.replay(open_context(), pipeline, parse_id(checkpoint), force=force, crash=steps)
+        states = replay_operations.replay(open_context(), pipeline, parse_id(checkpoint), force=force, listener=steps)
     if as_json:
         print_json([_facts(state) for state in states])
     else:

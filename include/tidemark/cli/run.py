@@ -102,7 +102,7 @@ def compact(
     """
     context = open_context()
     with Steps() as steps:
-        done = compaction.compact(context, pipeline, uid, full=full, crash=steps)
+        done = compaction.compact(context, pipeline, uid, full=full, listener=steps)
     rows = [
         _compacted(
             record, compaction.read_groups(context, record.input), compaction.read_groups(context, record.output)

@@ -11,14 +11,14 @@ from tidemark.coordinator.checkpoints.failures import classify
 from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.lineage import EMBEDDED_BROKER, Attempted, Json, Naming, attempted, without_nulls
 from tidemark.pipeline import Pipeline
-from tidemark.ports import CrashPoints
+from tidemark.ports import StepListener
 
 if TYPE_CHECKING:
     pass
 
 
 def execute_attempt(
-    context: Context, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None
+    context: Context, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None
 ) -> Sealed:
     """As `execute`, announced.
 
@@ -27,11 +27,11 @@ def execute_attempt(
     """
     context.renew_lock(pipeline, owned.plan)
     if context.observers.lineage is None:
-        return context.execute(pipeline, owned, crash)
+        return context.execute(pipeline, owned, listener)
     told = Attempted(plan=owned.plan, attempt=owned.number, naming=_naming(context))
     _announce(context, told.started(context.clock.now_ms()))
     try:
-        return context.execute(pipeline, owned, crash)
+        return context.execute(pipeline, owned, listener)
     except BaseException as error:
         # A timeout of Airflow and Ctrl-C are no Exceptions, and end an attempt all the same.
         _announce(context, told.failed(context.clock.now_ms(), classify(error)))

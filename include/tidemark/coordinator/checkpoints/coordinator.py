@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of, in_a_row
 from tidemark.coordinator.checkpoints.publishing import Publisher
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.sinks import sends_otherwise
@@ -41,11 +42,7 @@ from tidemark.model.records import AbortRecord, Failure
 from tidemark.model.refusals import DeliveryFailure
 from tidemark.model.segments import StateHandle
 from tidemark.pipeline import Pipeline
-from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, PlanRequest, SourceLog, WriteIds
-
-
-def no_crash(step: str, moment: str) -> None:
-    """The crash points of normal operation: nothing happens."""
+from tidemark.ports import CheckpointStore, Clock, ForeignTables, PlanRequest, SourceLog, StepListener, WriteIds
 
 
 def _all_exist(handle: StateHandle) -> bool:
@@ -61,7 +58,7 @@ class CheckpointCoordinator:
         log: Kafka, for planning.
         clock: the only clock.
         write_ids: the only randomness.
-        crash: where tests kill the process.
+        listener: called at every step.
         files_exist: whether all files of a handle are there; asked before a compaction is adopted.
         foreign: tables that broadcast states copy; None where no pipeline has any.
         name: of the pipeline, for messages that say what to type.
@@ -72,7 +69,7 @@ class CheckpointCoordinator:
     log: SourceLog
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints = no_crash
+    listener: StepListener = ignore_step
     files_exist: FilesExist = _all_exist
     foreign: ForeignTables | None = None
     name: str = "PIPELINE"
@@ -181,12 +178,12 @@ class CheckpointCoordinator:
         Returns:
             The attempt, owned by the caller; or what the plan has come to, where there is none to take.
         """
-        self.crash("attempt", "before")
+        self.listener("attempt", "before")
         if is_outdated(self.objects, plan):
             # The plan is written, its attempts are not: whoever revised the parent has seen the plan, or is seen here.
             return self.abort(plan, state_erased(plan))
         found = self.attempts.begin(plan, self._deadline(timeout))
-        self.crash("attempt", "after")
+        self.listener("attempt", "after")
         return found
 
     def resume(self, plan: CheckpointPlan, number: int, timeout: timedelta | None = None) -> OwnedAttempt:
@@ -207,9 +204,9 @@ class CheckpointCoordinator:
 
     def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
         """Puts the manifest: the commit point. Idempotent; see `Publisher.publish`."""
-        self.crash("publish", "before")
+        self.listener("publish", "before")
         done = Publisher(objects=self.objects).publish(plan, sealed)
-        self.crash("publish", "after")
+        self.listener("publish", "after")
         return done
 
     def complete(self, plan: CheckpointPlan) -> PlanState:
@@ -290,7 +287,7 @@ class CheckpointCoordinator:
             log=self.log,
             clock=self.clock,
             write_ids=self.write_ids,
-            crash=self.crash,
+            listener=self.listener,
             files_exist=self.files_exist,
             foreign=self.foreign,
         )

@@ -27,7 +27,7 @@ from tidemark.model.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.queries import names_of, stored_texts
 from tidemark.model.records import Genesis
 from tidemark.pipeline import Pipeline
-from tidemark.ports import Clock, CrashPoints, ForeignTables, PlanRequest, PutOutcome, SourceLog, WriteIds
+from tidemark.ports import Clock, ForeignTables, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Planner:
     log: SourceLog
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints
+    listener: StepListener
     files_exist: FilesExist
     foreign: ForeignTables | None = None
 
@@ -193,7 +193,7 @@ class Planner:
 
     @property
     def _freezer(self) -> Freezer:
-        return Freezer(objects=self.objects, write_ids=self.write_ids, crash=self.crash)
+        return Freezer(objects=self.objects, write_ids=self.write_ids, listener=self.listener)
 
     def _stopped(self, pipeline: Pipeline) -> Refused | None:
         record = Stops(self.objects).standing()
