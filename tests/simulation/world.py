@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from random import Random
 
@@ -23,7 +24,7 @@ from tidemark.adapters.memory import (
 )
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.steps import CommitGap
-from tidemark.model.checkpoint import Sealed
+from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.keys import outcome_key
 from tidemark.model.offsets import TopicPartition
 from tidemark.model.plan import Slot
@@ -179,6 +180,11 @@ class World(InMemory):
         old, new = (self._ends(name) for name in (promoted.timeline, promoted.successor))
         if any(new.get(tp, 0) < end for tp, end in old.items()):
             self.complaints.append(f"I1: {promoted.successor} was promoted at {new}, {promoted.timeline} had {old}")
+
+    def look_at_interval(self, made: Checkpoint, end: datetime) -> None:
+        """What a DAG run left as its last checkpoint covers its interval, however many came before it."""
+        if made.covered_until_ms is None or made.covered_until_ms < end.timestamp() * 1000:
+            self.complaints.append(f"E5: {made.plan.slot} ended a DAG run up to {end}, covered {made.covered_until_ms}")
 
     def _ends(self, timeline: str) -> dict[str, int]:
         ends: dict[str, int] = {}

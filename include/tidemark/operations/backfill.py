@@ -16,7 +16,7 @@ from tidemark.model.checkpoint import Checkpoint, Sealed
 from tidemark.model.plan import CheckpointPlan
 from tidemark.model.records import Genesis
 from tidemark.operations import lineage, timelines, verification
-from tidemark.operations.checkpoints import completed_or_raise, report_failure, report_left_behind
+from tidemark.operations.checkpoints import completed_or_raise, make_loop, report_failure, report_left_behind
 from tidemark.ports import StepListener
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def complete_step(context: Context, name: str, plan: CheckpointPlan) -> Checkpoi
         TidemarkError: it was aborted, or is not sealed.
     """
     with context.lock(name, plan.slot.timeline):
-        made = completed_or_raise(name, context.coordinator(name).complete(plan))
+        made = completed_or_raise(name, make_loop(context, context.pipeline(name)).complete(plan))
     lineage.announce(context, made)
     return made
 
