@@ -107,7 +107,7 @@ def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
         tables=state.tables,
         clock=ManualClock(),
         write_ids=lambda: next(ids),
-        crash=lambda step, moment: sys.stderr.write(f"{time.perf_counter():.2f} {step} {moment}\n") and None,
+        listener=lambda step, moment: sys.stderr.write(f"{time.perf_counter():.2f} {step} {moment}\n") and None,
         put_job=lambda key, record: PutOutcome.WON,
         put_record=lambda key, record: PutOutcome.WON,
     )

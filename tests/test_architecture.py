@@ -173,7 +173,7 @@ CLEAN: list[tuple[str, str]] = [
     ("tidemark.context", "from tidemark.kafka import log\nfrom tidemark.engine import compute"),
     (
         "tidemark.testing",
-        "from tidemark.testing.twin.memory import MemoryStore\nfrom tidemark.coordinator.checkpoints.job import x",
+        "from tidemark.testing.twin.memory import x\nfrom tidemark.coordinator.checkpoints.job import y",
     ),
     ("tidemark.cli.main", "from tidemark.context import x\nfrom tidemark.settings import load_settings"),
     ("pipelines.flights", "from tidemark import Fold, state\ndef gate():\n    import great_expectations"),

@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.fault_injection import CrashAt, no_crash
+from tidemark.coordinator.checkpoints.fault_injection import CrashAt
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
@@ -24,7 +25,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.names import checked_name
-from tidemark.ports import CheckpointStore, CrashPoints, ForeignTables, HeldLock, Sender, SourceLog, TableFiles
+from tidemark.ports import CheckpointStore, ForeignTables, HeldLock, Sender, SourceLog, StepListener, TableFiles
 from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings
 from tidemark.system import SystemClock, random_id
@@ -80,14 +81,14 @@ class Context:
 
         return S3Store(self.warehouse.bucket, checked_name("pipeline", name))
 
-    def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
+    def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
         """The coordinator of a pipeline; connects to Kafka only when it plans."""
         return CheckpointCoordinator(
             store=self.store(name),
             log=self.log,
             clock=self.clock,
             write_ids=random_id,
-            crash=crash or self.crash,
+            listener=listener or self.listener,
             files_exist=self.files_exist,
             foreign=self.foreign_tables,
             name=name,
@@ -95,10 +96,10 @@ class Context:
         )
 
     @cached_property
-    def crash(self) -> CrashPoints:
-        """Crash points: none, unless a test sets one (`tidemark.coordinator.checkpoints.fault_injection`)."""
+    def listener(self) -> StepListener:
+        """Called at every step of this process: does nothing, unless a test injects a fault."""
         at = self.settings.crash_at
-        return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else no_crash
+        return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else ignore_step
 
     @cached_property
     def cache(self) -> Cache:
@@ -221,7 +222,7 @@ class Context:
         root, files_of = spark_root(self.warehouse.root), self.tables.files_of
         return Warehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
 
-    def job(self, pipeline: Pipeline, spark: "SparkSession", crash: CrashPoints) -> "CheckpointJob":
+    def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
         """The steps of an attempt, over Spark, Kafka and the Delta tables."""
         from tidemark.coordinator.checkpoints.job import CheckpointJob
         from tidemark.engine.compute import SparkCompute
@@ -240,19 +241,19 @@ class Context:
             tables=self.tables,
             clock=self.clock,
             write_ids=random_id,
-            crash=crash,
+            listener=listener,
             max_dead_letters=pipeline.max_dead_letters,
             sender=self.sender,
             skipped=Refusals(objects).skipped_ids,
         )
 
-    def execute(self, pipeline: Pipeline, owned: "OwnedAttempt", crash: CrashPoints | None = None) -> Sealed:
+    def execute(self, pipeline: Pipeline, owned: "OwnedAttempt", listener: StepListener | None = None) -> Sealed:
         """Executes one attempt up to its seal, in a new Spark session."""
         # The write id, because a server may outlive a warehouse, or serve several: a closed session never opens again.
         owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
         try:
             with self.session(owner, owned.number) as spark:
-                return self.job(pipeline, spark, crash or self.crash).execute(owned)
+                return self.job(pipeline, spark, listener or self.listener).execute(owned)
         except EngineError:
             # A later attempt releases this session: Spark complains of that first, but the cause is the fence.
             with suppress(CheckpointExpiredError):

@@ -6,12 +6,12 @@ from tests.airflow.world import MemoryContext, World
 from tests.cli.disk_line import ParquetFiles
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.ports import CrashPoints
+from tidemark.ports import StepListener
 from tidemark.system import random_id
 from tidemark.testing.twin.memory import MemoryCompute
 
@@ -44,14 +44,14 @@ class DiskContext(MemoryContext):
         """The engine's twin."""
         return MemoryCompute(pipeline=pipeline, log=self.world.log, tables=self.files, judge=self.world.judge())
 
-    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None) -> Sealed:
+    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
         """The real order of steps and the real commits."""
         job = CheckpointJob(
             compute=self.compute(pipeline),
             tables=self.tables,
             clock=self.clock,
             write_ids=random_id,
-            crash=crash or self.world.crash or no_crash,
+            listener=listener or self.world.crash or ignore_step,
             max_dead_letters=pipeline.max_dead_letters,
         )
         return job.execute(owned)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
-from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -82,7 +82,7 @@ def test_of_two_runs_that_restore_at_once_one_has_restored(four_days: World, mon
 
     def other_run(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            monkeypatch.setattr(four_days, "crash", no_crash)
+            monkeypatch.setattr(four_days, "crash", ignore_step)
             others.append(backfill.restore_once(four_days.open_context(), "trips", request))
 
     monkeypatch.setattr(four_days, "crash", other_run)

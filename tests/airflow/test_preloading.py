@@ -17,7 +17,7 @@ from tidemark.airflow.preloading import OURS, preload
 
 preload(OURS)
 from tests.airflow.world import World
-from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.ports import PlanRequest
 from tidemark.context import Context
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
@@ -32,7 +32,7 @@ checkpoints.fold(opened, "trips", slot, PlanRequest(origin="x"))
 checkpoints.validate(opened, "trips", slot)
 done = checkpoints.complete(opened, "trips", slot)
 with opened.lock("trips", "t1"):
-    Context.job(opened, opened.pipeline("trips"), None, no_crash)
+    Context.job(opened, opened.pipeline("trips"), None, ignore_step)
 metrics.report_metrics(opened, "trips")
 checkpoint_facts(done)
 new = sorted(name for name in set(sys.modules) - before if name.startswith("tidemark."))

@@ -8,15 +8,15 @@ from typing import Any
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.findings import Flaws, Inspected
 from tidemark.operations import reads
-from tidemark.ports import CrashPoints, SourceLog
+from tidemark.ports import SourceLog, StepListener
 from tidemark.settings import load_settings
 from tidemark.system import random_id
 from tidemark.testing.twin.compute import Judge
@@ -91,9 +91,9 @@ class MemoryContext(Context):
         super().__init__(load_settings())
         self.world = world
 
-    def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
+    def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
         """With the world's accidents; the store is the real one."""
-        return super().coordinator(name, crash or self.world.crash)
+        return super().coordinator(name, listener or self.world.crash)
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Of the tables in memory."""
@@ -109,14 +109,14 @@ class MemoryContext(Context):
         world = self.world
         return MemoryCompute(pipeline=pipeline, log=world.log, tables=world.tables, judge=world.judge())
 
-    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None) -> Sealed:
+    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
         """The real order of steps, over the twins."""
         job = CheckpointJob(
             compute=self.compute(pipeline),
             tables=self.world.tables,
             clock=self.clock,
             write_ids=random_id,
-            crash=crash or self.world.crash or no_crash,
+            listener=listener or self.world.crash or ignore_step,
             max_dead_letters=pipeline.max_dead_letters,
         )
         return job.execute(owned)

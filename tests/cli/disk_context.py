@@ -12,7 +12,7 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Sealed
-from tidemark.ports import CrashPoints, SourceLog
+from tidemark.ports import SourceLog, StepListener
 from tidemark.settings import Settings, load_settings
 
 
@@ -28,7 +28,7 @@ class DiskContext(Context):
         """The line's log."""
         return self.line.log
 
-    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None) -> Sealed:
+    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
         """By the engine's twin, with the declaration of now."""
         self.line.pipeline = pipeline
         return self.line.execute(owned)

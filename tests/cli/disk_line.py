@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.in_memory import Unfenced
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.fault_injection import no_crash
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.checkpoints.outputs import DEAD_LETTER_COLUMNS
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.declare.pipeline import Pipeline
@@ -31,7 +31,7 @@ from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, Writ
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
-from tidemark.ports import CrashPoints, PlanRequest, Sender
+from tidemark.ports import PlanRequest, Sender, StepListener
 from tidemark.readers.duckdb_session import asking
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import compacted_sql, run_columns
@@ -106,7 +106,7 @@ class DiskLine:
     log: MemoryLog = field(default_factory=MemoryLog)
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     sender: Sender | None = None
-    crash: CrashPoints = no_crash
+    crash: StepListener = ignore_step
     bucket: S3Folder | None = None
     """The warehouse, in place of `root`."""
 
@@ -131,8 +131,10 @@ class DiskLine:
 
     def checkpoint(self, timeline: str | None = None) -> Checkpoint:
         """Completes a checkpoint over what was sent."""
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline)
-        (done,) = advance.once(PlanRequest(origin="test")).checkpoints
+        loop = CheckpointLoop(
+            coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline
+        )
+        (done,) = loop.run_once(PlanRequest(origin="test")).checkpoints
         return done
 
     def compact(self, uid: str, *, full: bool = False, timeline: str | None = None) -> bool:
@@ -200,7 +202,7 @@ class DiskLine:
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,
-            crash=self.crash,
+            listener=self.crash,
             max_dead_letters=1.0,
             sender=self.sender,
             skipped=Refusals(self.coordinator.objects).skipped_ids,

@@ -27,7 +27,7 @@ from tidemark.errors import DataLostError
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations.replay import Rehearsal
-from tidemark.ports import Attempt, CrashPoints
+from tidemark.ports import Attempt, StepListener
 
 VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "metrics", "accounts", "tills"]
 
@@ -286,7 +286,7 @@ def test_the_printed_query_for_spark_names_versions_and_ranges(shop: AskedShop) 
 def _replayed(shop: AskedShop, *arguments: str, spoil: bool = False) -> Answer:
     """The command with the line's engine in place of Spark."""
 
-    def rehearse(context: Context, pipeline: Any, attempt: Attempt, crash: CrashPoints) -> Sealed:
+    def rehearse(context: Context, pipeline: Any, attempt: Attempt, crash: StepListener) -> Sealed:
         if spoil:
             plan = attempt.plan
             first = next(iter(plan.ranges))

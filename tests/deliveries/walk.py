@@ -9,9 +9,9 @@ from random import Random
 
 from tests.deliveries.oracle import At, Erased, Key, Made, Oracle, Record
 from tests.deliveries.world import P0, P1, TOPIC, Broker, World
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
@@ -155,7 +155,7 @@ class Walk:
         for _ in range(6):
             ask = PlanRequest(origin="walk", max_records=at_most, accept_loss=accept, allow_non_restored_state=True)
             try:
-                self._line(name, crash, broker).once(ask)
+                self._line(name, crash, broker).run_once(ask)
                 break
             except DataLostError:
                 accept = True
@@ -164,8 +164,8 @@ class Walk:
                 break
         self.sync()
 
-    def _line(self, name: str, crash: CrashAfter, broker: Broker) -> Advance:
-        return Advance(
+    def _line(self, name: str, crash: CrashAfter, broker: Broker) -> CheckpointLoop:
+        return CheckpointLoop(
             coordinator=self._coordinator(crash),
             pipeline=self.world.pipeline,
             execute=lambda attempt: self.world.job(crash, broker).execute(attempt),
@@ -435,7 +435,7 @@ class Walk:
         return [n for n, line in self.oracle.lines.items() if not line.closed and n != self.oracle.live]
 
     def _coordinator(self, crash: CrashAfter) -> CheckpointCoordinator:
-        return replace(self.world.coordinator, crash=crash)
+        return replace(self.world.coordinator, listener=crash)
 
     def _offsets(self, of: OffsetCoverage) -> Iterator[At]:
         for tp, ranges in of.by_id.items():

@@ -14,7 +14,7 @@ from tidemark.errors import BrokerError, StoreError
 from tidemark.model.checkpoint.messages import Message
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.ports import CrashPoints
+from tidemark.ports import StepListener
 from tidemark.testing.twin.key_files import MemoryKeyFiles
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles
@@ -159,7 +159,7 @@ class World(InMemory):
     def pipeline(self) -> Pipeline:
         return built(self.declared)
 
-    def job(self, crash: CrashPoints, broker: Broker) -> CheckpointJob:
+    def job(self, crash: StepListener, broker: Broker) -> CheckpointJob:
         """Executes attempts of today's declaration."""
         compute = MemoryCompute(
             pipeline=self.pipeline,
@@ -172,7 +172,7 @@ class World(InMemory):
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=crash,
+            listener=crash,
             max_dead_letters=1.0,
             sender=broker,
         )

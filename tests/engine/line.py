@@ -96,7 +96,7 @@ class Line:
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=share,
         )
         return job.execute(attempt)
@@ -135,7 +135,7 @@ class Line:
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             put_job=lambda key, record: PutOutcome.WON,
             put_record=lambda key, record: PutOutcome.WON,
         )

@@ -31,7 +31,7 @@ def _compact(world: SparkWorld, found: Checkpoint, uid: str, ratio: int) -> Comp
         tables=world.tables,
         clock=world.clock,
         write_ids=world.ids,
-        crash=lambda step, moment: None,
+        listener=lambda step, moment: None,
         put_job=put,
         put_record=put,
     )

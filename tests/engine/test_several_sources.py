@@ -175,7 +175,7 @@ class Shop:
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=self.pipeline.max_dead_letters,
         )
         done = coordinator.publish(found.plan, job.execute(owned))

@@ -20,8 +20,8 @@ import pyarrow as pa
 from tests.cli.disk_line import read_rows, write_file
 from tests.power_loss.planted import PLANTED
 from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.retention import Retention
 from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -82,8 +82,8 @@ class Line(DiskShelf):
     def completed(self) -> Checkpoint:
         """Completes a checkpoint over what was paid; time goes on."""
         self.clock.advance(1000)
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run)
-        return advance.once(ASK).checkpoints[-1]
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run)
+        return loop.run_once(ASK).checkpoints[-1]
 
     def killed(self, at: tuple[str, str]) -> None:
         """An attempt that is killed at a step."""
@@ -95,7 +95,7 @@ class Line(DiskShelf):
         self.clock.advance(1000)
         execute = lambda attempt: self.run(attempt, crash)  # noqa: E731
         try:
-            Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute).once(ASK)
+            CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute).run_once(ASK)
         except Killed:
             return
         raise AssertionError(f"nobody came to {at}")
@@ -122,7 +122,7 @@ class Line(DiskShelf):
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,
-            crash=no_crash,
+            listener=ignore_step,
             put_job=objects.put,
             put_record=objects.put,
         )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.in_memory import InMemory
 from tests.process.test_deliveries import Alert, Last, Tick, alert
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
@@ -84,7 +84,7 @@ class World(InMemory):
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=self.at,
+            listener=self.at,
             max_dead_letters=1.0,
             sender=self.sender,
             skipped=Refusals(self.coordinator.objects).skipped_ids,
@@ -96,8 +96,10 @@ class World(InMemory):
         self.meanwhile.pop(f"{step}:{moment}", lambda: None)()
 
     def checkpoint(self, timeline: str | None = None) -> Checkpoint:
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline)
-        return advance.once(PlanRequest(origin="test")).checkpoints[-1]
+        loop = CheckpointLoop(
+            coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline
+        )
+        return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]
 
     def arrived(self) -> list[str]:
         return [m.id for m in self.sender.arrived.get("out", [])]

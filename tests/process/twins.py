@@ -15,8 +15,8 @@ from tests.engine.warehouses import warehouse_of
 from tests.in_memory import InMemory
 from tests.reading.ranges import read_by_ranges
 from tidemark import Pipeline
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.read.batch_reader import Taker
 from tidemark.engine.read.source import KafkaOptions
@@ -124,14 +124,14 @@ class World(InMemory):
                 tables=self.tables,
                 clock=self.clock,
                 write_ids=self.ids,
-                crash=lambda step, moment: None,
+                listener=lambda step, moment: None,
                 max_dead_letters=self.pipeline.max_dead_letters,
                 sender=self.sender,
             )
             return job.execute(attempt)
 
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
-        return advance.once(PlanRequest(origin="test")).checkpoints[-1]
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
+        return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]
 
     def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
         """Resolved rows in order of keys."""

@@ -17,7 +17,7 @@ import pytest
 from tests.in_memory import START_MS, InMemory
 from tests.property.evolution_cases import History, Narrow, encoded
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
@@ -63,10 +63,10 @@ class Line(InMemory):
         """One checkpoint over records of one time."""
         for record in records:
             self.log.append(PLACE, encoded(record), timestamp_ms=at_ms)
-        advance = Advance(
+        loop = CheckpointLoop(
             coordinator=self.coordinator, pipeline=pipeline, execute=lambda owned: self.executed(pipeline, owned)
         )
-        return advance.once(PlanRequest(origin="test")).checkpoints[0]
+        return loop.run_once(PlanRequest(origin="test")).checkpoints[0]
 
     def state(self, pipeline: Pipeline, found: Checkpoint, uid: str) -> State:
         """What memory resolves."""

@@ -87,7 +87,7 @@ def forget_the_tombstone() -> Iterator[None]:
 
     def release(self: Sweeper, seen: Any) -> tuple[str, ...]:
         for found in seen.subsumed:
-            self.coordinator.crash("sweep.tombstones", "before")
+            self.coordinator.listener("sweep.tombstones", "before")
             place = slot_key(found.timeline, found.sequence)
             standing, _ = self._tombstones.raise_for(TombstoneKind.CHECKPOINT, found.name, "x", place)
             self._tombstones.confirm(standing)

@@ -24,9 +24,9 @@ from tests.retention.shelves import ASK, ONE_FOLD, OUTBOX, MemoryShelf
 from tests.simulation.scheduler import Killed, Scheduler
 from tests.simulation.stepped import Steps
 from tests.simulation.world import Declared
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.records.tombstones import of_checkpoints
@@ -138,7 +138,7 @@ def abandon(shelf: MemoryShelf, checkpoint: int) -> None:
         if (step, moment) == ("genesis", "after"):
             raise Stopped
 
-    c = replace(shelf.coordinator, crash=crash)
+    c = replace(shelf.coordinator, listener=crash)
     with suppress(Stopped):
         Recovery(coordinator=c).restore(Beginning(checkpoint=shelf.coordinator.checkpoint(checkpoint)))
 
@@ -310,7 +310,9 @@ class Races:
     def _run(self, timeline: str | None = None) -> None:
         shelf = self.shelf
         shelf.pay(self.rng.choice(("a", "b", "") if shelf.pipeline is WHOLE else "ab"))
-        Advance(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=shelf.run, timeline=timeline).once(ASK)
+        CheckpointLoop(
+            coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=shelf.run, timeline=timeline
+        ).run_once(ASK)
 
     def _merge(self) -> None:
         """A compaction as the product has it: job record, files, commit, record."""

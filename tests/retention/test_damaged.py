@@ -12,7 +12,7 @@ import pytest
 
 from tests.retention.damages import damaged, giving_up, key_of, torn
 from tests.retention.shelves import ASK, ONE_FOLD, MemoryShelf
-from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.legal_holds import Holding
@@ -170,9 +170,9 @@ def test_where_the_one_before_was_released_nothing_starts_anew_by_itself() -> No
 def test_an_open_plan_that_reads_it_goes_on(tmp_path: Any) -> None:
     shelf, made = shelved(2)
     shelf.pay("c")
-    advance = Advance(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=dying)
+    loop = CheckpointLoop(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=dying)
     with pytest.raises(Died):
-        advance.once(ASK)
+        loop.run_once(ASK)
     damage(shelf, made[1])
     giving_up(shelf).give_up(2)
     shelf.sweep(KEEP)
@@ -226,7 +226,7 @@ def test_killed_anywhere_a_sweep_deletes_nothing_and_a_repetition_ends_it(step: 
 
     verb = giving_up(shelf)
     with pytest.raises(Died):
-        replace(verb, coordinator=replace(verb.coordinator, crash=crash)).give_up(number)
+        replace(verb, coordinator=replace(verb.coordinator, listener=crash)).give_up(number)
     decided = (step, moment) == ("give_up.decision", "after")
     shelf.sweep(KEEP)
     assert decided or shelf.data() == before

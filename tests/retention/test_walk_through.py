@@ -10,7 +10,7 @@ import pytest
 from tests.cli.disk_line import ParquetFiles, write_file
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
 from tests.retention.shelves import ONE_FOLD, DiskShelf
-from tidemark.coordinator.checkpoints.fault_injection import no_crash
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -185,7 +185,7 @@ def test_when_the_third_checkpoint_dies_behind_its_commit_the_second_is_whole(st
     story.shelf.crash = _at("runs.accounts", "after")
     with pytest.raises(_Died):
         story.complete("a")
-    story.shelf.crash = no_crash
+    story.shelf.crash = ignore_step
     story._name()
     assert story.sweep() == set(), "what the dead attempt has removed in the log, manifest 2 names"
     assert story.shelf.rows(two) == rows

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from random import Random
 
@@ -14,7 +15,7 @@ from tests.simulation.stepped import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.steps import CommitGap
-from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.object_keys import outcome_key
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import Closing
@@ -179,6 +180,11 @@ class World(InMemory):
         old, new = (self._ends(name) for name in (promoted.timeline, promoted.successor))
         if any(new.get(tp, 0) < end for tp, end in old.items()):
             self.complaints.append(f"I1: {promoted.successor} was promoted at {new}, {promoted.timeline} had {old}")
+
+    def look_at_interval(self, made: Checkpoint, end: datetime) -> None:
+        """What a DAG run left as its last checkpoint covers its interval, however many came before it."""
+        if made.covered_until_ms is None or made.covered_until_ms < end.timestamp() * 1000:
+            self.complaints.append(f"E5: {made.plan.slot} ended a DAG run up to {end}, covered {made.covered_until_ms}")
 
     def _ends(self, timeline: str) -> dict[str, int]:
         ends: dict[str, int] = {}

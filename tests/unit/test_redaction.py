@@ -57,7 +57,7 @@ def test_a_failure_behind_a_foreign_exception_is_recorded_without_it() -> None:
     house = House(fail=RuntimeError(ADDRESSES[0]))
     house.send(2)
     with pytest.raises(RuntimeError):
-        house.advance.once(PlanRequest(origin="test"))
+        house.loop.run_once(PlanRequest(origin="test"))
     (report,) = house.reports
     assert report.state is not None
     house.coordinator.abort(report.state.plan, report.failure)

@@ -12,7 +12,7 @@ from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
 from tidemark.cli.plain import plain
-from tidemark.cli.progress import StepProgress
+from tidemark.cli.progress import ProgressListener
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.backfill import Backfill, Outlook
@@ -108,8 +108,8 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
     """
     context = open_context()
     terms = replace(what.terms(consent.mode), send=consent.send)
-    with StepProgress() as steps:
-        one = backfill_operations.open_backfill(context, pipeline, terms, steps)
+    with ProgressListener() as progress:
+        one = backfill_operations.open_backfill(context, pipeline, terms, progress)
         found = one.begin() if consent.execute else one.outlook()
         if consent.execute:
             _repeat(context, one, found)
@@ -164,7 +164,7 @@ def _wanted(consent: Consent) -> bool:
 
 
 def _promote(context: Context, one: Backfill) -> bool:
-    with StepProgress():
+    with ProgressListener():
         done = backfill_operations.promote(context, one)
     note(
         f"timeline {one.fork} is live, {done.closing.timeline} ended and stays readable."

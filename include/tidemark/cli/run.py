@@ -9,7 +9,7 @@ import typer
 
 from tidemark.cli.option_groups import with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
-from tidemark.cli.progress import StepProgress
+from tidemark.cli.progress import ProgressListener
 from tidemark.context import open_context
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
@@ -74,8 +74,8 @@ def run(
     )
     context = open_context()
     try:
-        with StepProgress() as steps:
-            made = checkpoints.run_once(context, pipeline, request, steps, bounds.timeline)
+        with ProgressListener() as progress:
+            made = checkpoints.run_once(context, pipeline, request, progress, bounds.timeline)
     finally:
         metrics.report_metrics(context, pipeline)
     if made.checkpoint is not None:
@@ -101,8 +101,8 @@ def compact(
       tidemark compact flights aircraft --full
     """
     context = open_context()
-    with StepProgress() as steps:
-        done = compaction.compact(context, pipeline, uid, full=full, crash=steps)
+    with ProgressListener() as progress:
+        done = compaction.compact(context, pipeline, uid, full=full, listener=progress)
     rows = [
         _compacted(
             record, compaction.read_groups(context, record.input), compaction.read_groups(context, record.output)

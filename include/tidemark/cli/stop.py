@@ -7,7 +7,7 @@ import typer
 from tidemark.cli.airflow_dags import dags_of
 from tidemark.cli.option_groups import Note, user_name
 from tidemark.cli.output import JsonFlag, note, show_fields
-from tidemark.cli.progress import StepProgress
+from tidemark.cli.progress import ProgressListener
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped
@@ -56,8 +56,8 @@ def stop(
         done = stop_operations.stop(context, pipeline, why)
     else:
         request = SavepointRequest(name=savepoint, owner=user_name(), origin=STOP, note=text or "", drained=drain)
-        with StepProgress() as steps:
-            done = stop_operations.stop_with_savepoint(context, pipeline, request, why, steps)
+        with ProgressListener() as progress:
+            done = stop_operations.stop_with_savepoint(context, pipeline, request, why, progress)
     _tell(pipeline, done)
     dags = dags_of(context.settings, pipeline)
     if dags is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
 from tidemark.coordinator.plans.replay_ranges import RecordedStep, refuse_end
 from tidemark.coordinator.records.states import Promoted, Restored, Superseded
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
@@ -16,8 +16,8 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import lineage, timelines, verification
-from tidemark.operations.checkpoints import completed_or_raise, report_failure, report_left_behind
-from tidemark.ports import CrashPoints
+from tidemark.operations.checkpoints import completed_or_raise, make_loop, report_failure, report_left_behind
+from tidemark.ports import StepListener
 
 if TYPE_CHECKING:
     from tidemark.readers.field_changes import FieldChange, StateChange
@@ -82,20 +82,20 @@ def restore_once(context: Context, name: str, request: RestoreRequest) -> Restor
     return done if done.won else None
 
 
-def open_backfill(context: Context, name: str, terms: BackfillTerms, steps: CrashPoints = no_crash) -> Backfill:
+def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: StepListener = ignore_step) -> Backfill:
     """The backfill that some terms mean; found again by the same terms and the same code.
 
     Args:
         context: of this process.
         name: the pipeline.
         terms: what is asked for.
-        steps: called at every step, for progress.
+        listener: called at every step, for progress.
 
     Raises:
         NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; the savepoint is drained.
         DamagedError: the checkpoint is not whole, and the fork was not begun yet.
     """
-    coordinator = context.coordinator(context.require_pipeline(name), both(steps, context.crash))
+    coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
     request = BackfillRequest(
         beginning=terms.begins.beginning(coordinator),
         name=terms.fork,
@@ -121,7 +121,7 @@ def repeat(context: Context, one: Backfill) -> Iterator[Checkpoint]:
     """
 
     def execute(owned: OwnedAttempt) -> Sealed:
-        return lineage.execute_attempt(context, one.pipeline, owned, one.coordinator.crash)
+        return lineage.execute_attempt(context, one.pipeline, owned, one.coordinator.listener)
 
     with context.lock(one.pipeline.name, one.fork):
         for made in one.repeat(execute):
@@ -146,7 +146,7 @@ def complete_step(context: Context, name: str, plan: CheckpointPlan) -> Checkpoi
         TidemarkError: it was aborted, or is not sealed.
     """
     with context.lock(name, plan.slot.timeline):
-        made = completed_or_raise(name, context.coordinator(name).complete(plan))
+        made = completed_or_raise(name, make_loop(context, context.pipeline(name)).complete(plan))
     lineage.announce(context, made)
     return made
 

@@ -1,17 +1,15 @@
 """Makes checkpoints: all steps in one process, or plan, fold, validate and complete in a process each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.advance import Advance, Advanced
-from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of
-from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress, covers
 from tidemark.coordinator.checkpoints.reports import reported
-from tidemark.coordinator.records.erasure_records import is_outdated
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -29,7 +27,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.operations import lineage, sinks
-from tidemark.ports import CrashPoints, PlanRequest
+from tidemark.ports import PlanRequest, StepListener
 
 _log = structlog.get_logger("tidemark")
 _SAFE = "every completed checkpoint is intact."
@@ -71,8 +69,39 @@ class Folded:
     completed: tuple[int, ...] = ()
 
 
+def make_loop(
+    context: Context,
+    pipeline: Pipeline,
+    listener: StepListener | None = None,
+    *,
+    timeline: str | None = None,
+    on_completed: Callable[[Checkpoint], None] = lambda made: None,
+) -> CheckpointLoop:
+    """The loop of a pipeline over the parts of a context, which every verb of this module drives.
+
+    Args:
+        context: of this process.
+        pipeline: the declaration.
+        listener: called at every step; by default the context's own listener.
+        timeline: a fork; the live timeline without it.
+        on_completed: see `CheckpointLoop`.
+    """
+    return CheckpointLoop(
+        coordinator=context.coordinator(pipeline.name, listener),
+        pipeline=pipeline,
+        execute=lambda owned: lineage.execute_attempt(context, pipeline, owned, listener),
+        on_failure=report_failure,
+        on_completed=on_completed,
+        timeline=timeline,
+    )
+
+
 def run_once(
-    context: Context, name: str, request: PlanRequest, steps: CrashPoints = no_crash, timeline: str | None = None
+    context: Context,
+    name: str,
+    request: PlanRequest,
+    listener: StepListener = ignore_step,
+    timeline: str | None = None,
 ) -> Made:
     """Completes one checkpoint in this process: the open plan if there is one, else a new one.
 
@@ -80,26 +109,19 @@ def run_once(
         context: of this process.
         name: the pipeline.
         request: what is wanted.
-        steps: called at every step, for progress.
+        listener: called at every step, for progress.
         timeline: a fork; the live timeline without it. A fork sends nothing and reports no offsets.
 
     Raises:
         NotFoundError: no such timeline.
         TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
     """
-    pipeline, crash = context.pipeline(name), both(steps, context.crash)
+    pipeline = context.pipeline(name)
     context.warehouse.refuse_unconditional()
-    coordinator = context.coordinator(name, crash)
-    advance = Advance(
-        coordinator=coordinator,
-        pipeline=pipeline,
-        execute=lambda owned: lineage.execute_attempt(context, pipeline, owned, crash),
-        on_failure=report_failure,
-        timeline=timeline,
-    )
-    live = coordinator.timelines.live()
+    loop = make_loop(context, pipeline, both_listeners(listener, context.listener), timeline=timeline)
+    live = loop.coordinator.timelines.live()
     with context.lock(name, timeline or live, pipeline.checkpoint_timeout):
-        done = advance.once(request)
+        done = loop.run_once(request)
     for made in done.checkpoints:
         lineage.announce(context, made)
     if timeline not in (None, live):
@@ -121,20 +143,16 @@ def plan(context: Context, name: str, request: PlanRequest) -> Planned:
         ConflictError: its minimum pause is not over.
         DataLostError, NotFoundError, BrokerError: as the planner raises; nothing was written.
     """
-    coordinator, pipeline = context.coordinator(name), context.pipeline(name)
+    pipeline = context.pipeline(name)
+    loop = make_loop(context, pipeline, on_completed=lambda made: lineage.announce(context, made))
     context.warehouse.refuse_unconditional()
-    with context.lock(name, coordinator.timelines.live(), pipeline.checkpoint_timeout):
-        published: list[int] = []
-        found = coordinator.trigger(pipeline, request)
-        while isinstance(found, Completed):
-            published.append(found.checkpoint.id)
-            lineage.announce(context, found.checkpoint)
-            found = coordinator.trigger(pipeline, request)
-    done = tuple(published)
+    with context.lock(name, loop.coordinator.timelines.live(), pipeline.checkpoint_timeout):
+        done = loop.plan(request)
+    published, found = tuple(made.id for made in done.checkpoints), done.state
     if isinstance(found, OpenPlan):
         report_left_behind(found.plan)
-        return Planned(slot=str(found.plan.slot), id=found.plan.id, adopted=found.adopted, published=done)
-    return Planned(covered_by=covered_or_refused(name, found), published=done)
+        return Planned(slot=str(found.plan.slot), id=found.plan.id, adopted=found.adopted, published=published)
+    return Planned(covered_by=covered_or_refused(name, done.ended), published=published)
 
 
 def fold(context: Context, name: str, slot: str, request: PlanRequest) -> Folded:
@@ -145,24 +163,19 @@ def fold(context: Context, name: str, slot: str, request: PlanRequest) -> Folded
     Raises:
         TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
     """
-    coordinator, pipeline = context.coordinator(name), context.pipeline(name)
-    plan = get_plan(context, name, slot)
-    completed: list[int] = []
-    with context.lock(name, plan.slot.timeline, pipeline.checkpoint_timeout):
-        plan = _to_execute(coordinator, pipeline, plan, request)
-        while True:
-            _seal(context, coordinator, pipeline, plan)
-            if covers(plan, request):
-                return Folded(slot=str(plan.slot), id=plan.id, completed=tuple(completed))
-            made = completed_or_raise(name, coordinator.complete(plan))
-            lineage.announce(context, made)
-            report_offsets(context, pipeline, made)
-            sinks.deliver(context, name)
-            completed.append(plan.id)
-            found = coordinator.trigger(pipeline, request)
-            if not isinstance(found, OpenPlan):
-                return Folded(slot=str(plan.slot), id=plan.id, completed=tuple(completed))
-            plan = found.plan
+    pipeline = context.pipeline(name)
+
+    def on_completed(made: Checkpoint) -> None:
+        _announce_completed(context, pipeline, made)
+
+    loop, given = make_loop(context, pipeline, on_completed=on_completed), get_plan(context, name, slot)
+    with context.lock(name, given.slot.timeline, pipeline.checkpoint_timeout):
+        done = loop.fold(given, request)
+    last = _last_plan(done, given)
+    if isinstance(done.state, Aborted | Void) and not covers(last, request):
+        completed_or_raise(name, done.state)
+    completed = tuple(made.id for made in done.checkpoints if made.id != last.id)
+    return Folded(slot=str(last.slot), id=last.id, completed=completed)
 
 
 def validate(context: Context, name: str, slot: str) -> Verdict:
@@ -184,12 +197,10 @@ def complete(context: Context, name: str, slot: str) -> Checkpoint:
     Raises:
         ConflictError: the timeline ended first, or the plan is not sealed.
     """
-    coordinator, plan = context.coordinator(name), get_plan(context, name, slot)
+    pipeline, plan = context.pipeline(name), get_plan(context, name, slot)
     with context.lock(name, plan.slot.timeline):
-        checkpoint = completed_or_raise(name, coordinator.complete(plan))
-    lineage.announce(context, checkpoint)
-    report_offsets(context, context.pipeline(name), checkpoint)
-    sinks.deliver(context, name)
+        checkpoint = completed_or_raise(name, make_loop(context, pipeline).complete(plan))
+    _announce_completed(context, pipeline, checkpoint)
     return checkpoint
 
 
@@ -240,56 +251,26 @@ def get_plan(context: Context, name: str, slot: str) -> CheckpointPlan:
     return found
 
 
-def _seal(context: Context, coordinator: CheckpointCoordinator, pipeline: Pipeline, plan: CheckpointPlan) -> None:
-    owned = coordinator.begin(plan, pipeline.checkpoint_timeout)
-    if not isinstance(owned, OwnedAttempt):
-        return
-    try:
-        lineage.execute_attempt(context, pipeline, owned)
-    except Exception as error:
-        report_failure(coordinator.record_failure(pipeline, plan, error))
-        raise
+def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) -> None:
+    lineage.announce(context, made)
+    report_offsets(context, pipeline, made)
+    sinks.deliver(context, pipeline.name)
 
 
-def _to_execute(
-    coordinator: CheckpointCoordinator, pipeline: Pipeline, plan: CheckpointPlan, request: PlanRequest
-) -> CheckpointPlan:
-    """The plan itself; or what stands in its place since other code was deployed, or another timeline is live.
-
-    Raises:
-        ConflictError: the plan repeats what was recorded: only its backfill can plan the step anew.
-    """
-    state = coordinator.state(plan)
-    stale = plan.fingerprint != pipeline.fingerprint or is_outdated(coordinator.objects, plan)
-    if isinstance(state, Aborted):
-        stale = state.record.failure.reason in (FailureReason.CODE_CHANGED, FailureReason.STATE_ERASED)
-    if not isinstance(state, Void) and not (stale and isinstance(state, OpenPlan | Aborted)):
-        return plan
-    if plan.replays:
-        raise ConflictError(
-            f"{plan.name} was planned by other code, or before a key was erased, or its timeline has ended",
-            safe=_SAFE,
-            next=f"tidemark timeline list {pipeline.name}; then repeat the backfill.",
-        )
-    found = coordinator.trigger(pipeline, request)
-    if isinstance(found, Completed | Covered):
-        return found.checkpoint.plan
-    return found.plan if isinstance(found, OpenPlan) else plan
+def _last_plan(done: Progress, given: CheckpointPlan) -> CheckpointPlan:
+    """The plan that a fold stopped at; where nothing more was planned, that of the newest checkpoint it completed."""
+    if isinstance(done.state, SealedPlan | Aborted | Void):
+        return done.state.plan
+    if done.checkpoints:
+        return done.checkpoints[-1].plan
+    return done.state.checkpoint.plan if isinstance(done.state, Covered) else given
 
 
-def made_on_fork(name: str, done: Advanced) -> Made:
+def made_on_fork(name: str, done: Progress) -> Made:
     """What a checkpoint on a fork came to."""
     if done.checkpoints:
         return Made(checkpoint=done.checkpoints[-1])
     return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
-
-
-def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
-    """Whether completing a plan is all that a request wants; an adopted plan may be for an earlier interval."""
-    if request.interval_end is None:
-        return True
-    wanted = round(request.interval_end.timestamp() * 1000)
-    return plan.covers and plan.interval is not None and plan.interval.end_ms >= wanted
 
 
 def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -14,12 +14,12 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
 from tidemark.operations.reads import schema_of
-from tidemark.ports import CrashPoints, PutOutcome
+from tidemark.ports import PutOutcome, StepListener
 from tidemark.system import random_id
 
 
 def compact(
-    context: Context, name: str, uid: str | None = None, *, full: bool = False, crash: CrashPoints = no_crash
+    context: Context, name: str, uid: str | None = None, *, full: bool = False, listener: StepListener = ignore_step
 ) -> list[CompactionRecord]:
     """Compacts what is due in the newest checkpoint of the live timeline; the next plan adopts the records.
 
@@ -30,7 +30,7 @@ def compact(
         name: the pipeline.
         uid: one operator; all of them without it.
         full: rewrite down to the deepest level, due or not.
-        crash: called at every step.
+        listener: called at every step.
 
     Raises:
         NotFoundError: no such pipeline or operator.
@@ -40,7 +40,7 @@ def compact(
     if newest is None:
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
     uids = list(newest.plan.schemas) if uid is None else [schema_of(newest, uid).uid]
-    made = (_compact(context, name, newest, one, full, crash) for one in uids)
+    made = (_compact(context, name, newest, one, full, listener) for one in uids)
     return [record for record in made if record is not None]
 
 
@@ -50,7 +50,7 @@ def read_groups(context: Context, handle: StateHandle) -> list[Group]:
 
 
 def _compact(
-    context: Context, name: str, newest: Checkpoint, uid: str, full: bool, crash: CrashPoints
+    context: Context, name: str, newest: Checkpoint, uid: str, full: bool, listener: StepListener
 ) -> CompactionRecord | None:
     from tidemark.engine.state.level_merge import CompactionTask, Compactor
     from tidemark.storage.warehouse_path import spark_root
@@ -82,7 +82,7 @@ def _compact(
             tables=context.tables,
             clock=context.clock,
             write_ids=random_id,
-            crash=both(crash, context.crash),
+            listener=both_listeners(listener, context.listener),
             put_job=put_job,
             put_record=objects.put,
         )

@@ -18,14 +18,14 @@ from tidemark.model.checkpoint.openlineage_events import (
     attempted,
     without_nulls,
 )
-from tidemark.ports import CrashPoints
+from tidemark.ports import StepListener
 
 if TYPE_CHECKING:
     pass
 
 
 def execute_attempt(
-    context: Context, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None
+    context: Context, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None
 ) -> Sealed:
     """As `execute`, announced.
 
@@ -34,11 +34,11 @@ def execute_attempt(
     """
     context.renew_lock(pipeline, owned.plan)
     if context.observers.lineage is None:
-        return context.execute(pipeline, owned, crash)
+        return context.execute(pipeline, owned, listener)
     told = Attempted(plan=owned.plan, attempt=owned.number, naming=_naming(context))
     _announce(context, told.started(context.clock.now_ms()))
     try:
-        return context.execute(pipeline, owned, crash)
+        return context.execute(pipeline, owned, listener)
     except BaseException as error:
         # A timeout of Airflow and Ctrl-C are no Exceptions, and end an attempt all the same.
         _announce(context, told.failed(context.clock.now_ms(), classify(error)))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.tombstones import released
 from tidemark.declare.pipeline import Pipeline
@@ -12,7 +12,7 @@ from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.operations import reads
-from tidemark.ports import Attempt, CrashPoints
+from tidemark.ports import Attempt, StepListener
 
 if TYPE_CHECKING:
     from tidemark.readers.state_hash import StateHash
@@ -71,7 +71,7 @@ class Rehearsal:
 
 
 def replay(
-    context: Context, name: str, checkpoint_id: int, *, force: bool = False, crash: CrashPoints = no_crash
+    context: Context, name: str, checkpoint_id: int, *, force: bool = False, listener: StepListener = ignore_step
 ) -> list[ReplayedState]:
     """Repeats a checkpoint by its own plan and compares the resolved states, operator by operator.
 
@@ -82,7 +82,7 @@ def replay(
         name: the pipeline.
         checkpoint_id: a completed checkpoint.
         force: repeat it although the code of now is not the code that planned it.
-        crash: called at every step, for progress.
+        listener: called at every step, for progress.
 
     Raises:
         NotFoundError: no such pipeline or checkpoint.
@@ -102,7 +102,7 @@ def replay(
     try:
         with context.warehouse.scratch(name) as scratch:
             rehearsal = Rehearsal(found.plan, scratch)
-            sealed = rehearse(context, ungated, rehearsal, both(crash, context.crash))
+            sealed = rehearse(context, ungated, rehearsal, both_listeners(listener, context.listener))
             again = replace(found, plan=rehearsal.plan, sealed=sealed)
             return [_compared(context, found, again, uid) for uid in found.plan.schemas]
     except DataLostError as error:
@@ -141,10 +141,10 @@ def _refuse_released_input(context: Context, name: str, found: Checkpoint) -> No
         ) from error
 
 
-def rehearse(context: Context, pipeline: Pipeline, attempt: Attempt, crash: CrashPoints) -> Sealed:
+def rehearse(context: Context, pipeline: Pipeline, attempt: Attempt, listener: StepListener) -> Sealed:
     """Executes an attempt in a Spark session of its own."""
     with context.session(f"{attempt.plan.pipeline}/replay", 1) as spark:
-        return context.job(pipeline, spark, crash).execute(attempt)
+        return context.job(pipeline, spark, listener).execute(attempt)
 
 
 def _compared(context: Context, found: Checkpoint, again: Checkpoint, uid: str) -> ReplayedState:

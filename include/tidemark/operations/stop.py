@@ -1,14 +1,14 @@
 """Stops and resumes a pipeline; the command line pauses and unpauses its DAGs."""
 
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.fault_injection import both, no_crash
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped, Stopping
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import StopRecord
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints
-from tidemark.ports import CrashPoints, PlanRequest
+from tidemark.ports import PlanRequest, StepListener
 
 
 def stop(context: Context, name: str, why: str) -> Stopped:
@@ -22,7 +22,7 @@ def stop(context: Context, name: str, why: str) -> Stopped:
 
 
 def stop_with_savepoint(
-    context: Context, name: str, request: SavepointRequest, why: str, steps: CrashPoints = no_crash
+    context: Context, name: str, request: SavepointRequest, why: str, listener: StepListener = ignore_step
 ) -> Stopped:
     """Completes a last checkpoint, pins it, then stops (G3).
 
@@ -33,12 +33,12 @@ def stop_with_savepoint(
     """
 
     def complete() -> Checkpoint:
-        made = checkpoints.run_once(context, name, PlanRequest(origin=STOP), steps).checkpoint
+        made = checkpoints.run_once(context, name, PlanRequest(origin=STOP), listener).checkpoint
         if made is None:
             raise ConflictError(f"{name}: no last checkpoint was made", next=f"tidemark run {name}")
         return made
 
-    coordinator = context.coordinator(context.require_pipeline(name), both(steps, context.crash))
+    coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
     return Stopping(coordinator).stop_with_savepoint(request, why, complete)
 
 

@@ -146,7 +146,7 @@ __all__ = [
     "CommitRequest",
     "Committed",
     "Compute",
-    "CrashPoints",
+    "StepListener",
     "Fence",
     "ForeignTables",
     "HeldLock",
@@ -446,8 +446,12 @@ class Attempt(Fence, Protocol):
         """
 
 
-class CrashPoints(Protocol):
-    """Where tests may kill the process (reliability.md section 6)."""
+class StepListener(Protocol):
+    """Called before and after every step of a verb, in the process that takes it.
+
+    A command draws its progress with one (`tidemark.cli.progress`), a test injects faults with one
+    (`coordinator.checkpoints.fault_injection`). The names of the steps are those of `docs/benchmarks/faults.csv`.
+    """
 
     def __call__(self, step: str, moment: str) -> None:
-        """Called with a step's name and `before` or `after`; does nothing in normal operation."""
+        """Called with a step's name and `before` or `after`; an error that it raises ends the verb there."""

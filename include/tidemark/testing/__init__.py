@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
@@ -118,7 +118,7 @@ class _World:
             log=self.log,
             clock=self.clock,
             write_ids=self.ids,
-            crash=self.crash,
+            listener=self.crash,
             files_exist=self.tables.files_exist,
             foreign=self.foreign,
             name=self.pipeline.name,
@@ -135,7 +135,7 @@ class _World:
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=self.crash,
+            listener=self.crash,
             max_dead_letters=self.pipeline.max_dead_letters,
             sender=self.sender,
         )
@@ -251,7 +251,7 @@ def _complete(world: _World, done: list[Checkpoint]) -> int:
     crashes, known = 0, len(list(world.coordinator.checkpoints()))
     while True:
         try:
-            Advance(coordinator=world.coordinator, pipeline=world.pipeline, execute=world.execute).once(
+            CheckpointLoop(coordinator=world.coordinator, pipeline=world.pipeline, execute=world.execute).run_once(
                 PlanRequest(origin="replay")
             )
         except _Killed:

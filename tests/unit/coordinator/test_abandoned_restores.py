@@ -39,7 +39,7 @@ def interrupted(house: House, at: tuple[str, str], act) -> Recovery:
             done.append(None)
             act()
 
-    return Recovery(coordinator=replace(house.coordinator, crash=crash))
+    return Recovery(coordinator=replace(house.coordinator, listener=crash))
 
 
 @pytest.mark.parametrize("at", [("genesis", "after"), ("fate", "before"), ("fate", "after"), ("closing", "before")])
@@ -144,7 +144,7 @@ def test_an_end_that_died_gives_the_savepoint_back_when_it_is_repeated(at: tuple
             raise Died
 
     with pytest.raises(Died):
-        Ending(coordinator=replace(house.coordinator, crash=crash)).close("t2")
+        Ending(coordinator=replace(house.coordinator, listener=crash)).close("t2")
     assert kept(house) == [1, 3], "the timeline pins it, or the savepoint does"
     close(house)
     assert not house.savepoints.get("june").disposed
@@ -163,7 +163,7 @@ def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_e
             raise Died
 
     with pytest.raises(Died if dies else ConflictError):
-        Recovery(coordinator=replace(house.coordinator, crash=crash)).restore(beginning)
+        Recovery(coordinator=replace(house.coordinator, listener=crash)).restore(beginning)
     if dies:
         assert house.savepoints.find("june").claimed_by == "t2"
         close(house)

@@ -104,7 +104,7 @@ class World:
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=1.0,
         )
         return job.execute(owned)

@@ -188,9 +188,9 @@ def test_a_promote_sends_what_was_not_sent_and_only_when_it_is_asked() -> None:
     for asked, wanted in ((False, [4]), (True, [2, 3, 4])):
         house = telling(KafkaSink("seen", topic="out"))
         made = three(house)
-        fork(house, made[0]).once(ASK)
+        fork(house, made[0]).run_once(ASK)
         house.send(1)
-        fork(house, made[0]).once(ASK)
+        fork(house, made[0]).run_once(ASK)
         for due in undelivered(house.coordinator)[:2]:
             delivered(house.coordinator, due)
         assert isinstance(house.promotion.promote("fix", send=asked), Promoted)

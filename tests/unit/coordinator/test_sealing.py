@@ -25,7 +25,7 @@ def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(step: str) -
         tables=house.tables,
         clock=house.clock,
         write_ids=house.ids,
-        crash=crash,
+        listener=crash,
         max_dead_letters=1.0,
     )
     with pytest.raises(DataLostError, match="payments#1 became payments#2"):

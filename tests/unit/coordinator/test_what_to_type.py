@@ -106,7 +106,7 @@ def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[House], objec
 def test_a_plan_that_is_refused_because_of_a_stop_says_how_to_resume() -> None:
     house = House()
     Stopping(house.coordinator).stop("maintenance")
-    ended = house.advance.once(ASK).ended
+    ended = house.loop.run_once(ASK).ended
     assert ended is not None
     assert "tidemark resume bank" in ended.next
 

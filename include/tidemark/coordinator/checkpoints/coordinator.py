@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of, in_a_row
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
@@ -44,11 +45,11 @@ from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, Failur
 from tidemark.ports import (
     CheckpointStore,
     Clock,
-    CrashPoints,
     ForeignTables,
     PlanRequest,
     PutOutcome,
     SourceLog,
+    StepListener,
     WriteIds,
 )
 
@@ -115,10 +116,6 @@ class Publisher:
         return entry.covered_until_ms
 
 
-def no_crash(step: str, moment: str) -> None:
-    """The crash points of normal operation: nothing happens."""
-
-
 def _all_exist(handle: StateHandle) -> bool:
     return True
 
@@ -132,7 +129,7 @@ class CheckpointCoordinator:
         log: Kafka, for planning.
         clock: the only clock.
         write_ids: the only randomness.
-        crash: where tests kill the process.
+        listener: called at every step.
         files_exist: whether all files of a handle are there; asked before a compaction is adopted.
         foreign: tables that broadcast states copy; None where no pipeline has any.
         name: of the pipeline, for messages that say what to type.
@@ -143,7 +140,7 @@ class CheckpointCoordinator:
     log: SourceLog
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints = no_crash
+    listener: StepListener = ignore_step
     files_exist: FilesExist = _all_exist
     foreign: ForeignTables | None = None
     name: str = "PIPELINE"
@@ -252,12 +249,12 @@ class CheckpointCoordinator:
         Returns:
             The attempt, owned by the caller; or what the plan has come to, where there is none to take.
         """
-        self.crash("attempt", "before")
+        self.listener("attempt", "before")
         if is_outdated(self.objects, plan):
             # The plan is written, its attempts are not: whoever revised the parent has seen the plan, or is seen here.
             return self.abort(plan, state_erased(plan))
         found = self.attempts.begin(plan, self._deadline(timeout))
-        self.crash("attempt", "after")
+        self.listener("attempt", "after")
         return found
 
     def resume(self, plan: CheckpointPlan, number: int, timeout: timedelta | None = None) -> OwnedAttempt:
@@ -278,9 +275,9 @@ class CheckpointCoordinator:
 
     def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
         """Puts the manifest: the commit point. Idempotent; see `Publisher.publish`."""
-        self.crash("publish", "before")
+        self.listener("publish", "before")
         done = Publisher(objects=self.objects).publish(plan, sealed)
-        self.crash("publish", "after")
+        self.listener("publish", "after")
         return done
 
     def complete(self, plan: CheckpointPlan) -> PlanState:
@@ -361,7 +358,7 @@ class CheckpointCoordinator:
             log=self.log,
             clock=self.clock,
             write_ids=self.write_ids,
-            crash=self.crash,
+            listener=self.listener,
             files_exist=self.files_exist,
             foreign=self.foreign,
         )

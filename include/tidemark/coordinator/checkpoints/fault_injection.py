@@ -1,4 +1,6 @@
-"""Crash points for tests: `TIDEMARK_CRASH_AT=step:before|after[:nth][:stop]` ends or stops the process there.
+"""Fault injection: a step listener that kills or stops the process.
+
+`TIDEMARK_CRASH_AT=step:before|after[:nth][:stop]` says where.
 
 Honoured only where `TIDEMARK_TEST_FAULTS=1` is set as well, so that a stray variable cannot harm a real run
 (reliability.md section 6). The process dies by SIGKILL, as a power cut would have it: no handler runs.
@@ -9,12 +11,11 @@ import signal
 from dataclasses import dataclass
 
 from tidemark.errors import UsageError
-from tidemark.ports import CrashPoints
 
 
 @dataclass
 class CrashAt:
-    """Kills the process the nth time that a step's moment is reached.
+    """Kills the process the nth time that a step's moment is reached (port `StepListener`).
 
     Attributes:
         step: a step, or its first part: `runs` matches `runs.aircraft`.
@@ -50,17 +51,3 @@ class CrashAt:
         self._seen += 1
         if self._seen == self.nth:
             os.kill(os.getpid(), signal.SIGSTOP if self.stop else signal.SIGKILL)
-
-
-def no_crash(step: str, moment: str) -> None:
-    """The crash points of normal operation: nothing happens."""
-
-
-def both(first: CrashPoints, second: CrashPoints) -> CrashPoints:
-    """Calls two listeners at every step."""
-
-    def call(step: str, moment: str) -> None:
-        first(step, moment)
-        second(step, moment)
-
-    return call

@@ -20,9 +20,9 @@ from tidemark.ports import (
     Batch,
     Clock,
     Compute,
-    CrashPoints,
     Sender,
     StateTables,
+    StepListener,
     UidCounts,
     WriteIds,
     WrittenRun,
@@ -46,7 +46,7 @@ class CheckpointJob:
     tables: StateTables
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints
+    listener: StepListener
     max_dead_letters: float
     sender: Sender | None = None
     skipped: Callable[[str], Collection[str]] = skip_nothing
@@ -84,7 +84,9 @@ class CheckpointJob:
         return _seal(steps, replace(sealed, rejected=rejected, sealed_at_ms=self.clock.now_ms()))
 
     def _steps(self, attempt: Attempt) -> Steps:
-        return Steps(attempt=attempt, tables=self.tables, clock=self.clock, write_ids=self.write_ids, crash=self.crash)
+        return Steps(
+            attempt=attempt, tables=self.tables, clock=self.clock, write_ids=self.write_ids, listener=self.listener
+        )
 
     def _operator(self, steps: Steps, batch: Batch, uid: str) -> tuple[Ack, WrittenRun]:
         plan, started = steps.attempt.plan, self.clock.now_ms()
@@ -146,9 +148,9 @@ def _make_durable(steps: Steps, pending: PendingCheckpoint) -> None:
 
 
 def _seal(steps: Steps, sealed: Sealed) -> Sealed:
-    steps.crash("seal", "before")
+    steps.listener("seal", "before")
     steps.attempt.seal(sealed)
-    steps.crash("seal", "after")
+    steps.listener("seal", "after")
     return sealed
 
 

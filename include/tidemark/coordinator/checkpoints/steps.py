@@ -1,13 +1,34 @@
-"""One step of an attempt: the fence is asked, tests may kill the process before and after, and the time is taken."""
+"""One step of an attempt: checks the fence, calls the step listener before and after, and takes the time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.ports import Attempt, Clock, CommitRequest, Committed, CrashPoints, StateTables, WriteIds, WrittenRun
+from tidemark.ports import Attempt, Clock, CommitRequest, Committed, StateTables, StepListener, WriteIds, WrittenRun
 
 T = TypeVar("T")
+
+
+def ignore_step(step: str, moment: str) -> None:
+    """The step listener of normal operation: does nothing."""
+
+
+def both_listeners(first: StepListener, second: StepListener) -> StepListener:
+    """Calls two listeners at every step, the first one first.
+
+    Example:
+        >>> seen = []
+        >>> both_listeners(ignore_step, lambda *step: seen.append(step))("plan", "before")
+        >>> seen
+        [('plan', 'before')]
+    """
+
+    def call(step: str, moment: str) -> None:
+        first(step, moment)
+        second(step, moment)
+
+    return call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +57,7 @@ class Steps:
         tables: commits.
         clock: of the timings.
         write_ids: of the commits.
-        crash: told of every step.
+        listener: called before and after every step.
         timings_ms: per step, filled by `take`.
     """
 
@@ -44,7 +65,7 @@ class Steps:
     tables: StateTables
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints
+    listener: StepListener
     timings_ms: dict[str, int] = field(default_factory=dict)
 
     def take(self, name: str, act: Callable[[], T]) -> T:
@@ -54,22 +75,22 @@ class Steps:
             FencedError: the attempt was revoked.
         """
         self.attempt.check()
-        self.crash(name, "before")
+        self.listener(name, "before")
         started = self.clock.now_ms()
         done = act()
         self.timings_ms[name] = self.clock.now_ms() - started
-        self.crash(name, "after")
+        self.listener(name, "after")
         return done
 
     def commit(self, step: str, target: Target, run: WrittenRun) -> Committed:
-        """Commits what was written, as a step with the crash points of a commit inside.
+        """Commits what was written, as a step with those of the fence inside; see `CommitGap`.
 
         Args:
             step: `runs.<uid>`, `sinks.<uid>` (dead letters) or `outputs.<uid>`.
             target: where to.
             run: what was written.
         """
-        gap = CommitGap(attempt=self.attempt, crash=self.crash, step=f"commit.{step}")
+        gap = CommitGap(attempt=self.attempt, listener=self.listener, step=f"commit.{step}")
         return self.take(step, lambda: self.tables.commit(self._request(target, run), gap))
 
     def folder(self, table: str) -> str:
@@ -102,7 +123,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitGap:
-    """The attempt's fence inside a commit, with crash points (port `Fence`).
+    """The attempt's fence inside a commit, as a step of its own (port `Fence`).
 
     A commit asks it once it has read the table's version. So `before` lies behind the version and ahead of the fence,
     and `after` lies behind the fence and ahead of the commit: whoever sleeps there wakes with everything checked, and
@@ -110,12 +131,12 @@ class CommitGap:
 
     Attributes:
         attempt: whose fence it is.
-        crash: told of the two points.
+        listener: called at the two points.
         step: `commit.runs.<uid>`, `commit.sinks.<uid>` (dead letters) or `commit.outputs.<uid>`.
     """
 
     attempt: Attempt
-    crash: CrashPoints
+    listener: StepListener
     step: str
 
     def check(self) -> None:
@@ -124,9 +145,9 @@ class CommitGap:
         Raises:
             FencedError: it was revoked.
         """
-        self.crash(self.step, "before")
+        self.listener(self.step, "before")
         self.attempt.check()
-        self.crash(self.step, "after")
+        self.listener(self.step, "after")
 
 
 def extended(handle: StateHandle, done: Committed) -> StateHandle:

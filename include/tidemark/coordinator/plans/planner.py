@@ -26,7 +26,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.ports import Clock, CrashPoints, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, WriteIds
+from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
 from tidemark.sql.stored_queries import names_of, stored_texts
 
 # Which version of every foreign table a plan freezes, and which of them its checkpoint copies (A11).
@@ -182,7 +182,7 @@ class Planner:
     log: SourceLog
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints
+    listener: StepListener
     files_exist: FilesExist
     foreign: ForeignTables | None = None
 
@@ -324,7 +324,7 @@ class Planner:
 
     @property
     def _freezer(self) -> Freezer:
-        return Freezer(objects=self.objects, write_ids=self.write_ids, crash=self.crash)
+        return Freezer(objects=self.objects, write_ids=self.write_ids, listener=self.listener)
 
     def _stopped(self, pipeline: Pipeline) -> Refused | None:
         record = Stops(self.objects).standing()

@@ -6,7 +6,7 @@ from tidemark.coordinator.records.objects import Objects
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import IdRecord
-from tidemark.ports import CrashPoints, PutOutcome, WriteIds
+from tidemark.ports import PutOutcome, StepListener, WriteIds
 from tidemark.sql.stored_queries import stored_texts
 
 
@@ -17,21 +17,21 @@ class Freezer:
     Attributes:
         objects: the store.
         write_ids: tell a put of ours from an equal one of somebody else.
-        crash: where a test may kill us.
+        listener: called at steps `ids`, `queries` and `plan`.
     """
 
     objects: Objects
     write_ids: WriteIds
-    crash: CrashPoints
+    listener: StepListener
 
     def take_id(self, slot: Slot, least: int) -> int:
         """Allocates a checkpoint id, at least `least`, for the plan of a slot; one that is not used is never used."""
         number = max(least, keys.greatest(self.objects.list("ids/")) + 1)
-        self.crash("ids", "before")
+        self.listener("ids", "before")
         while True:
             record = IdRecord(id=number, slot=slot, write_id=self.write_ids())
             if self.objects.put(keys.id_key(number), record) is PutOutcome.WON:
-                self.crash("ids", "after")
+                self.listener("ids", "after")
                 return number
             number += 1
 
@@ -40,12 +40,12 @@ class Freezer:
 
         The texts that it names are put ahead of it: whoever sees a plan or its manifest finds them.
         """
-        self.crash("queries", "before")
+        self.listener("queries", "before")
         for schema in draft.schemas.values():
             for text in stored_texts(schema).values():
                 self.objects.put_query(text)
-        self.crash("queries", "after")
-        self.crash("plan", "before")
+        self.listener("queries", "after")
+        self.listener("plan", "before")
         outcome = self.objects.put(keys.plan_key(draft.slot), draft)
-        self.crash("plan", "after")
+        self.listener("plan", "after")
         return outcome

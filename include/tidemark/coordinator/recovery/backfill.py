@@ -8,10 +8,10 @@ checkpoints go on meanwhile.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidemark.coordinator.checkpoints.advance import Advance, Execute
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
@@ -196,7 +196,7 @@ class Backfill:
             GateFailedError: the gate refused a step; the steps before it stay.
             TidemarkError: as `trigger`, and as the steps of a checkpoint raise.
         """
-        advance = Advance(
+        loop = CheckpointLoop(
             coordinator=self.coordinator,
             pipeline=self.pipeline,
             execute=execute,
@@ -205,7 +205,7 @@ class Backfill:
         )
         while not self.promoted:
             self._refuse_open()
-            done = advance.once(self._asked())
+            done = loop.run_once(self._asked())
             if isinstance(done.ended, Refused):
                 raise _refused(done.ended)
             if not done.checkpoints:

@@ -161,7 +161,7 @@ class Importer:
     @property
     def _freezer(self) -> Freezer:
         c = self.coordinator
-        return Freezer(objects=c.objects, write_ids=c.write_ids, crash=c.crash)
+        return Freezer(objects=c.objects, write_ids=c.write_ids, listener=c.listener)
 
     def inputs(self, wanted: Importing, slot: Slot, number: int) -> PlannedInputs:
         """What the declaration takes over.

@@ -77,13 +77,13 @@ class Promotion:
             ConflictError: the successor has ended.
         """
         c = self.coordinator
-        c.crash("fate", "before")
+        c.listener("fate", "before")
         if not c.fates.claim(closing.successor, closing.timeline, closing.sequence):
             raise ended(c.name, closing.successor)
-        c.crash("fate", "after")
-        c.crash("closing", "before")
+        c.listener("fate", "after")
+        c.listener("closing", "before")
         won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
-        c.crash("closing", "after")
+        c.listener("closing", "after")
         return won
 
     def _closing(self, live: Head, fork: Head, mute: Iterable[Checkpoint]) -> Closing:

@@ -178,9 +178,9 @@ class Recovery:
     def _put(self, genesis: Genesis) -> Genesis | None:
         """None where it was put; else what is there."""
         c, key = self.coordinator, keys.slot_key(genesis.timeline, 1)
-        c.crash("genesis", "before")
+        c.listener("genesis", "before")
         won = c.objects.put(key, genesis) is PutOutcome.WON
-        c.crash("genesis", "after")
+        c.listener("genesis", "after")
         found = None if won else c.objects.slot(genesis.timeline, 1)
         if not won and not isinstance(found, Genesis):
             raise CorruptObjectError(
@@ -222,9 +222,9 @@ class Recovery:
                 at_ms=c.clock.now_ms(),
             )
             self._claim(genesis, closing)
-            c.crash("closing", "before")
+            c.listener("closing", "before")
             won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
-            c.crash("closing", "after")
+            c.listener("closing", "after")
             if won:
                 return self._closed(genesis, closing, overtaken, won=True)
             taken = c.objects.slot(closing.timeline, closing.sequence)
@@ -238,12 +238,12 @@ class Recovery:
             ConflictError: the timeline has ended.
         """
         c = self.coordinator
-        c.crash("fate", "before")
+        c.listener("fate", "before")
         if not c.fates.claim(genesis.timeline, closing.timeline, closing.sequence):
             if genesis.claim:
                 Savepoints(c).give_back(genesis.savepoint, genesis.timeline, pinned=False)
             raise ended(c.name, genesis.timeline)
-        c.crash("fate", "after")
+        c.listener("fate", "after")
 
     def _closed(
         self, genesis: Genesis, closing: Closing, overtaken: list[Checkpoint], *, won: bool = False

@@ -66,7 +66,7 @@ class Patcher:
     """Makes savepoints with corrections.
 
     Attributes:
-        coordinator: of the pipeline; crash points are those of `Bringer`, of kind `patch`, beside its own.
+        coordinator: of the pipeline; its listener is called at the steps of `Bringer`, of kind `patch`, as well.
         tables: where commits go.
         write: writes rows.
     """
@@ -163,7 +163,7 @@ class Patcher:
     @property
     def _freezer(self) -> Freezer:
         c = self.coordinator
-        return Freezer(objects=c.objects, write_ids=c.write_ids, crash=c.crash)
+        return Freezer(objects=c.objects, write_ids=c.write_ids, listener=c.listener)
 
 
 def patched(schema: OperatorSchema, number: int) -> OperatorSchema:

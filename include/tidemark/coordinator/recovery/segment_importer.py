@@ -22,7 +22,7 @@ class Brought:
     """One operator's rows on their way.
 
     Attributes:
-        kind: of the job that brings them, which names the crash points: `import`, `patch`.
+        kind: of the job that brings them, which names the steps: `import`, `patch`.
         pipeline: its name.
         timeline: which the rows begin, or go on.
         uid: that they had where they come from.
@@ -82,7 +82,7 @@ class Bringer:
     """Brings rows in.
 
     Attributes:
-        coordinator: of the pipeline; crash points are `<kind>.files`, `.commit` and `.record`.
+        coordinator: of the pipeline; its listener is called at steps `<kind>.files`, `.commit` and `.record`.
         tables: where commits go.
     """
 
@@ -100,14 +100,14 @@ class Bringer:
             TidemarkError: as `write`, the tables and the store raise; nothing names what was written.
         """
         c, kind = self.coordinator, brought.kind
-        c.crash(f"{kind}.files", "before")
+        c.listener(f"{kind}.files", "before")
         run = write(brought.files)
-        c.crash(f"{kind}.files", "after")
+        c.listener(f"{kind}.files", "after")
         request = brought.request(run, c.write_ids())
-        c.crash(f"{kind}.commit", "before")
+        c.listener(f"{kind}.commit", "before")
         done = self.tables.commit(request, _Unfenced())
         self.tables.make_durable([done.commit], [brought.files])
-        c.crash(f"{kind}.commit", "after")
+        c.listener(f"{kind}.commit", "after")
         job = f"{brought.uid}.{brought.number}.{request.write_id}"
         record = CompactionRecord(
             uid=brought.uid,
@@ -119,9 +119,9 @@ class Bringer:
             commits=(done.commit,),
             write_id=request.write_id,
         )
-        c.crash(f"{kind}.record", "before")
+        c.listener(f"{kind}.record", "before")
         c.objects.put(keys.compaction_key(brought.uid, job), record)
-        c.crash(f"{kind}.record", "after")
+        c.listener(f"{kind}.record", "after")
         return done.segment
 
 

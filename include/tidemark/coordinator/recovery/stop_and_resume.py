@@ -96,12 +96,12 @@ class Stopping:
         return Stops(self.coordinator.objects)
 
     def _pinned(self, request: SavepointRequest, complete: Callable[[], Checkpoint]) -> SavepointRecord:
-        savepoints, crash = Savepoints(self.coordinator), self.coordinator.crash
+        savepoints, listener = Savepoints(self.coordinator), self.coordinator.listener
         found = savepoints.find(request.name)
         if found is None:
-            crash("last_checkpoint", "before")
+            listener("last_checkpoint", "before")
             last = complete()
-            crash("last_checkpoint", "after")
+            listener("last_checkpoint", "after")
             return savepoints.create(replace(request, checkpoint=last.id))
         newest = next(self.coordinator.checkpoints(), None)
         # Ours, of a call that died before it could stop: still good if nothing was completed since.
@@ -118,8 +118,8 @@ class Stopping:
         )
 
     def _recorded(self, record: StopRecord) -> StopRecord:
-        crash = self.coordinator.crash
-        crash(STOP, "before")
+        listener = self.coordinator.listener
+        listener(STOP, "before")
         number, _ = self._stops.series.newest()
         if self._stops.series.put(number + 1, record) is PutOutcome.LOST:
             raise ConflictError(
@@ -127,7 +127,7 @@ class Stopping:
                 safe="their word stands.",
                 next=f"tidemark checkpoint list {self.coordinator.name}, then ask again.",
             )
-        crash(STOP, "after")
+        listener(STOP, "after")
         return record
 
     def _told(self, record: StopRecord) -> Stopped:

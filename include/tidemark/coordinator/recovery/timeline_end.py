@@ -64,24 +64,24 @@ class Ending:
             if found.gives_back:  # a restore that was overtaken by the end claimed it, and died
                 Savepoints(c).give_back(found.gives_back, name, pinned=False)
             return found
-        c.crash("fate", "before")
+        c.listener("fate", "before")
         claim = c.fates.end(name)
-        c.crash("fate", "after")
+        c.listener("fate", "after")
         if claim is not None:
             raise self._claimed(claim)
         gives_back = self._claimed_savepoint(name)
         if gives_back:
-            c.crash("give_back", "before")
+            c.listener("give_back", "before")
             Savepoints(c).give_back(gives_back, name, pinned=True)
-            c.crash("give_back", "after")
+            c.listener("give_back", "after")
         while True:
             head = c.head(name)
             if isinstance(head.entry, Closing):
                 return self._ended(head.entry)
             closing = self._closing(head)
-            c.crash("closing", "before")
+            c.listener("closing", "before")
             won = c.objects.put(keys.slot_key(name, closing.sequence), closing) is PutOutcome.WON
-            c.crash("closing", "after")
+            c.listener("closing", "after")
             if won:
                 return replace(self._ended(closing, won=True), gives_back=gives_back)
 

@@ -85,7 +85,7 @@ class Rewriter:
     """Rewrites tables.
 
     Attributes:
-        coordinator: of the pipeline; its crash points are told of steps `erase.files` and `erase.commit`.
+        coordinator: of the pipeline; its listener is called at steps `erase.files` and `erase.commit`.
         tables: where commits go.
         logs: of the tables.
         searcher: of the key.
@@ -117,10 +117,10 @@ class Rewriter:
         wanted = Rewriting.of({s: self.searcher.files_of(s) for s in segments}, replaced).wanted
         made: list[tuple[WantedVersion, int]] = []
         for n, version in enumerate(wanted):
-            c.crash("erase.commit", "before")
+            c.listener("erase.commit", "before")
             committed = self.tables.commit(self._request(version, n), _Unfenced())
             self.tables.make_durable([committed.commit], [folder] if version.replacing else [])
-            c.crash("erase.commit", "after")
+            c.listener("erase.commit", "after")
             made.append((version, committed.commit.version))
             done.commits.append(committed.commit)
         # Statistics in older commits may hold the key as a bound: with this a sweep trims the log up to here.
@@ -133,9 +133,9 @@ class Rewriter:
         if schema is None:
             return {}
         files = [h.file for _, h in sorted(held.items())]
-        c.crash("erase.files", "before")
+        c.listener("erase.files", "before")
         written = self.searcher.files.without(table, files, self.searcher.erased(schema), folder)
-        c.crash("erase.files", "after")
+        c.listener("erase.files", "after")
         made: dict[str, LiveFile | None] = {}
         for f in files:
             again = written[f.path]

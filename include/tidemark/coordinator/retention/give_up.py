@@ -58,7 +58,7 @@ class GivingUp:
     """The verb.
 
     Attributes:
-        coordinator: of the pipeline; its crash points are told of steps `give_up.tombstone` and `.decision`.
+        coordinator: of the pipeline; its listener is called at steps `give_up.tombstone` and `.decision`.
     """
 
     coordinator: CheckpointCoordinator
@@ -86,22 +86,22 @@ class GivingUp:
         found = self._outlook(plan, self._pinned(plan))
         place, why = keys.slot_key(plan.slot.timeline, plan.slot.sequence), found.manifest.why
         tombstones = Tombstones(objects=c.objects, clock=c.clock, write_ids=c.write_ids)
-        c.crash("give_up.tombstone", "before")
+        c.listener("give_up.tombstone", "before")
         standing, _ = tombstones.raise_for(TombstoneKind.CHECKPOINT, plan.name, why, place, given_up=True)
-        c.crash("give_up.tombstone", "after")
+        c.listener("give_up.tombstone", "after")
         try:
             self._pinned(plan)
         except ConflictError:
             tombstones.withdraw(standing, "it is needed")
             raise
-        c.crash("give_up.decision", "before")
+        c.listener("give_up.decision", "before")
         if not standing.given_up or not tombstones.confirm(standing):
             raise ConflictError(
                 f"a sweep was at {plan.name} at the same moment",
                 safe=_SAFE,
                 next=f"tidemark checkpoint give-up {c.name} {plan.name} --execute    (once more).",
             )
-        c.crash("give_up.decision", "after")
+        c.listener("give_up.decision", "after")
         return replace(found, done=True)
 
     def _plan(self, number: int) -> CheckpointPlan:

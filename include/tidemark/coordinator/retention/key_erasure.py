@@ -73,7 +73,7 @@ class Eraser:
     """Erases a key of one operator.
 
     Attributes:
-        coordinator: of the pipeline; its crash points are told of steps `erase.record`, `.job`, `.plans`, `.files`,
+        coordinator: of the pipeline; its listener is called at steps `erase.record`, `.job`, `.plans`, `.files`,
             `.commit`, `.revision` and `.end`.
         tables: where commits go.
         files: the files of tables.
@@ -254,9 +254,9 @@ class Eraser:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        self.coordinator.crash(f"erase.{name}", "before")
+        self.coordinator.listener(f"erase.{name}", "before")
         yield
-        self.coordinator.crash(f"erase.{name}", "after")
+        self.coordinator.listener(f"erase.{name}", "after")
 
 
 def refuse_held(coordinator: CheckpointCoordinator, found: Found) -> None:

@@ -31,7 +31,7 @@ from tidemark.ports import PutOutcome, TableFiles
 GRACE_MS = 3_600_000
 """How long a file has been free before it goes, where nobody says otherwise: an hour."""
 BATCH = 1000
-"""Files that are deleted between two crash points; on S3 one call."""
+"""Files that are deleted in one step; on S3 one call."""
 
 VerifyCheckpoint = Callable[[Checkpoint], None]
 """Raises where a checkpoint is not whole."""
@@ -70,7 +70,7 @@ class Sweeper:
     """Sweeps one pipeline.
 
     Attributes:
-        coordinator: of the pipeline; its crash points are told of steps `sweep.jobs`, `.savepoints`, `.tombstones`,
+        coordinator: of the pipeline; its listener is called at steps `sweep.jobs`, `.savepoints`, `.tombstones`,
             `.decisions`, `.record`, `.files`, `.logs` and `.end`.
         files: of its tables.
         rule: which checkpoints are kept; None = all.
@@ -207,9 +207,9 @@ class Sweeper:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        self.coordinator.crash(f"sweep.{name}", "before")
+        self.coordinator.listener(f"sweep.{name}", "before")
         yield
-        self.coordinator.crash(f"sweep.{name}", "after")
+        self.coordinator.listener(f"sweep.{name}", "after")
 
     @property
     def _tombstones(self) -> Tombstones:

@@ -22,7 +22,7 @@ from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, Wri
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
-from tidemark.ports import Clock, CrashPoints, PutOutcome, StateTables, WriteIds
+from tidemark.ports import Clock, PutOutcome, StateTables, StepListener, WriteIds
 from tidemark.sql.resolve import run_columns
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Compactor:
         tables: where commits go.
         clock: stamps the job record.
         write_ids: names the job and the commit.
-        crash: crash points, steps `compact.job`, `.files`, `.commit`, `.record`; inside the commit, between the
+        listener: called at steps `compact.job`, `.files`, `.commit`, `.record`; inside the commit, between the
             table's version and the commit, `commit.compact`.
         put_job: puts a job record under a key.
         put_record: puts a compaction record under a key.
@@ -82,7 +82,7 @@ class Compactor:
     tables: StateTables
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints
+    listener: StepListener
     put_job: Callable[[str, JobRecord], PutOutcome]
     put_record: Callable[[str, CompactionRecord], PutOutcome]
     arrow: ArrowSystem = this_machine
@@ -144,14 +144,14 @@ class Compactor:
             return write_rows(shaped, order, target, files, bounded)
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
-        done = self.tables.commit(request, _Gap(self.crash))
+        done = self.tables.commit(request, _Gap(self.listener))
         self.tables.make_durable([done.commit], [folder])
         return done
 
     def _step(self, name: str, act: Callable[[], T]) -> T:
-        self.crash(f"compact.{name}", "before")
+        self.listener(f"compact.{name}", "before")
         done = act()
-        self.crash(f"compact.{name}", "after")
+        self.listener(f"compact.{name}", "after")
         return done
 
 
@@ -159,12 +159,12 @@ class Compactor:
 class _Gap:
     """Inside the commit, behind the table's version. Of no attempt: a stale compaction conflicts, or is not adopted."""
 
-    crash: CrashPoints
+    listener: StepListener
 
     def check(self) -> None:
         """Never raises."""
-        self.crash("commit.compact", "before")
-        self.crash("commit.compact", "after")
+        self.listener("commit.compact", "before")
+        self.listener("commit.compact", "after")
 
 
 def _request(task: CompactionTask, wanted: Compaction, run: WrittenRun, job: str, write_id: str) -> CommitRequest:
