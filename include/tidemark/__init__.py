@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark import state, testing
+    from tidemark import formats, state, testing
     from tidemark.errors import TidemarkError
     from tidemark.operators import DeltaSink, Fold, KafkaSink, Process
     from tidemark.pipeline import Pipeline
@@ -27,6 +27,7 @@ __all__ = [
     "Retention",
     "TidemarkError",
     "TopicPattern",
+    "formats",
     "read_sink",
     "read_state",
     "state",

@@ -93,6 +93,12 @@ class Pipeline:
         return {**self.sources, **{b.uid: b.source for b in self.broadcast if isinstance(b.source, KafkaSource)}}
 
     @property
+    def formats(self) -> dict[str, dict[str, str]]:
+        """What plans pin of the formats of inputs, by name; nothing of JSON."""
+        pinned = {name: dict(source.format.freeze()) for name, source in self.inputs.items()}
+        return {name: held for name, held in pinned.items() if held}
+
+    @property
     def isolation(self) -> str:
         """Kafka's isolation level of all reads."""
         return next(iter(self.inputs.values())).isolation

@@ -14,7 +14,7 @@ TESTING_MAY = ("tidemark.adapters.memory", "tidemark.engine.job")
 """`testing` runs the real order of steps over the in-memory twins, and nothing else of floor 3."""
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "pyspark": ("tidemark.engine",),
+    "pyspark": ("tidemark.engine", "tidemark.formats"),
     "delta": ("tidemark.engine",),
     "airflow": ("tidemark.airflow", "plugins"),
     "boto3": ("tidemark.adapters",),
@@ -22,6 +22,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "great_expectations": ("tidemark.engine", "pipelines"),
 }
 """Outside packages that one place may import, at module level or inside a function."""
+
+LOADED_LATE = ("formats",)
+"""Folders of floor 0 whose functions may import outside packages: importing a format must not load Spark or Avro."""
 
 WORLDS = {"boto3": "s3", "botocore": "s3", "pyarrow": None, "structlog": None, "tenacity": None, "orjson": None}
 """Outside packages of one world count once; formats and helpers (None) are no world."""
@@ -108,7 +111,7 @@ def _upstairs(module: Module, name: str) -> str | None:
 
 
 def _beyond_author(module: Module, name: str) -> str | None:
-    public = name == "tidemark" or name in ("tidemark.state", "tidemark.testing")
+    public = name == "tidemark" or name in ("tidemark.formats", "tidemark.state", "tidemark.testing")
     if module.folder == "pipelines":
         allowed = public or name.startswith("pipelines.")
     else:
@@ -124,6 +127,7 @@ def homeless_imports(module: Module) -> list[Finding]:
     """
     found = []
     types_only = _guarded_lines(module) if module.floor >= 4 else set()
+    late = _guarded_lines(module) | _lines_of_functions(module) if module.folder in LOADED_LATE else set()
     for line, name in imports(module):
         if line in types_only:
             continue
@@ -131,7 +135,12 @@ def homeless_imports(module: Module) -> list[Finding]:
         home = HOMES.get(package)
         if home is not None and not (module.name + ".").startswith(tuple(f"{h}." for h in home)):
             found.append(Finding(line, f"{package} is imported outside {' and '.join(home)}"))
-        elif 0 <= module.floor <= 2 and package != "tidemark" and package not in sys.stdlib_module_names:
+        elif (
+            0 <= module.floor <= 2
+            and line not in late
+            and package != "tidemark"
+            and package not in sys.stdlib_module_names
+        ):
             found.append(Finding(line, f"floor {module.floor} imports {package}"))
     return found
 
@@ -139,6 +148,11 @@ def homeless_imports(module: Module) -> list[Finding]:
 def _guarded_lines(module: Module) -> set[int]:
     guards = (n for n in ast.walk(module.tree) if isinstance(n, ast.If) and dotted(n.test) == "TYPE_CHECKING")
     return {line for guard in guards for n in guard.body for line in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
+
+
+def _lines_of_functions(module: Module) -> set[int]:
+    functions = (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef))
+    return {line for f in functions for n in f.body for line in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
 
 
 def several_worlds(module: Module) -> list[Finding]:

@@ -13,6 +13,7 @@ FLOORS: dict[str, int] = {
     "operators": 0,
     "sources": 0,
     "fingerprints": 0,
+    "formats": 0,
     "retention": 0,
     "model": 0,
     "ports": 1,

@@ -1,8 +1,9 @@
 """Records without a value, as deletes of the key that their message key names; twin of `engine.deleting`."""
 
-from tidemark.adapters.memory_decoding import BadRecord, decode_key
 from tidemark.adapters.memory_fold import Deleted
 from tidemark.adapters.memory_intake import EPOCH, MS, Intake, Letter
+from tidemark.formats.base import BadRecord
+from tidemark.formats.json import decode_key
 from tidemark.model.dead_letters import Reason
 from tidemark.model.schema import OperatorSchema
 

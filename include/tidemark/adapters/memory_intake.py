@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from tidemark.adapters.memory_decoding import BadRecord, decode
 from tidemark.adapters.memory_fold import Decoded
+from tidemark.formats.base import BadRecord
 from tidemark.model.dead_letters import Reason
 from tidemark.model.log_records import LogRecord
 from tidemark.model.offsets import TopicPartition
@@ -39,7 +39,7 @@ class Intake:
         source = pipeline.inputs[name]
         self._event_time = source.event_time
         self._is_broadcast = name not in pipeline.sources
-        self._record = source.schema
+        self._format, self._record = source.format, source.schema
         self._limit = EPOCH + plan.logical_time_ms * MS + pipeline.max_future
         self.good: list[Decoded] = []
         self.raw: dict[tuple[str, int, int], LogRecord] = {}
@@ -71,7 +71,7 @@ class Intake:
                 self.letters.append(Letter(tp=tp, record=record, reason=str(error)))
 
     def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
-        fields = decode(record.value, self._record)
+        fields = self._format.decode_one(record.value, self._record)
         found = Decoded(
             topic=tp.topic,
             partition=tp.partition,

@@ -6,7 +6,7 @@ Several: a JSON array of them in order, or an object by their names.
 
 from pyspark.sql import DataFrame
 
-from tidemark.engine.decoding import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
+from tidemark.formats.json_sql import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
 from tidemark.model.dead_letters import Reason
 from tidemark.model.expressions import record_path, spark
 from tidemark.model.schema import OperatorSchema

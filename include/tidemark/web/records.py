@@ -3,12 +3,13 @@
 Only offsets that the checkpoint's own plan names are ever read, so that no other topic can be read through it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 
 from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
+from tidemark.formats.registry import format_of
 from tidemark.model.facts import iso
 from tidemark.model.log_records import BoundedRead, LogRecord, ReadBounds
 from tidemark.model.offsets import OffsetRange, PartitionLog, TopicPartition
@@ -74,7 +75,7 @@ def read_records(context: Context, name: str, checkpoint: int, query: RecordQuer
     """
     plan = _plan(context, name, checkpoint)
     ranges = _asked(plan, query)
-    wanted = by_key(plan.schemas[query.uid], query.key) if query.key and query.uid is not None else None
+    wanted = by_key(plan, query.uid, query.key) if query.key and query.uid is not None else None
     told, held = _held(context, name, plan, ranges)
     going = _from(held, query.after)
     if not _TURNS.acquire(timeout=1.0):
@@ -118,11 +119,17 @@ def read_dead_letters(
             "timestamp": row["timestamp"].isoformat(),
             "reason": row["reason"],
             "key": text_of(row["key"]),
-            "value": text_of(row["value"]),
+            "value": text_of(row["value"], _renderer(made.plan, row["topic"])),
         }
         for row in found["rows"]
     ]
     return {"checkpoint": made.plan.name, "uid": uid, "matching": found["count"], "rows": rows}
+
+
+def _renderer(plan: CheckpointPlan, topic: str) -> Callable[[bytes], bytes] | None:
+    """How values of a topic are shown; None where they are shown as they are."""
+    found = format_of(plan.format_of(topic))
+    return None if found is None else found.render
 
 
 def _plan(context: Context, name: str, checkpoint: int) -> CheckpointPlan:
@@ -164,7 +171,7 @@ def _told(context: Context, name: str, plan: CheckpointPlan, uid: str | None, fo
             "offset": record.offset,
             "timestamp": iso(record.timestamp_ms) if record.timestamp_ms >= 0 else None,
             "key": text_of(record.key),
-            "value": text_of(record.value),
+            "value": text_of(record.value, _renderer(plan, tp.topic)),
             "dead_letters": reasons.get((tp, record.offset), {}),
         }
         for tp, record in found.records
