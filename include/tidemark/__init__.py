@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark import formats, state, testing
     from tidemark.errors import TidemarkError
-    from tidemark.operators import DeltaSink, Fold, KafkaSink, Process
+    from tidemark.operators import Fold, Process
     from tidemark.pipeline import Pipeline
     from tidemark.reading import read_sink, read_state
     from tidemark.retention import Retention
+    from tidemark.sinks import ConsoleSink, DeltaSink, KafkaSink
     from tidemark.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
 
 __all__ = [
     "Broadcast",
+    "ConsoleSink",
     "DeltaSink",
     "DeltaTable",
     "Fold",
@@ -36,10 +38,11 @@ __all__ = [
 
 _HOMES = {
     "Broadcast": "tidemark.sources",
-    "DeltaSink": "tidemark.operators",
+    "ConsoleSink": "tidemark.sinks",
+    "DeltaSink": "tidemark.sinks",
     "DeltaTable": "tidemark.sources",
     "Fold": "tidemark.operators",
-    "KafkaSink": "tidemark.operators",
+    "KafkaSink": "tidemark.sinks",
     "KafkaSource": "tidemark.sources",
     "Pipeline": "tidemark.pipeline",
     "Process": "tidemark.operators",

@@ -13,17 +13,15 @@ from tidemark.model.names import checked_name
 from tidemark.model.operator_state import OperatorState
 from tidemark.model.schema import OperatorSchema
 from tidemark.model.types import FieldType
-from tidemark.operators import DeltaSink, Fold, KafkaSink, Operator, Process
+from tidemark.operators import Fold, Operator, Process
 from tidemark.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
 
 __all__ = [
     "Broadcast",
-    "DeltaSink",
     "DeltaTable",
     "Expectations",
     "Fold",
     "Gate",
-    "KafkaSink",
     "KafkaSource",
     "Operator",
     "Pipeline",

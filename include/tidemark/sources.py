@@ -70,9 +70,8 @@ class KafkaSource:
             raise DeclarationError("a source without topics", next="name at least one topic.")
         if not isinstance(self.format, RecordFormat):
             raise DeclarationError(f"format={self.format!r} is no format", next="give an instance: formats.Text().")
-        schema = self.schema
         if self.event_time is not None:
-            found = schema.at(self.event_time)
+            found = self.schema.at(self.event_time)
             if found is None or found.kind != "timestamp" or found.nullable:
                 raise DeclarationError(
                     f"event_time={self.event_time!r} is not a datetime field of {self.record.__name__}",

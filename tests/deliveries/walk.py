@@ -25,10 +25,11 @@ from tidemark.coordinator.retention.sweeping import Sweeper
 from tidemark.errors import BrokerError, ConflictError, DataLostError
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.messages import Message, messages_of
+from tidemark.model.messages import Message, commit_id, emitted_rows
 from tidemark.model.plan import CheckpointPlan
 from tidemark.ports import PlanRequest
 from tidemark.retention import Retention
+from tidemark.sinks.base import Services
 
 KINDS = ("kafka", "kafka", "topic", "delta")
 
@@ -244,7 +245,8 @@ class Walk:
 
     def _deliver(self, due: Undelivered, broker: Broker, *, dies: bool = False) -> None:
         plan, name = due.checkpoint.plan, due.table.name
-        assert due.table.topic is not None
+        sink = due.table.sink
+        assert sink is not None
 
         def took(topic: str, message: Message) -> None:
             ((key, _),) = self._keyed([(topic, message)], plan)
@@ -253,7 +255,7 @@ class Walk:
 
         rows = [row for row in self.world.rows(due.table, plan.id) if due.is_due(row)]
         broker = replace(broker, took=took)
-        sent = broker.send(due.table.topic, messages_of(plan, due.table, rows))
+        sent = sink.write(emitted_rows(plan, due.table, rows), commit_id(plan), Services(kafka=broker))
         self.note(f"  {plan.name} sends {sent} to {name}{' and dies' if dies else ''}")
         if not dies:
             delivered(self.world.coordinator, replace(due, records=sent))

@@ -27,7 +27,7 @@ from tidemark.model.segments import Segment, StateHandle
 from tidemark.model.sink_evolution import evolved_sink, sink_misfits, sources_of
 from tidemark.model.sinks import Columns, SinkTable
 from tidemark.model.types import FieldType
-from tidemark.operators import KafkaSink
+from tidemark.sinks import KafkaSink
 from tidemark.state import Precision
 
 Narrow, Wide = Annotated[Decimal, Precision(10, 2)], Annotated[Decimal, Precision(20, 2)]

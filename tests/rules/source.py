@@ -15,6 +15,7 @@ FLOORS: dict[str, int] = {
     "fingerprints": 0,
     "formats": 0,
     "retention": 0,
+    "sinks": 0,
     "model": 0,
     "ports": 1,
     "processing": 1,

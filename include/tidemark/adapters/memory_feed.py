@@ -3,7 +3,7 @@
 from tidemark.adapters.memory_log import MemoryLog
 from tidemark.errors import UsageError
 from tidemark.model.offsets import TopicPartition
-from tidemark.operators import KafkaSink, Process
+from tidemark.operators import Process
 from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
 
 
@@ -29,8 +29,8 @@ class Feed:
             counts[tp.topic] = max(tp.partition + 1, counts.get(tp.topic, 0))
         for topic, count in sorted(counts.items()):
             log.create(topic, count)
-        sinks = [o.sink for o in pipeline.operators if isinstance(o, Process)]
-        for sent in {sink.topic for sink in sinks if isinstance(sink, KafkaSink)} - set(counts):
+        sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
+        for sent in {sink.kafka_topic for sink in sinks if sink.kafka_topic is not None} - set(counts):
             log.create(sent)
 
     def send(self, record: object, timestamp_ms: int) -> TopicPartition:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.unit.formats.cases import Answer, Case
-from tidemark import KafkaSource, formats
+from tidemark import formats
 from tidemark.errors import DeclarationError
 
 _TAIL = b"[\x80-\xbf]"
@@ -78,7 +78,7 @@ CASE = Case(
 @pytest.mark.parametrize("record", [Optional, Pair, Number])
 def test_a_text_fills_one_field(record: type) -> None:
     with pytest.raises(DeclarationError, match="does not fit Text"):
-        KafkaSource("t", record, format=formats.Text())
+        formats.Text().bind(record)
 
 
 def test_nothing_of_a_text_is_trimmed() -> None:
