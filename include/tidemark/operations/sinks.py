@@ -12,6 +12,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
 from tidemark.coordinator.records.refusals import Refusals
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
+from tidemark.lazy import lazily
 from tidemark.model.checkpoint import Checkpoint
 from tidemark.model.facts import iso
 from tidemark.model.messages import EmittedRow, RecordPlace, commit_id, emitted_rows
@@ -192,7 +193,7 @@ def _send(context: Context, due: Undelivered) -> int:
     skipped = {held for held in refusals.skipped_ids(name) if held.startswith(f"{commit_id(plan)}/")}
     if skipped:
         _log.warning("records_skipped", pipeline=plan.pipeline, sink=name, checkpoint=plan.name, records=len(skipped))
-    last, services = refusals.refusal(name, plan.id), Services(kafka=context.outbox)
+    last, services = refusals.refusal(name, plan.id), Services(kafka=lazily(lambda: context.outbox))
     if last is None:
         return _outbox(context, due).deliver(services, skipped=skipped)
     return _outbox(context, due).deliver(services, skipped=skipped, refused=last.record, digest=last.ahead)

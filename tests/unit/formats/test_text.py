@@ -2,13 +2,18 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 from tests.unit.formats.cases import Answer, Case
-from tidemark import formats
+from tidemark import Fold, KafkaSource, Pipeline, formats, state, testing
 from tidemark.errors import DeclarationError
+from tidemark.model.log_records import LogRecord
+from tidemark.model.offsets import TopicPartition
+from tidemark.model.types import FieldType
+from tidemark.web.key_matching import by_key
 
 _TAIL = b"[\x80-\xbf]"
 WELL_FORMED = re.compile(
@@ -53,6 +58,23 @@ class Number:
     n: int
 
 
+class Seen(state.Keyed):
+    """How often."""
+
+    n: int = state.count()
+
+
+@dataclass(frozen=True)
+class Shouted(formats.Text):
+    """A format of an author's own."""
+
+    name = "shouted"
+
+    def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
+        """In capitals."""
+        return {name: text.upper() for name, text in super().decode_one(value, record).items()}
+
+
 def oracle(value: bytes) -> Answer:
     if not WELL_FORMED.fullmatch(value):
         return "invalid_utf8"
@@ -84,3 +106,32 @@ def test_a_text_fills_one_field(record: type) -> None:
 def test_nothing_of_a_text_is_trimmed() -> None:
     text = "\ufeff  a\r\n"
     assert CASE.answer(text.encode()) == {"text": text}
+
+
+def test_pages_find_the_records_of_a_key_without_the_declaration() -> None:
+    pipeline = Pipeline(
+        name="lines",
+        source=KafkaSource("lines", Line, format=formats.Text()),
+        operators=[Fold("seen", key_by="text", state=Seen)],
+        max_dead_letters=1.0,
+    )
+    (done,) = testing.replay(pipeline, [[Line("größer"), b"\xff", Line("b")], testing.BARRIER]).checkpoints
+    fits = by_key(done.plan, "seen", ["größer"])
+    assert fits is not None
+    values = ["größer".encode(), b"\xff", b"b", None]
+    records = [LogRecord(offset=n, timestamp_ms=0, key=None, value=value) for n, value in enumerate(values)]
+    assert [r.offset for r in records if fits(TopicPartition("lines", 0), r)] == [0]
+
+
+def test_pages_show_all_records_where_nobody_knows_the_format() -> None:
+    pipeline = Pipeline(
+        name="lines",
+        source=KafkaSource("lines", Line, format=Shouted()),
+        operators=[Fold("seen", key_by="text", state=Seen)],
+    )
+    (done,) = testing.replay(pipeline, [[Line("a"), b"b"], testing.BARRIER]).checkpoints
+    assert done.plan.formats == {"records": {"format": "shouted"}}
+    fits = by_key(done.plan, "seen", ["A"])
+    assert fits is not None and fits(
+        TopicPartition("lines", 0), LogRecord(offset=0, timestamp_ms=0, key=None, value=b"x")
+    )
