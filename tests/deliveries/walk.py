@@ -10,9 +10,10 @@ from random import Random
 from tests.deliveries.oracle import At, Erased, Key, Made, Oracle, Record
 from tests.deliveries.world import P0, P1, TOPIC, Broker, World
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.sent_offsets import Undelivered
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
 from tidemark.coordinator.records.tombstones import of_checkpoints
@@ -25,10 +26,11 @@ from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.declare.retention import Retention
 from tidemark.errors import BrokerError, ConflictError, DataLostError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.messages import Message, messages_of
+from tidemark.model.checkpoint.messages import Message, commit_id, emitted_rows
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.ports import PlanRequest
+from tidemark.sinks.base import Services
 
 KINDS = ("kafka", "kafka", "topic", "delta")
 
@@ -244,7 +246,8 @@ class Walk:
 
     def _deliver(self, due: Undelivered, broker: Broker, *, dies: bool = False) -> None:
         plan, name = due.checkpoint.plan, due.table.name
-        assert due.table.topic is not None
+        sink = due.table.sink
+        assert sink is not None
 
         def took(topic: str, message: Message) -> None:
             ((key, _),) = self._keyed([(topic, message)], plan)
@@ -253,7 +256,7 @@ class Walk:
 
         rows = [row for row in self.world.rows(due.table, plan.id) if due.is_due(row)]
         broker = replace(broker, took=took)
-        sent = broker.send(due.table.topic, messages_of(plan, due.table, rows))
+        sent = sink.write(emitted_rows(plan, due.table, rows), commit_id(plan), Services(kafka=broker))
         self.note(f"  {plan.name} sends {sent} to {name}{' and dies' if dies else ''}")
         if not dies:
             delivered(self.world.coordinator, replace(due, records=sent))

@@ -116,6 +116,7 @@ def plan_of(
         covers=True,
         isolation="read_committed",
         fingerprint=made_for.fingerprint,
+        formats=made_for.formats,
         losses=(),
         origin="test",
         planned_at_ms=LOGICAL_TIME_MS,

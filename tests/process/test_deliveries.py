@@ -15,7 +15,7 @@ from tests.kafka.topics import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.context import Context
 from tidemark.errors import BrokerError
-from tidemark.formats.json import decode
+from tidemark.formats import Json
 from tidemark.model.core.types import record_type
 from tidemark.operations import reads, sinks
 from tidemark.settings import load_settings
@@ -76,7 +76,7 @@ class House:
         found = []
         while len(found) < end and (message := consumer.poll(10)) is not None:
             headers = dict(message.headers() or [])
-            decoded = decode(message.value(), record_type(Alert))
+            decoded = Json().decode_one(message.value(), record_type(Alert))
             found.append((message.key(), decoded, headers["tidemark-id"].decode()))
         consumer.close()
         return found

@@ -18,17 +18,16 @@ from tests.unit.model.evolution_cases import TYPES
 from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.declare.operators import KafkaSink
 from tidemark.engine.state.resolve_sql import union_of
 from tidemark.engine.state.state_files import Warehouse
 from tidemark.errors import IncompatibleStateError
 from tidemark.model.checkpoint.codec import from_json, to_json
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.sinks import Columns, SinkTable
-from tidemark.model.core.types import FieldType
+from tidemark.model.core.types import FieldType, Precision
 from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits, sources_of
 from tidemark.readers.sink_reader import read_sink
-from tidemark.state import Precision
+from tidemark.sinks import KafkaSink
 
 Narrow, Wide = Annotated[Decimal, Precision(10, 2)], Annotated[Decimal, Precision(20, 2)]
 BASE = "p/sinks/s/t1"

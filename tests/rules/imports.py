@@ -9,7 +9,7 @@ from tests.rules.rooms import ONE_ROOM, STANDS_ON, room_of, rooms_below
 from tests.rules.source import Finding, Module, dotted
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "pyspark": ("tidemark.engine",),
+    "pyspark": ("tidemark.engine", "tidemark.formats"),
     "delta": ("tidemark.engine",),
     "airflow": ("tidemark.airflow", "plugins"),
     "boto3": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
@@ -17,6 +17,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "great_expectations": ("tidemark.engine", "pipelines"),
 }
 """Outside packages that one place may import, at module level or inside a function."""
+
+LOADED_LATE = ("formats",)
+"""Folders of floor 0 whose functions may import outside packages: importing a format must not load Spark or Avro."""
 
 WORLDS = {"boto3": "s3", "botocore": "s3", "pyarrow": None, "structlog": None, "tenacity": None, "orjson": None}
 """Outside packages of one world count once; formats and helpers (None) are no world."""
@@ -90,7 +93,7 @@ def _misdirected(module: Module, name: str) -> str | None:
 
 
 def _beyond_author(module: Module, name: str) -> str | None:
-    public = name in ("tidemark", "tidemark.state", "tidemark.testing")
+    public = name in ("tidemark", "tidemark.formats", "tidemark.state", "tidemark.testing")
     allowed = ("pipelines.",) if module.room == "pipelines" else ("pipelines.", "tidemark.airflow")
     return None if public or name.startswith(allowed) else "only public names are for authors"
 
@@ -103,6 +106,7 @@ def homeless_imports(module: Module) -> list[Finding]:
     """
     found = []
     types_only = set() if module.room in rooms_below("context") else _guarded_lines(module)
+    late = _guarded_lines(module) | _lines_of_functions(module) if module.room in LOADED_LATE else set()
     for line, name in imports(module):
         if line in types_only:
             continue
@@ -110,7 +114,12 @@ def homeless_imports(module: Module) -> list[Finding]:
         home = HOMES.get(package)
         if home is not None and not (module.name + ".").startswith(tuple(f"{h}." for h in home)):
             found.append(Finding(line, f"{package} is imported outside {' and '.join(home)}"))
-        elif module.room in PURE and package != "tidemark" and package not in sys.stdlib_module_names:
+        elif (
+            module.room in PURE
+            and line not in late
+            and package != "tidemark"
+            and package not in sys.stdlib_module_names
+        ):
             found.append(Finding(line, f"{module.room} is pure and imports {package}"))
     return found
 
@@ -118,6 +127,11 @@ def homeless_imports(module: Module) -> list[Finding]:
 def _guarded_lines(module: Module) -> set[int]:
     guards = (n for n in ast.walk(module.tree) if isinstance(n, ast.If) and dotted(n.test) == "TYPE_CHECKING")
     return {line for guard in guards for n in guard.body for line in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
+
+
+def _lines_of_functions(module: Module) -> set[int]:
+    functions = (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef))
+    return {line for f in functions for n in f.body for line in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
 
 
 def several_worlds(module: Module) -> list[Finding]:

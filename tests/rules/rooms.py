@@ -17,7 +17,9 @@ STANDS_ON: dict[str, str] = {
     "model.checkpoint": "model.schema",
     "model.state": "model.checkpoint sql",
     "model.retention": "model.checkpoint",
-    "declare": "model.checkpoint",
+    "formats": "model.checkpoint",
+    "sinks": "model.checkpoint",
+    "declare": "formats sinks",
     "ports": "declare model.retention",
     "processing": "declare",
     # The protocol: it knows neither Spark nor Kafka nor Delta.
@@ -27,14 +29,13 @@ STANDS_ON: dict[str, str] = {
     "coordinator.recovery": "coordinator.checkpoints",
     "coordinator.retention": "coordinator.recovery",
     # The outside world, each part blind to the others and to the coordinator.
-    "formats": "model.checkpoint",
     "engine": "ports processing model.state",
     "kafka": "ports",
     "storage": "ports",
     "tables": "storage processing",
     "readers": "tables model.state",
     "transfer": "readers",
-    "testing.twin": "formats readers",
+    "testing.twin": "readers",
     "testing": "testing.twin coordinator.checkpoints",
     # Where both meet.
     "kafka_settings": "errors",
@@ -45,7 +46,7 @@ STANDS_ON: dict[str, str] = {
     "context": "coordinator.checkpoints engine kafka lazy tables telemetry warehouse_location",
     "operations": "context coordinator.retention transfer",
     "reading": "operations",
-    "web": "operations formats",
+    "web": "operations",
     # What starts it, each blind to the others.
     "airflow": "reading",
     "cli": "web",

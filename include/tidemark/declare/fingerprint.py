@@ -21,11 +21,9 @@ _PLAIN = (str, bytes, int, float, date, time, timedelta, Decimal, Enum)
 
 def of_source(source: KafkaSource) -> dict[str, Any]:
     """What decides how its records are read."""
-    return {
-        "record": type_to_json(source.schema),
-        "event_time": source.event_time,
-        "isolation": source.isolation,
-    }
+    found = {"record": type_to_json(source.schema), "event_time": source.event_time, "isolation": source.isolation}
+    pinned = dict(source.format.freeze())
+    return found | ({"format": pinned} if pinned else {})
 
 
 def of_operator(operator: Operator) -> dict[str, Any]:

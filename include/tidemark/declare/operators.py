@@ -20,54 +20,11 @@ from tidemark.model.schema.binding import (
 )
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.sinks.base import Sink
 from tidemark.state import Keyed
 
-_GUARANTEES = ("exactly_once_by_id", "at_least_once")
 ProcessFunction = Callable[..., Iterable[Any] | None]
 """`function(key, records, remembered)`, perhaps with `broadcast` as fourth, and `*, operator_state`; see `Process`."""
-
-
-@dataclass(frozen=True)
-class DeltaSink:
-    """A Delta table that emitted rows are appended to, committed with the checkpoint that emitted them (J1).
-
-    Attributes:
-        name: of the table, unique in the pipeline.
-    """
-
-    name: str
-
-    def __post_init__(self) -> None:
-        checked_name("sink", self.name)
-
-
-@dataclass(frozen=True)
-class KafkaSink:
-    """A Kafka topic that emitted rows are sent to, each with an id in the header `tidemark-id` (D9, J2, J16).
-
-    Attributes:
-        name: of the sink, unique in the pipeline.
-        topic: where the records go; it must exist.
-        key_by: emitted field that becomes the message key; None = no key.
-        guarantee: `exactly_once_by_id`: rows of completed checkpoints only, sent after the manifest from an outbox
-            table. A crash may send some again, with the same id: whoever drops ids that he knows has each row once.
-            `at_least_once`: the attempt itself sends, once the gate has passed and before the seal; nothing is stored.
-            Rows may arrive that no completed checkpoint has; a retry of the plan sends them again with the same id, a
-            new plan of the same offsets with another one.
-    """
-
-    name: str
-    topic: str
-    key_by: str | None = None
-    guarantee: Literal["exactly_once_by_id", "at_least_once"] = "exactly_once_by_id"
-
-    def __post_init__(self) -> None:
-        checked_name("sink", self.name)
-        checked_name("topic", self.topic)
-        if self.guarantee not in _GUARANTEES:
-            raise DeclarationError(
-                f"sink {self.name}: guarantee={self.guarantee!r}", next=f"choose one of {', '.join(_GUARANTEES)}."
-            )
 
 
 @dataclass(frozen=True)
@@ -160,7 +117,7 @@ class Process:
     state: type[Keyed] = field(kw_only=True)
     function: ProcessFunction = field(kw_only=True)
     emits: type | None = field(default=None, kw_only=True)
-    sink: DeltaSink | KafkaSink | None = field(default=None, kw_only=True)
+    sink: Sink | None = field(default=None, kw_only=True)
     input: str | None = field(default=None, kw_only=True)
     order: Literal["offset", "event_time"] = field(default="offset", kw_only=True)
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
@@ -183,7 +140,8 @@ class Process:
         if self.sink is not None and self.emits is None:
             raise DeclarationError(f"{self.uid}: a sink, but nothing is emitted", next="say what with `emits=`.")
         _check_lists(self)
-        _check_key(self)
+        if self.sink is not None and self.emitted is not None:
+            self.sink.check(self.uid, self.emitted)
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """The stored schema over a record type; see `Fold.bind`."""
@@ -214,15 +172,6 @@ class Process:
 
 
 Operator = Fold | Process
-
-
-def _check_key(operator: Process) -> None:
-    key = operator.sink.key_by if isinstance(operator.sink, KafkaSink) else None
-    names = [] if operator.emitted is None else [name for name, _ in operator.emitted.fields]
-    if key is not None and key not in names:
-        raise DeclarationError(
-            f"{operator.uid}: key_by={key!r} of its sink is no emitted field", next=f"name one of {', '.join(names)}."
-        )
 
 
 def _check(operator: Operator) -> None:

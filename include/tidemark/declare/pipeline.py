@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidemark.declare.fingerprint import of_gate, of_operator, of_source
-from tidemark.declare.operators import DeltaSink, Fold, KafkaSink, Operator, Process
+from tidemark.declare.operators import Fold, Operator, Process
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.operator_lists import OperatorState
@@ -18,12 +18,10 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 
 __all__ = [
     "Broadcast",
-    "DeltaSink",
     "DeltaTable",
     "Expectations",
     "Fold",
     "Gate",
-    "KafkaSink",
     "KafkaSource",
     "Operator",
     "Pipeline",
@@ -91,6 +89,12 @@ class Pipeline:
         One barrier cuts them all; a topic belongs to one of them.
         """
         return {**self.sources, **{b.uid: b.source for b in self.broadcast if isinstance(b.source, KafkaSource)}}
+
+    @property
+    def formats(self) -> dict[str, dict[str, str]]:
+        """What plans pin of the formats of inputs, by name; nothing of JSON."""
+        pinned = {name: dict(source.format.freeze()) for name, source in self.inputs.items()}
+        return {name: held for name, held in pinned.items() if held}
 
     @property
     def isolation(self) -> str:

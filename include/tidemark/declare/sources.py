@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from tidemark.errors import DeclarationError
+from tidemark.formats.base import RecordFormat
+from tidemark.formats.json import Json
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import FieldType, record_type
@@ -42,12 +44,13 @@ class KafkaSource:
 
     Attributes:
         topics: one topic, several, a `TopicPattern`, or an explicit set of `TopicPartition`s (J5).
-        record: dataclass that the JSON value is decoded to.
+        record: dataclass that a value is decoded to.
         event_time: the datetime field of the record that is its event time; None = the Kafka timestamp.
         start: where the first checkpoint starts; later ones start where their parent ended (I6).
         isolation: Kafka's isolation level; stored in every manifest (J11).
         group: consumer group whose offsets are set after completion, for lag monitoring only (J10), and read
             once by `start="committed"`.
+        format: what the bytes of a value mean: `formats.Json()`, `formats.Text()`, or a format of your own.
     """
 
     topics: str | Sequence[str] | TopicPattern | frozenset[TopicPartition]
@@ -56,6 +59,7 @@ class KafkaSource:
     start: Start = "earliest"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     group: str | None = None
+    format: RecordFormat = field(default=Json(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.topics, TopicPattern | str | frozenset):
@@ -64,6 +68,8 @@ class KafkaSource:
             checked_name("topic", name)
         if not self.names and not isinstance(self.topics, TopicPattern):
             raise DeclarationError("a source without topics", next="name at least one topic.")
+        if not isinstance(self.format, RecordFormat):
+            raise DeclarationError(f"format={self.format!r} is no format", next="give an instance: formats.Text().")
         if self.event_time is not None:
             found = self.schema.at(self.event_time)
             if found is None or found.kind != "timestamp" or found.nullable:
@@ -75,7 +81,7 @@ class KafkaSource:
     @property
     def schema(self) -> FieldType:
         """The struct that a value is decoded to."""
-        return record_type(self.record)
+        return self.format.bind(self.record)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,18 +1,25 @@
-"""Strict decoding of JSON records in Python: the twin of the engine's, reason for reason.
+"""Values that are JSON objects, decoded strictly: what does not fit its declaration is a dead letter, never an error.
 
-Numbers keep their text until their declared type is known, because `1.0` is no integer and `0.1` no double.
+Spark's expressions are in `json_sql`; what is here is the same in Python, reason for reason. Numbers keep their text
+until their declared type is known, because `1.0` is no integer and `0.1` no double.
 """
 
 import base64
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tidemark.formats.base import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.formats.json_sql import Decoder, parsed_sql
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _PAIRS = re.compile(r"(\\\\)|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -32,34 +39,76 @@ _WHOLE = {"int": re.compile("-?(0|[1-9][0-9]*)"), "bool": re.compile("true|false
 _MOST_DIGITS = 38
 
 
-class BadRecord(ValueError):  # noqa: N818  (an answer of the decoder, not an error of ours)
-    """Why a record cannot be applied; the text of the `reason` column."""
-
-
 class _Number(str):
     """The text of a JSON number."""
 
     __slots__ = ()
 
 
-def decode(value: bytes | None, record: FieldType) -> dict[str, Any]:
-    """The fields of a record.
+@dataclass(frozen=True)
+class Json(RecordFormat):
+    """One JSON object per value, field by field as declared; undeclared fields are ignored. The default of a source.
 
-    Raises:
-        BadRecord: it does not fit its declaration; the text is the reason.
+    >>> from dataclasses import dataclass
+    >>> from tidemark import KafkaSource
+    >>> @dataclass
+    ... class Payment:
+    ...     account: str
+    ...     amount: int
+    >>> source = KafkaSource("payments", Payment)
+    >>> source.format.decode_one(b'{"account": "a", "amount": 5, "note": "x"}', source.schema)
+    {'account': 'a', 'amount': 5}
     """
-    if value is None:
-        raise BadRecord(Reason.NULL_VALUE.value)
-    try:
-        text = value.decode()
-    except UnicodeDecodeError as error:
-        raise BadRecord(Reason.INVALID_UTF8.value) from error
-    if _HALF.search(_PAIRS.sub("", text)):
-        raise BadRecord(Reason.INVALID_UTF8.value)
-    parsed = _parsed(text)
-    if not isinstance(parsed, dict):
-        raise BadRecord(Reason.NOT_AN_OBJECT.value)
-    return _fields(parsed, record, "")
+
+    name = "json"
+    reasons = tuple(
+        reason.value
+        for reason in (
+            Reason.NULL_VALUE,
+            Reason.INVALID_UTF8,
+            Reason.MALFORMED_JSON,
+            Reason.NOT_AN_OBJECT,
+            Reason.MISSING_FIELD,
+            Reason.NULL_FIELD,
+            Reason.WRONG_TYPE,
+            Reason.BAD_FORMAT,
+            Reason.OUT_OF_RANGE,
+        )
+    )
+
+    def decode(self, raw: "DataFrame", record: FieldType) -> "DataFrame":
+        """See `RecordFormat`."""
+        decoder = Decoder(record)
+        return (
+            raw.selectExpr("*", f"{parsed_sql()} AS _parsed")
+            .selectExpr("*", *decoder.variants)
+            .selectExpr("*", *decoder.json_types)
+            .selectExpr("*", *decoder.values)
+            .selectExpr("*", f"{decoder.reason} AS {FAULT}", f"{decoder.record} AS {GOOD}")
+        )
+
+    def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
+        """See `RecordFormat`."""
+        if value is None:
+            raise BadRecord(Reason.NULL_VALUE.value)
+        try:
+            text = value.decode()
+        except UnicodeDecodeError as error:
+            raise BadRecord(Reason.INVALID_UTF8.value) from error
+        if _HALF.search(_PAIRS.sub("", text)):
+            raise BadRecord(Reason.INVALID_UTF8.value)
+        parsed = _parsed(text)
+        if not isinstance(parsed, dict):
+            raise BadRecord(Reason.NOT_AN_OBJECT.value)
+        return _fields(parsed, record, "")
+
+    def encode(self, record: object) -> bytes:
+        """See `RecordFormat`."""
+        return json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+    def freeze(self) -> Mapping[str, str]:
+        """Nothing: a plan that pins no format is one of JSON, as all were in 0.1."""
+        return {}
 
 
 def decode_key(key: bytes | None, columns: Sequence[tuple[str, FieldType]]) -> tuple[Any, ...]:
@@ -212,3 +261,20 @@ def _refuse_offset(text: str) -> None:
     hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
     if minutes > 59 or timedelta(hours=hours, minutes=minutes) > _FARTHEST:  # noqa: PLR2004  (of an hour)
         raise ValueError("no offset of a place on earth")
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it, in the forms that decoding takes."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return format(value, "f") if isinstance(value, Decimal) else value

@@ -1,9 +1,7 @@
 """Sinks: reads one as of a checkpoint, sends and lists what waits in outboxes, skips a record."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -11,21 +9,23 @@ import structlog
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.backlog import SinkBacklog, backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
+from tidemark.coordinator.plans.sent_offsets import Undelivered
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
+from tidemark.lazy import lazily
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.messages import RecordPlace, messages_of, record_id
+from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_id, emitted_rows
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations import reads
+from tidemark.sinks.base import Services
+from tidemark.sinks.outbox import Outbox
+from tidemark.sinks.registry import traits_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-_GUARANTEES = {"kafka": "exactly_once_by_id", "topic": "at_least_once"}
 
 
 def list_sinks(context: Context, name: str) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def _backlog_facts(found: SinkBacklog) -> dict[str, Any]:
     failure = found.failure
     return {
         "sink": found.sink,
-        "guarantee": _GUARANTEES.get(found.kind),
+        "guarantee": traits_of(found.kind).guarantee,
         "topic": found.topic,
         "waiting": {
             "checkpoints": list(found.checkpoints),
@@ -189,38 +189,29 @@ def _send(context: Context, due: Undelivered) -> int:
 
     Where Kafka refused one of them before, all ahead of it has arrived then: sending goes on there.
     """
-    plan, sink = due.checkpoint.plan, due.table
-    assert sink.topic is not None  # noqa: S101  (an outbox has a topic)
+    plan, name = due.checkpoint.plan, due.table.name
     refusals = Refusals(context.coordinator(plan.pipeline).objects)
-    skipped = {held for held in refusals.skipped_ids(sink.name) if f"/{plan.name}/" in held}
+    skipped = {held for held in refusals.skipped_ids(name) if held.startswith(f"{commit_id(plan)}/")}
     if skipped:
-        _log.warning(
-            "records_skipped", pipeline=plan.pipeline, sink=sink.name, checkpoint=plan.name, records=len(skipped)
-        )
-    rows, arrived = _rows(context, due), 0
-    refused = refusals.refusal(sink.name, plan.id)
-    ahead = None if refused is None else _ahead(context, due, refused.record)
-    if refused is not None and ahead is not None and _hash(ahead) == refused.ahead:
-        arrived = sum(record not in skipped for record in ahead)
-        rows = islice(rows, len(ahead), None)
-    return arrived + context.outbox.send(sink.topic, messages_of(plan, sink, rows, skipped))
+        _log.warning("records_skipped", pipeline=plan.pipeline, sink=name, checkpoint=plan.name, records=len(skipped))
+    last, services = refusals.refusal(name, plan.id), Services(kafka=lazily(lambda: context.outbox))
+    if last is None:
+        return _outbox(context, due).deliver(services, skipped=skipped)
+    return _outbox(context, due).deliver(services, skipped=skipped, refused=last.record, digest=last.ahead)
 
 
-def _rows(context: Context, due: Undelivered) -> Iterator[dict[str, object]]:
+def _outbox(context: Context, due: Undelivered) -> Outbox:
+    """The rows of a checkpoint that are due to its sink."""
     from tidemark.readers.sink_reader import outbox_rows
 
-    return (row for row in outbox_rows(context.warehouse.root, due.table, due.checkpoint.id) if due.is_due(row))
+    plan, table, sink = due.checkpoint.plan, due.table, due.table.sink
+    assert sink is not None  # noqa: S101  (what keeps rows is a sink)
 
+    def rows() -> Iterator[EmittedRow]:
+        held = outbox_rows(context.warehouse.root, table, plan.id)
+        return emitted_rows(plan, table, (row for row in held if due.is_due(row)))
 
-def _ahead(context: Context, due: Undelivered, record: str) -> list[str] | None:
-    """Ids of the rows that are due ahead of a record; None where it is not among them."""
-    ids: list[str] = []
-    for row in _rows(context, due):
-        found = record_id(due.checkpoint.plan, row)
-        if found == record:
-            return ids
-        ids.append(found)
-    return None
+    return Outbox(sink=sink, rows=rows, commit_id=commit_id(plan))
 
 
 def _report(context: Context, coordinator: CheckpointCoordinator, due: Undelivered, error: Exception) -> None:
@@ -238,7 +229,7 @@ def _report(context: Context, coordinator: CheckpointCoordinator, due: Undeliver
     )
     record, size, why = (told.record, told.size, told.why) if isinstance(told, RecordRefusedError) else ("", 0, "")
     try:
-        ahead = _ahead(context, due, record) if record else None
+        ahead = _outbox(context, due).digest_ahead(record)
         failure = DeliveryFailure(
             sink=due.table.name,
             topic=due.table.topic or "",
@@ -248,7 +239,7 @@ def _report(context: Context, coordinator: CheckpointCoordinator, due: Undeliver
             record=record,
             size=size,
             why=why,
-            ahead="" if ahead is None else _hash(ahead),
+            ahead=ahead,
             at_ms=coordinator.clock.now_ms(),
             write_id=coordinator.write_ids(),
         )
@@ -266,7 +257,3 @@ def _typed(error: Exception) -> TidemarkError:
         safe="the checkpoint is complete; its emitted records stay in the outbox.",
         next="read the traceback in the log; the next run of the pipeline sends them first.",
     )
-
-
-def _hash(ids: Iterable[str]) -> str:
-    return sha256("\n".join(ids).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 import unicodedata
 from codecs import getincrementaldecoder
+from collections.abc import Callable
 
 from tidemark.web.history_json import Json
 
@@ -10,12 +11,18 @@ LONGEST = 4096
 _KEPT = "\t\n"
 
 
-def text_of(raw: bytes | None) -> Json | None:
-    """`text`, its `encoding` (`utf-8`, or `hex` where it is none), the `size` in bytes, and whether it was cut."""
+def text_of(raw: bytes | None, render: Callable[[bytes], bytes] | None = None) -> Json | None:
+    """`text`, its `encoding` (`utf-8`, or `hex` where it is none), the `size` in bytes, and whether it was cut.
+
+    Args:
+        raw: bytes of a key or a value.
+        render: makes text of them, as the format of the values does; None = they are text, or nothing knows better.
+    """
     if raw is None:
         return None
-    shown = raw[:LONGEST]
-    told: Json = {"size": len(raw), "cut": len(raw) > len(shown)}
+    whole = raw if render is None else render(raw)
+    shown = whole[:LONGEST]
+    told: Json = {"size": len(raw), "cut": len(whole) > len(shown)}
     try:
         # A character that the cut has divided is left out.
         text = getincrementaldecoder("utf-8")().decode(shown, final=not told["cut"])

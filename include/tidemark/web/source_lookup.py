@@ -3,21 +3,22 @@
 Only offsets that the checkpoint's own plan names are ever read, so that no other topic can be read through it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import Any
 
 from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
-from tidemark.formats.json import BadRecord, decode, decode_key
+from tidemark.formats.base import BadRecord
+from tidemark.formats.json import decode_key
+from tidemark.formats.registry import format_of
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache
@@ -30,15 +31,16 @@ LONGEST = 1024 * 1024
 """Bytes of a value that is decoded; a longer one is taken for a record of the key, lest it be missed."""
 
 
-def by_key(schema: OperatorSchema, key: Sequence[str]) -> Wanted | None:
+def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str]) -> Wanted | None:
     """A test for records of a key; None where the record alone does not tell, because the key comes of a join.
 
-    Records that do not decode belong to no key. Those that an operator gets from another operator cannot be matched:
-    no record fits then.
+    Values of a format that is not registered cannot be matched, so that all of them fit. Records that do not decode
+    belong to no key. Those that an operator gets from another operator cannot be matched: no record fits then.
 
     Raises:
         UsageError: the key has another number of columns, or a value does not fit.
     """
+    schema = plan.schemas[uid]
     wanted = parse_key(schema, key)
     paths = [column.source.split(".") for column in schema.keys]
     if any(join.leads(column.source) for join in schema.joins for column in schema.keys):
@@ -46,13 +48,16 @@ def by_key(schema: OperatorSchema, key: Sequence[str]) -> Wanted | None:
     record = _record_of([(path, column.type) for path, column in zip(paths, schema.keys, strict=True)])
     columns = [(column.name, column.type) for column in schema.keys]
 
-    def fits(_: TopicPartition, found: LogRecord) -> bool:
-        if found.size > LONGEST:
+    formats = {topic: format_of(plan.format_of(topic)) for topic in plan.topic_ids}
+
+    def fits(tp: TopicPartition, found: LogRecord) -> bool:
+        its_format = formats[tp.topic]
+        if found.size > LONGEST or its_format is None:
             return True
         try:
             if found.value is None:
                 return schema.deletes and decode_key(found.key, columns) == wanted
-            decoded = decode(found.value, record)
+            decoded = its_format.decode_one(found.value, record)
         except BadRecord:
             return False
         return tuple(_at(decoded, path) for path in paths) == wanted
@@ -127,7 +132,7 @@ def read_records(context: Context, name: str, checkpoint: int, query: RecordQuer
     """
     plan = _plan(context, name, checkpoint)
     ranges = _asked(plan, query)
-    wanted = by_key(plan.schemas[query.uid], query.key) if query.key and query.uid is not None else None
+    wanted = by_key(plan, query.uid, query.key) if query.key and query.uid is not None else None
     told, held = _held(context, name, plan, ranges)
     going = _from(held, query.after)
     if not _TURNS.acquire(timeout=1.0):
@@ -171,11 +176,17 @@ def read_dead_letters(
             "timestamp": row["timestamp"].isoformat(),
             "reason": row["reason"],
             "key": text_of(row["key"]),
-            "value": text_of(row["value"]),
+            "value": text_of(row["value"], _renderer(made.plan, row["topic"])),
         }
         for row in found["rows"]
     ]
     return {"checkpoint": made.plan.name, "uid": uid, "matching": found["count"], "rows": rows}
+
+
+def _renderer(plan: CheckpointPlan, topic: str) -> Callable[[bytes], bytes] | None:
+    """How values of a topic are shown; None where they are shown as they are."""
+    found = format_of(plan.format_of(topic))
+    return None if found is None else found.render
 
 
 def _plan(context: Context, name: str, checkpoint: int) -> CheckpointPlan:
@@ -217,7 +228,7 @@ def _told(context: Context, name: str, plan: CheckpointPlan, uid: str | None, fo
             "offset": record.offset,
             "timestamp": iso(record.timestamp_ms) if record.timestamp_ms >= 0 else None,
             "key": text_of(record.key),
-            "value": text_of(record.value),
+            "value": text_of(record.value, _renderer(plan, tp.topic)),
             "dead_letters": reasons.get((tp, record.offset), {}),
         }
         for tp, record in found.records

@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from tidemark.coordinator.checkpoints.steps import Steps, Target, extended
-from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Commit
-from tidemark.model.checkpoint.messages import messages_of
+from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import Batch, Sender
+from tidemark.sinks.base import Services
 
 DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
     ("topic", "STRING"),
@@ -60,33 +60,32 @@ def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Co
 
 
 def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[str], Collection[str]]) -> None:
-    """Sends what goes to sinks that keep no rows, per operator in the batch's order: steps `sent.<uid>` (D9).
+    """Writes what goes to sinks that keep no rows, per operator in the batch's order: steps `sent.<uid>` (D9).
 
     Called once everything else of the attempt is done: what is sent cannot be taken back.
 
     Args:
         steps: of the attempt.
         batch: what it emitted.
-        sender: sends.
+        sender: reaches Kafka.
         skipped: per sink the ids of records that are left out.
 
     Raises:
         FencedError: the attempt was revoked.
         RecordRefusedError: Kafka refuses one record.
         BrokerError: not all was acknowledged.
-        UsageError: there is no sender.
+        UsageError: a sink sends to Kafka, and there is no sender.
     """
-    plan = steps.attempt.plan
+    plan, services = steps.attempt.plan, Services(kafka=sender)
     for uid in batch.uids:
         table = plan.sinks.get(uid)
-        if table is None or table.keeps_rows or table.topic is None or not batch.counts[uid].emitted:
+        sink = None if table is None or table.keeps_rows or not batch.counts[uid].emitted else table.sink
+        if table is None or sink is None:
             continue
-        if sender is None:
-            raise UsageError(f"{uid}: nothing here sends to Kafka", next="run the pipeline with tidemark run.")
         lacks = partial(table.lacks, topic_ids=plan.topic_ids)
         rows = (r for r in batch.emitted(uid) if lacks(r["_topic"], r["_partition"], r["_offset"]))
-        topic, messages = table.topic, messages_of(plan, table, rows, skipped(table.name))
-        steps.take(f"sent.{uid}", partial(sender.send, topic, messages))
+        left = emitted_rows(plan, table, rows, skipped(table.name))
+        steps.take(f"sent.{uid}", partial(sink.write, left, commit_id(plan), services))
 
 
 def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:

@@ -127,6 +127,6 @@ class Parent:
 def _with_coverage(table: SinkTable, genesis: Genesis) -> SinkTable:
     """The table of a genesis; one of 0.1 has what was emitted up to its checkpoint, and what `emitted_until` says."""
     covered = table.coverage(genesis.topic_ids)
-    if table.covered is None and table.kind != "kafka":
+    if table.covered is None and not table.needs_delivery:
         covered |= OffsetCoverage.below(genesis.ranges.ends, genesis.topic_ids)
     return replace(table, covered=covered)

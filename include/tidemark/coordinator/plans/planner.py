@@ -301,6 +301,7 @@ class Planner:
             pending=reading.ranges.pending,
             isolation=pipeline.isolation,
             fingerprint=pipeline.fingerprint,
+            formats=pipeline.formats,
             losses=reading.ranges.losses,
             origin=request.origin,
             planned_at_ms=self.clock.now_ms(),

@@ -1,4 +1,4 @@
-"""What the Kafka sinks of a line of checkpoints have sent, and what still waits in their outboxes.
+"""What the sinks of a line of checkpoints have sent, and what still waits in their outboxes.
 
 A line is a timeline and the checkpoints it came from. Its outboxes are delivered oldest first, so per sink the
 delivered checkpoints are a prefix of the line, and the newest delivery record says, cumulatively, what the line has
@@ -21,12 +21,12 @@ from tidemark.model.core.offsets import OffsetRange, TopicPartition
 LAST = 2**63
 """Every offset is below."""
 Sent = Mapping[str, OffsetCoverage]
-"""Per Kafka sink the source offsets whose rows were sent."""
+"""Per sink that rows leave to the source offsets whose rows were sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """The outbox rows of one checkpoint for one Kafka sink.
+    """The outbox rows of one checkpoint for one sink.
 
     Attributes:
         checkpoint: it.
@@ -90,14 +90,14 @@ class SentRecords:
             line: its checkpoints, newest first; read only as far as something waits.
             sent: what its sinks have sent already, see `of`; asked only where something waits.
         """
-        tables = kafka_tables(Parent.of(Head(timeline="", sequence=1, entry=entry)))
+        tables = leaving_tables(Parent.of(Head(timeline="", sequence=1, entry=entry)))
         waiting = {
             name: after for name, (after, through) in _rows(tables).items() if self._record(name, through) is None
         }
         found: list[Undelivered] = []
         for checkpoint in line if waiting else ():
             for uid, table in checkpoint.sinks.items():
-                if table.kind == "delta" or table.name not in waiting:
+                if table.is_transactional or table.name not in waiting:
                     continue
                 ack = checkpoint.ack(uid)
                 if ack is None or not ack.emitted or not table.keeps_rows:
@@ -141,9 +141,9 @@ class SentRecords:
         if head.entry is None:
             return {}
         parent, found = Parent.of(head), dict[str, OffsetCoverage]()
-        for table in kafka_tables(parent):
+        for table in leaving_tables(parent):
             found = joined(found, {table.name: table.coverage(parent.topic_ids)})
-        for name, (after, through) in _rows(kafka_tables(parent)).items():
+        for name, (after, through) in _rows(leaving_tables(parent)).items():
             record, checkpoint = self._newest(name, after, through)
             if record is not None and checkpoint is not None:
                 found[name] |= record.sent if record.sent is not None else _all_below(checkpoint)
@@ -155,7 +155,7 @@ class SentRecords:
         for checkpoint in () if newest is None else self.timelines.ancestry(newest):
             if checkpoint.id <= after:
                 break
-            if any(t.name == name and t.kind != "delta" for t in checkpoint.sinks.values()):
+            if any(t.name == name and not t.is_transactional for t in checkpoint.sinks.values()):
                 record = self._record(name, checkpoint.id)
                 if record is not None:
                     return record, checkpoint
@@ -197,9 +197,9 @@ def gone_back(sent: Sent, genesis: Genesis, topic_ids: Mapping[str, str]) -> dic
     return {name: covered - again for name, covered in sent.items()}
 
 
-def kafka_tables(parent: Parent) -> list[SinkTable]:
-    """The outboxes, and the sinks that attempts send to, of what a plan builds on; those of former sinks too."""
-    return [table for table in (*parent.sinks.values(), *parent.outboxes.values()) if table.kind != "delta"]
+def leaving_tables(parent: Parent) -> list[SinkTable]:
+    """The sinks whose rows leave the warehouse, of what a plan builds on; those that are not declared any more too."""
+    return [table for table in (*parent.sinks.values(), *parent.outboxes.values()) if not table.is_transactional]
 
 
 def _rows(tables: Iterable[SinkTable]) -> dict[str, tuple[int, int]]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.sent_offsets import Sent, SentRecords, joined
 from tidemark.coordinator.records.timelines import Head, Timelines
-from tidemark.declare.operators import DeltaSink, KafkaSink, Process
+from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import IncompatibleStateError, NotFoundError
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.checkpoint.sinks import SinkKind, SinkTable, sink_path
+from tidemark.model.checkpoint.sinks import SinkTable, sink_path
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.state.evolution import Misfit
 from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits
@@ -41,14 +41,12 @@ def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent, *, is_live:
     Raises:
         IncompatibleStateError: emitted fields have changed in a way that the rows of a sink do not allow.
     """
-    before = {(t.kind == "delta", t.name): t for t in parent.sinks.values()}
+    before = {(t.is_transactional, t.name): t for t in parent.sinks.values()}
     found: dict[str, FittingSink] = {}
     misfits: list[Misfit] = []
     for operator in _with_sinks(pipeline):
-        declared = declared_sink(pipeline.name, operator, timeline)
-        if declared.kind == "topic" and not is_live:
-            declared = replace(declared, kind="kafka")
-        old = before.get((declared.kind == "delta", declared.name), declared)
+        declared = declared_sink(pipeline.name, operator, timeline, is_live=is_live)
+        old = before.get((declared.is_transactional, declared.name), declared)
         covered = old.coverage(parent.topic_ids)
         old = replace(old if old.handle else declared, covered=covered, emitted_until={})
         misfits += sink_misfits(operator.uid, old, declared)
@@ -88,7 +86,7 @@ def timeline_sinks(
     Raises:
         IncompatibleStateError, NotFoundError, BrokerError: see `fitting_sinks` and `refuse_missing_topics`.
     """
-    if all(isinstance(operator.sink, DeltaSink) for operator in _with_sinks(pipeline)):
+    if all(o.sink is not None and o.sink.traits.is_transactional for o in _with_sinks(pipeline)):
         return fitting_sinks(pipeline, timeline, parent, is_live=True)
     is_live = timeline == timelines.live()
     fitting = fitting_sinks(pipeline, timeline, parent, is_live=is_live)
@@ -103,12 +101,12 @@ def _with_what_was_sent(
 ) -> Mapping[str, FittingSink]:
     """Kafka sinks, with all that other timelines have sent, and this one before a sink was taken out for a while."""
     sent = records.handed_over(timeline)
-    known = {table.name for table in parent.sinks.values() if table.kind != "delta"}
-    if any(s.declared.kind != "delta" and s.declared.name in {*parent.outboxes} - known for s in fitting.values()):
+    known = {table.name for table in parent.sinks.values() if not table.is_transactional}
+    if any(not s.declared.is_transactional and s.declared.name in {*parent.outboxes} - known for s in fitting.values()):
         sent = joined(sent, records.of(timeline))
 
     def informed(sink: FittingSink) -> FittingSink:
-        if sink.declared.kind == "delta":
+        if sink.declared.is_transactional:
             return sink
         covered = (sink.old.covered or OffsetCoverage()) | sent.get(sink.declared.name, OffsetCoverage())
         return replace(sink, old=replace(sink.old, covered=covered))
@@ -126,9 +124,9 @@ def planned_outboxes(parent: Parent, sinks: Mapping[str, SinkTable]) -> Mapping[
 
     That of a sink which is declared again is kept until its new table has rows: whatever waits in the old one is older.
     """
-    declared = {table.name: table for table in sinks.values() if table.kind != "delta"}
+    declared = {table.name: table for table in sinks.values() if not table.is_transactional}
     kept = {name: t for name, t in parent.outboxes.items() if name not in declared or not declared[name].handle}
-    removed = {t.name: t for t in parent.sinks.values() if t.kind != "delta" and t.name not in declared}
+    removed = {t.name: t for t in parent.sinks.values() if not t.is_transactional and t.name not in declared}
     return {**kept, **{name: _with_rows_of(kept.get(name), table) for name, table in removed.items()}}
 
 
@@ -162,11 +160,11 @@ def restored_sinks(found: Genesis, live: Parent, sent: Sent, *, go_back: bool) -
         sent: what counts as sent: all that was, or, where sinks go back, what is not read again.
         go_back: whether sinks have nothing of what came after the checkpoint: all of it is emitted again.
     """
-    there = {(t.kind == "delta", t.name): t for t in live.sinks.values()}
+    there = {(t.is_transactional, t.name): t for t in live.sinks.values()}
 
     def restored(table: SinkTable) -> SinkTable:
         covered = table.coverage(found.topic_ids)
-        if table.kind != "delta":
+        if not table.goes_back_on_restore:
             return replace(table, covered=sent.get(table.name, OffsetCoverage()), emitted_until={})
         held = None if go_back else there.get((True, table.name))
         if held is not None and held.coverage(live.topic_ids).contains(covered):
@@ -175,16 +173,16 @@ def restored_sinks(found: Genesis, live: Parent, sent: Sent, *, go_back: bool) -
 
     def added(table: SinkTable) -> SinkTable:
         """A sink that the checkpoint did not have: an outbox holds what the closed timeline left, none of it due."""
-        if table.kind == "delta" and not go_back:
+        if table.goes_back_on_restore and not go_back:
             return table
         return restored(replace(table, handle=StateHandle(), older={}, covered=OffsetCoverage(), emitted_until={}))
 
     own = Parent.of(Head(timeline="", sequence=1, entry=found))
     sinks = {uid: restored(table) for uid, table in own.sinks.items()}
     outboxes = {name: restored(table) for name, table in own.outboxes.items()}
-    known = {(t.kind == "delta", t.name) for t in (*sinks.values(), *outboxes.values())}
+    known = {(t.is_transactional, t.name) for t in (*sinks.values(), *outboxes.values())}
     for uid, table in (*live.sinks.items(), *((t.name, t) for t in live.outboxes.values())):
-        if (table.kind == "delta", table.name) not in known:
+        if (table.is_transactional, table.name) not in known:
             sinks[uid if uid not in sinks else f"{uid}~{table.name}"] = added(table)
     return replace(found, sinks=sinks, outboxes=outboxes, keeps_sinks=not go_back, sent=sent)
 
@@ -193,18 +191,16 @@ def _with_sinks(pipeline: Pipeline) -> list[Process]:
     return [o for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
 
 
-def declared_sink(pipeline: str, operator: Process, timeline: str) -> SinkTable:
-    """The empty table of an operator's sink."""
+def declared_sink(pipeline: str, operator: Process, timeline: str, *, is_live: bool = True) -> SinkTable:
+    """The empty table of an operator's sink, on a timeline that is live or a fork."""
     sink, emitted = operator.sink, operator.emitted
     assert sink is not None and emitted is not None  # noqa: S101  (checked where the operator was declared)
-    kind: SinkKind = "delta"
-    if isinstance(sink, KafkaSink):
-        kind = "topic" if sink.guarantee == "at_least_once" else "kafka"
-    return SinkTable(
+    sink = sink if is_live else sink.on_fork()
+    folder = "sinks" if sink.traits.is_transactional else "outbox"
+    table = SinkTable(
         name=sink.name,
-        kind=kind,
-        path=sink_path(pipeline, kind, sink.name, timeline),
+        kind=sink.kind,
+        path=sink_path(pipeline, folder, sink.name, timeline),
         columns=tuple((name, of.sql) for name, of in emitted.fields),
-        topic=None if isinstance(sink, DeltaSink) else sink.topic,
-        key_by=None if isinstance(sink, DeltaSink) else sink.key_by,
     )
+    return sink.stored(table)

@@ -77,6 +77,7 @@ class Idle:
             covers=True,
             isolation=of.isolation or pipeline.isolation,
             fingerprint=pipeline.fingerprint,
+            formats=pipeline.formats,
             losses=(),
             origin=self.origin,
             planned_at_ms=c.clock.now_ms(),

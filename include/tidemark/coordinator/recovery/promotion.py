@@ -118,7 +118,7 @@ def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
         read = OffsetCoverage.of(checkpoint.plan.ranges, checkpoint.plan.topic_ids)
         for uid, table in checkpoint.plan.sinks.items():
             ack = checkpoint.ack(uid)
-            if table.kind == "kafka" and ack is not None and ack.emitted:
+            if table.needs_delivery and ack is not None and ack.emitted:
                 emitted = joined(emitted, {table.name: read})
     return emitted
 

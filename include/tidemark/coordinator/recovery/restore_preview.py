@@ -8,7 +8,7 @@ from tidemark.coordinator.plans.data_loss import Loss, refuse
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import plan_ranges
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered, kafka_tables
+from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered, leaving_tables
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.declare.pipeline import Pipeline
@@ -60,7 +60,7 @@ class RestorePlan:
     @property
     def sent_again(self) -> tuple[str, ...]:
         """Topics that would get records again whose ids they have not seen."""
-        topics = {t.name: t.topic or t.name for t in kafka_tables(_parent(self.genesis))}
+        topics = {t.name: t.topic or t.name for t in leaving_tables(_parent(self.genesis))}
         return tuple(topics.get(name, name) for name in self.resent)
 
     @property
@@ -78,7 +78,7 @@ class RestorePlan:
         refuse(Loss(gap=gap, resume_at=None) for gap in self.gaps)
 
     def _told(self, table: SinkTable) -> str:
-        if table.kind != "delta":
+        if not table.goes_back_on_restore:
             return self._told_of_topic(table) + self._told_of_due(table)
         covered, held = _covered(table), self.held.get(table.name, OffsetCoverage())
         if covered.contains(held) and held.contains(covered) and not self._had(table.name).contains(covered):
@@ -89,15 +89,15 @@ class RestorePlan:
 
     def _had(self, name: str) -> OffsetCoverage:
         """What a Delta sink covered at the checkpoint."""
-        tables = (t for t in self.checkpoint.sinks.values() if (t.kind, t.name) == ("delta", name))
+        tables = (t for t in self.checkpoint.sinks.values() if t.goes_back_on_restore and t.name == name)
         return next((_covered(t) for t in tables), OffsetCoverage())
 
     def _told_of_topic(self, table: SinkTable) -> str:
         if table.name in self.resent:
-            return f"what was sent to topic {table.topic} stays; what is read again is sent again, under other ids"
+            return f"what was sent to {table.destination} stays; what is read again is sent again, under other ids"
         if not self.read_again:
-            return f"goes on: nothing is sent to topic {table.topic} again"
-        return f"what was sent to topic {table.topic} stays, and is not sent again"
+            return f"goes on: nothing is sent to {table.destination} again"
+        return f"what was sent to {table.destination} stays, and is not sent again"
 
     def _told_of_due(self, table: SinkTable) -> str:
         due, gone = _names(self.due.get(table.name, ())), _names(self.gone.get(table.name, ()))
@@ -131,7 +131,7 @@ def plan_restore(recovery: Recovery, beginning: Beginning, pipeline: Pipeline) -
         read_again=again,
         gaps=found.losses,
         sent=sent.of(live.timeline),
-        held={t.name: t.coverage(there.topic_ids) for t in there.sinks.values() if t.kind == "delta"},
+        held={t.name: t.coverage(there.topic_ids) for t in there.sinks.values() if t.goes_back_on_restore},
         due=_by_sink(x for x in waiting if not x.is_gone),
         gone=_by_sink(x for x in waiting if x.is_gone),
     )

@@ -60,9 +60,9 @@ def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> 
         if table.keeps_rows and set(columns) <= {name for name, _ in table.columns}:
             told.append(table.handle)
         else:
-            untold.add(table.path if table.keeps_rows else f"topic {table.topic}")
-        if table.kind == "kafka" and table.topic is not None:
-            untold.add(f"topic {table.topic}")
+            untold.add(table.path if table.keeps_rows else table.destination)
+        if table.needs_delivery:
+            untold.add(table.destination)
     return told, untold
 
 

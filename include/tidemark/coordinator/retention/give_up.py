@@ -162,5 +162,5 @@ class GivingUp:
             stops_at=parent if gone else None,
             read_again={tp: r for tp, r in plan.ranges.items() if not r.is_empty} if last else {},
             savepoints=tuple(r.name for r in Savepoints(c).list() if r.checkpoint == plan.id),
-            sinks=tuple(sorted(table.name for table in plan.sinks.values() if table.kind != "delta")),
+            sinks=tuple(sorted(table.name for table in plan.sinks.values() if not table.is_transactional)),
         )

@@ -16,6 +16,7 @@ from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.retention.savepoint import SavepointRecord
+from tidemark.sinks.registry import traits_of
 
 Pin = tuple[int, str]
 """Id of a checkpoint, and what pins it."""
@@ -105,7 +106,7 @@ def pins_of_deliveries(
     Behind a damaged manifest of the live line nothing goes anyway.
     """
     newest = [found[-1] for found in lines.checkpoints.values() if found]
-    if not any(kind != "delta" for c in newest for kind in c.sinks):
+    if all(traits_of(kind).is_transactional for c in newest for kind in c.sinks):
         return
     for due in () if lines.once_live[-1] in damage.timelines else undelivered(coordinator):
         yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send what it emitted"

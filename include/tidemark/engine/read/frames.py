@@ -6,15 +6,17 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.declare.pipeline import KafkaSource, Pipeline
-from tidemark.engine.read.decoding import Decoder, parsed_sql
+from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.sources import KafkaSource
 from tidemark.engine.read.record_deletes import applied_sql, key_names, keyed, reason_sql
+from tidemark.formats.base import FAULT, GOOD
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import quoted
 from tidemark.model.schema.key_groups import key_group_sql
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
-from tidemark.sql.fold_columns import partials, quoted, spark
+from tidemark.sql.fold_columns import partials, spark
 from tidemark.sql.resolve import run_columns
 
 _KIND = "CASE WHEN NOT _was_deleted THEN 'operand' WHEN _has_records THEN 'value' ELSE 'tombstone' END"
@@ -59,22 +61,18 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
         name: the input.
     """
     source = pipeline.inputs[name]
-    decoder = Decoder(source.schema)
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
     here = [f"`{name}`" for name in _POSITION]
     kept = [*here, "key", "value"]
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({handed_over(lateness.limit_us, 'offset')})"
-    late = f"CASE WHEN _fault IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE _fault END"
+    late = f"CASE WHEN {FAULT} IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE {FAULT} END"
+    good = f"CASE WHEN {FAULT} IS NULL THEN {GOOD} END AS record"
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (
-        raw.selectExpr(*kept, f"{parsed_sql()} AS _parsed")
-        .selectExpr("*", *decoder.variants)
-        .selectExpr("*", *decoder.json_types)
-        .selectExpr("*", *decoder.values)
-        .selectExpr(*kept, f"{decoder.reason} AS _fault", f"{decoder.record} AS _good")
-        .selectExpr(*kept, "_fault", "CASE WHEN _fault IS NULL THEN _good END AS record", f"{event_time} AS event_time")
+        source.format.decode(raw.selectExpr(*kept), source.schema)
+        .selectExpr(*kept, FAULT, good, f"{event_time} AS event_time")
         .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
         .selectExpr(
             *here,
@@ -99,7 +97,7 @@ def _doubts(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
 
 def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
     if source.event_time is not None:
-        return "_good." + ".".join(f"`{step}`" for step in source.event_time.split("."))
+        return f"{GOOD}." + ".".join(f"`{step}`" for step in source.event_time.split("."))
     # One time for all rows of a broadcast topic: which is the latest is then a matter of offsets alone.
     return "timestamp_millis(0)" if is_broadcast else "timestamp"
 

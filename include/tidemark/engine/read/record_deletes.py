@@ -6,10 +6,11 @@ Several: a JSON array of them in order, or an object by their names.
 
 from pyspark.sql import DataFrame
 
-from tidemark.engine.read.decoding import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
+from tidemark.formats.json_sql import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
 from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.kinds.base.sql import record_path
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.sql.fold_columns import record_path, spark
+from tidemark.sql.fold_columns import spark
 
 _TEXT = "CAST(key AS STRING)"
 _WHOLE = {"int": "-?(0|[1-9][0-9]*)", "bool": "true|false"}

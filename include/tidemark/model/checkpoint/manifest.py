@@ -324,7 +324,7 @@ class Checkpoint:
 
         def completed(table: SinkTable, handle: StateHandle) -> SinkTable:
             covered = table.coverage(plan.topic_ids)
-            if table.kind == "delta" or table.is_sent:
+            if table.is_transactional or table.is_sent:
                 # 0.1 kept no coverage: there a sink was taken to have all that was ever read.
                 covered |= read if table.covered is not None else OffsetCoverage.below(plan.ranges.ends, plan.topic_ids)
             return replace(table, handle=handle, covered=covered)

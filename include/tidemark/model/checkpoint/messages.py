@@ -1,4 +1,4 @@
-"""Emitted records as they are sent to Kafka: key, JSON value, and the id that a receiver knows them by (J2, J16)."""
+"""Emitted rows with the id that a receiver knows them by, and the messages that Kafka gets of them (J2, J16)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,20 @@ from dataclasses import dataclass
 from tidemark.errors import RecordRefusedError, UsageError
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
-from tidemark.model.core.json_text import json_record, key_bytes
 from tidemark.model.core.names import parse_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmittedRow:
+    """A row on its way to a sink; `id` is equal whenever it is written again by the same plan.
+
+    Attributes:
+        id: see `record_id`.
+        fields: what was emitted, by name.
+    """
+
+    id: str
+    fields: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,30 +95,32 @@ class RecordPlace:
             ) from error
 
 
-def messages_of(
+def emitted_rows(
     plan: CheckpointPlan, table: SinkTable, rows: Iterable[Mapping[str, object]], skipped: Collection[str] = ()
-) -> Iterator[Message]:
-    """What is sent for the rows of a sink, in their order.
+) -> Iterator[EmittedRow]:
+    """The rows of a sink, in their order, as it gets them.
 
     Args:
         plan: of the checkpoint that emitted them.
         table: the sink.
         rows: emitted fields, and the columns of `ROW_ID`.
-        skipped: ids of records that are not sent.
+        skipped: ids of rows that are left out.
     """
     for row in rows:
         record = record_id(plan, row)
-        if record in skipped:
-            continue
-        fields = {column: row[column] for column, _ in table.columns}
-        key = None if table.key_by is None else key_bytes(fields[table.key_by])
-        yield Message(key=key, value=json_record(fields), id=record, sink=table.name)
+        if record not in skipped:
+            yield EmittedRow(id=record, fields={column: row[column] for column, _ in table.columns})
+
+
+def commit_id(plan: CheckpointPlan) -> str:
+    """What a sink may know a checkpoint by: `<pipeline>/<timeline>/chk-<N>`, the beginning of its rows' ids."""
+    return f"{plan.pipeline}/{plan.slot.timeline}/{plan.name}"
 
 
 def record_id(plan: CheckpointPlan, row: Mapping[str, object]) -> str:
     """The deduplication id of an emitted record: pipeline/timeline/chk/uid/topic-partition-offset-n."""
     uid, *place = (row[column] for column, _ in ROW_ID)
-    return f"{plan.pipeline}/{plan.slot.timeline}/{plan.name}/{uid}/{'-'.join(map(str, place))}"
+    return f"{commit_id(plan)}/{uid}/{'-'.join(map(str, place))}"
 
 
 def refused(message: Message, topic: str, why: str, safe: str) -> RecordRefusedError:

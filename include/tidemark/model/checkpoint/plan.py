@@ -104,6 +104,7 @@ class CheckpointPlan:
         replays: ids of the completed checkpoints that this one repeats on a fork, in order: ranges, logical time and
             watermark are theirs (Q7). Empty for a checkpoint that reads on.
         parent_revision: revision of the manifest, or genesis, that it was made from (ADR 0015).
+        formats: per input whose values are not JSON what its format pins (`RecordFormat.freeze`).
         erasures: number of the newest erasure whose block-list its records are held against; those before it count too.
     """
 
@@ -142,6 +143,7 @@ class CheckpointPlan:
     parent_revision: int = field(default=0, metadata=ADDED)
     erasures: int = field(default=0, metadata=ADDED)
     outboxes: Mapping[str, SinkTable] = field(default_factory=dict, metadata=ADDED)
+    formats: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -165,3 +167,7 @@ class CheckpointPlan:
         """The ranges of one input, without the empty ones: what is read for it."""
         topics = self.sources.get(name, ())
         return OffsetRanges({tp: r for tp, r in self.ranges.items() if tp.topic in topics and not r.is_empty})
+
+    def format_of(self, topic: str) -> Mapping[str, str]:
+        """What the format of a topic's values pins; nothing for JSON."""
+        return next((self.formats.get(name, {}) for name, topics in self.sources.items() if topic in topics), {})

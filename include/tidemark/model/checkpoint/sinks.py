@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage, Ranges
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
+if TYPE_CHECKING:
+    from tidemark.sinks.base import Sink, SinkTraits
+
 Columns = tuple[tuple[str, str], ...]
 """(column, SQL type), in order."""
-SinkKind = Literal["delta", "kafka", "topic"]
 ROW_ID: tuple[tuple[str, str], ...] = (
     ("_uid", "STRING"),
     ("_topic", "STRING"),
@@ -20,7 +22,6 @@ ROW_ID: tuple[tuple[str, str], ...] = (
     ("_n", "BIGINT"),
 )
 """Columns that identify an emitted record, behind its fields: by whom, for which record, its number there (J16)."""
-_FOLDERS: dict[str, str] = {"delta": "sinks", "kafka": "outbox", "topic": "outbox"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +30,19 @@ class SinkTable:
 
     Attributes:
         name: of the sink.
-        kind: `delta`, a table to read; `kafka`, an outbox that is sent after the manifest; or `topic`, which keeps
-            nothing: the attempt sends to the topic itself, before it is sealed (D9). On a fork, which never sends
-            (J2), such a sink has an outbox, so that a promote can send what nobody has sent.
-        path: the table that rows go to now, relative to the warehouse; a `topic` has one only by name.
+        kind: which sink of `sinks.registry` it is; what follows from that is asked of `traits`.
+        path: the table that rows go to now, relative to the warehouse; a sink that keeps none has one only by name.
         columns: (column, SQL type) of the emitted fields, in order.
-        topic: of a Kafka sink; None for a `topic` that 0.1 planned on a fork.
+        topic: of a Kafka sink; None where 0.1 planned one on a fork, which sent nothing.
         key_by: of a Kafka sink: the field that becomes the message key.
         handle: what lies in it; in a plan as the parent left it.
         older: per path of a table that was begun with other columns those that are still read (C9).
         emitted_until: written by 0.1 in place of `covered`: per partition the offset below which rows are skipped.
-        covered: the source offsets whose rows are there already (`delta`), or were sent (`kafka`, `topic`), before the
-            plan that holds it: an operator emits nothing for them, so that nothing is doubled (I8). A timeline that
-            was restored with its sinks kept starts with what the closed one had. Of an outbox it holds what other
-            timelines sent; what its own checkpoints sent is in their delivery records. None in objects of 0.1.
+        covered: the source offsets whose rows are there already, or were sent, before the plan that holds it: an
+            operator emits nothing for them, so that nothing is doubled (I8). A timeline that was restored with its
+            sinks kept starts with what the closed one had. Of an outbox it holds what other timelines sent; what its
+            own checkpoints sent is in their delivery records. None in objects of 0.1.
+        options: what other sinks than those to Delta and Kafka store (`Sink.stored`).
     """
 
     name: str
@@ -55,6 +55,22 @@ class SinkTable:
     older: Mapping[str, Columns] = field(default_factory=dict, metadata=ADDED)
     emitted_until: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
     covered: OffsetCoverage | None = field(default=None, metadata=ADDED)
+    options: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
+
+    @property
+    def sink(self) -> "Sink | None":
+        """The sink that rows are written to; None for one of 0.1 that nothing is written to."""
+        # Most commands ask for none, and a sink is made of the table that asks.
+        from tidemark.sinks.registry import sink_class
+
+        return sink_class(self.kind).thaw(self)
+
+    @property
+    def traits(self) -> "SinkTraits":
+        """How rows reach it."""
+        from tidemark.sinks.registry import traits_of
+
+        return traits_of(self.kind)
 
     @property
     def stored(self) -> Columns:
@@ -81,15 +97,35 @@ class SinkTable:
 
     @property
     def is_sent(self) -> bool:
-        """Whether attempts send its rows to a topic themselves; not on a fork of 0.1, which has no topic."""
-        return self.kind == "topic" and self.topic is not None
+        """Whether attempts write its rows to the sink themselves; not on a fork of 0.1, which has no topic."""
+        return not self.keeps_rows and self.sink is not None
+
+    @property
+    def destination(self) -> str:
+        """Where rows end up that leave the warehouse, for messages to people."""
+        return f"sink {self.name}" if self.sink is None else self.sink.destination
 
     @property
     def keeps_rows(self) -> bool:
         """Whether emitted rows are written to its table."""
-        return self.kind != "topic"
+        return self.traits.keeps_rows
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether readers read its table, so that nothing leaves it."""
+        return self.traits.is_transactional
+
+    @property
+    def needs_delivery(self) -> bool:
+        """Whether its table is an outbox."""
+        return self.traits.needs_delivery
+
+    @property
+    def goes_back_on_restore(self) -> bool:
+        """Whether a restore may take rows back."""
+        return self.traits.goes_back_on_restore
 
 
-def sink_path(pipeline: str, kind: SinkKind, name: str, timeline: str) -> str:
+def sink_path(pipeline: str, folder: str, name: str, timeline: str) -> str:
     """The table of a sink, relative to the warehouse (design section 6)."""
-    return f"{pipeline}/{_FOLDERS[kind]}/{name}/{timeline}"
+    return f"{pipeline}/{folder}/{name}/{timeline}"

@@ -18,7 +18,7 @@ class ManifestLine:
         handles: state per uid.
         others: all else that it names: dead letters, sinks, state that it has left behind.
         tables: per uid the folder of its state.
-        sinks: kinds of its sinks (`delta`, `kafka`).
+        sinks: kinds of its sinks (`SinkTable.kind`).
         sends: whether it has emitted anything for a Kafka sink.
     """
 
@@ -53,7 +53,7 @@ class ManifestLine:
             others=tuple(h for h in (*beside, *plan.left_behind.values()) if h),
             tables=dict(plan.tables),
             sinks=frozenset(table.kind for table in (*sinks.values(), *plan.outboxes.values())),
-            sends=any(table.kind == "kafka" and uid in emitted for uid, table in sinks.items()),
+            sends=any(table.needs_delivery and uid in emitted for uid, table in sinks.items()),
         )
 
     @property

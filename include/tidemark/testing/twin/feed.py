@@ -1,14 +1,8 @@
 """Puts the records of a script into a `MemoryLog`, each into a topic of the input that it belongs to."""
 
-import base64
-import json
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
-
-from tidemark.declare.operators import KafkaSink, Process
-from tidemark.declare.pipeline import KafkaSource, Pipeline, TopicPattern
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.sources import KafkaSource, TopicPattern
 from tidemark.errors import UsageError
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.testing.twin.log import MemoryLog
@@ -28,7 +22,7 @@ class Feed:
 
     def __init__(self, pipeline: Pipeline, log: MemoryLog, partitions: int) -> None:
         self._log = log
-        self._records = {name: source.record for name, source in pipeline.inputs.items()}
+        self._inputs = pipeline.inputs
         self._places = {name: _places(source, partitions) for name, source in pipeline.inputs.items()}
         self._fed = dict.fromkeys(self._places, 0)
         counts: dict[str, int] = {}
@@ -36,8 +30,8 @@ class Feed:
             counts[tp.topic] = max(tp.partition + 1, counts.get(tp.topic, 0))
         for topic, count in sorted(counts.items()):
             log.create(topic, count)
-        sinks = [o.sink for o in pipeline.operators if isinstance(o, Process)]
-        for sent in {sink.topic for sink in sinks if isinstance(sink, KafkaSink)} - set(counts):
+        sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
+        for sent in {sink.kafka_topic for sink in sinks if sink.kafka_topic is not None} - set(counts):
             log.create(sent)
 
     def send(self, record: object, timestamp_ms: int) -> TopicPartition:
@@ -52,14 +46,14 @@ class Feed:
         at = self._fed[name] if key is None else sum(key)
         self._fed[name] += key is None
         place = places[at % len(places)]
-        self._log.append(place, _value(body), key=key, timestamp_ms=timestamp_ms)
+        self._log.append(place, _value(body, self._inputs[name]), key=key, timestamp_ms=timestamp_ms)
         return place
 
     def _addressed(self, record: object) -> tuple[str, object, bytes | None]:
         if isinstance(record, tuple) and len(record) in (2, 3) and record[0] in self._places:
             key = record[2] if len(record) == 3 else None
             return str(record[0]), record[1], key.encode() if isinstance(key, str) else key
-        names = [name for name, kind in self._records.items() if type(record) is kind] or list(self._records)
+        names = [name for name, source in self._inputs.items() if type(record) is source.record] or list(self._inputs)
         if len(names) > 1:
             raise UsageError(
                 f"which input does {record!r} belong to: {', '.join(names)}?",
@@ -76,23 +70,5 @@ def _places(source: KafkaSource, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(t, n) for t in source.names for n in range(partitions)]
 
 
-def _value(record: object) -> bytes | None:
-    if record is None or isinstance(record, bytes):
-        return record
-    return json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return format(value, "f") if isinstance(value, Decimal) else value
+def _value(record: object, source: KafkaSource) -> bytes | None:
+    return record if record is None or isinstance(record, bytes) else source.format.encode(record)

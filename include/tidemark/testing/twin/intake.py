@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from tidemark.declare.pipeline import Pipeline
-from tidemark.formats.json import BadRecord, decode
+from tidemark.formats.base import BadRecord
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.log_records import LogRecord
@@ -39,7 +39,7 @@ class MemoryInput:
         source = pipeline.inputs[name]
         self._event_time = source.event_time
         self._is_broadcast = name not in pipeline.sources
-        self._record = source.schema
+        self._format, self._record = source.format, source.schema
         self._limit = EPOCH + plan.logical_time_ms * MS + pipeline.max_future
         self.good: list[Decoded] = []
         self.raw: dict[tuple[str, int, int], LogRecord] = {}
@@ -71,7 +71,7 @@ class MemoryInput:
                 self.letters.append(MemoryDeadLetter(tp=tp, record=record, reason=str(error)))
 
     def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
-        fields = decode(record.value, self._record)
+        fields = self._format.decode_one(record.value, self._record)
         found = Decoded(
             topic=tp.topic,
             partition=tp.partition,

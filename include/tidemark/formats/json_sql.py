@@ -1,4 +1,4 @@
-"""Strict decoding of JSON records in Spark SQL: what does not fit its declaration is a dead letter, never an error.
+"""Strict decoding of JSON in Spark SQL, for `formats.Json` and for message keys: bad text is an answer, not an error.
 
 `from_json` is lax (a number becomes a string, one bad field becomes null, trailing text passes), so each value is
 parsed once into a VARIANT, which keeps the JSON types, and every declared field is compared with its declaration.
