@@ -18,8 +18,7 @@ STANDS_ON: dict[str, str] = {
     "model.state": "model.checkpoint sql",
     "model.retention": "model.checkpoint",
     "formats": "model.checkpoint",
-    "sinks": "model.checkpoint",
-    "declare": "formats sinks",
+    "declare": "formats",
     "ports": "declare model.retention",
     "processing": "declare",
     # The protocol: it knows neither Spark nor Kafka nor Delta.
@@ -59,9 +58,9 @@ STANDS_ON: dict[str, str] = {
 }
 """Every room, and the rooms right below it. A new folder or module of `tidemark` gets a line."""
 
-ONE_ROOM = {"state": "declare", "model.kinds": "model.schema"}
+ONE_ROOM = {"state": "declare", "model.kinds": "model.schema", "sinks": "model.checkpoint"}
 """What belongs to a room elsewhere. `state` is where authors look for it. A field of a schema asks its kind, and a kind
-reads the schema's fields."""
+reads the schema's fields; likewise a stored table asks its sink, and a sink reads the table's options."""
 DIVIDED = ("coordinator", "model", "testing")
 """Packages whose folders are rooms."""
 
