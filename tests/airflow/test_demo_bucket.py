@@ -1,8 +1,8 @@
 """The store of `make demo WAREHOUSE=s3`: a process that the stack can stop, where one of racing writers wins."""
 
+import contextlib
 import os
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,22 @@ def winners(application: store.Application, writers: int = 8) -> int:
 
 
 def test_of_racing_puts_one_wins_where_the_store_looks_before_it_writes() -> None:
-    def racy() -> store.Application:
+    def racy(patience: float) -> store.Application:
         there: set[str] = set()
+        all_have_looked = threading.Barrier(8)
 
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             found = "it" in there
-            time.sleep(0.02)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                all_have_looked.wait(patience)
             there.add("it")
             start_response("412" if found else "200")
             return []
 
         return answer
 
-    assert winners(racy()) > 1, "or this shows nothing"
-    assert winners(store.one_by_one(racy())) == 1
+    assert winners(racy(patience=15)) == 8, "or this shows nothing"
+    assert winners(store.one_by_one(racy(patience=0.3))) == 1
 
 
 def test_other_requests_do_not_wait_for_one_another() -> None:

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -44,6 +46,17 @@ def home(home_settings: Settings) -> Path:
 
 def _env(home: Path) -> dict[str, str]:
     return {**os.environ, STACK_VARIABLE: str(home)}
+
+
+@contextmanager
+def _started(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A child with the mark of `home`, in a session of its own; the kernel shows the mark a moment after the start."""
+    with subprocess.Popen(SLEEPER, env=_env(home), start_new_session=True) as child:
+        try:
+            assert processes.wait_until(lambda: len(processes_of(home)) == 1, time.monotonic() + 20)
+            yield child
+        finally:
+            child.kill()
 
 
 def test_a_pid_that_somebody_else_has_now_is_not_ours(home: Path, home_settings: Settings) -> None:
@@ -91,20 +104,16 @@ def test_the_port_of_a_killed_service_is_chosen_again_although_it_still_dies(hom
 
 
 def test_a_child_that_nobody_recorded_is_found_by_its_mark(home: Path, home_settings: Settings) -> None:
-    orphan = subprocess.Popen(SLEEPER, env=_env(home), start_new_session=True)
-    down(home_settings)
-    orphan.wait(timeout=5)
-    assert processes_of(home) == []
+    with _started(home) as orphan:
+        down(home_settings)
+        orphan.wait(timeout=20)
+        assert processes_of(home) == []
 
 
 def test_another_home_s_children_are_left_alone(home: Path, home_settings: Settings) -> None:
-    neighbour = subprocess.Popen(SLEEPER, env=_env(home / "other"), start_new_session=True)
-    try:
+    with _started(home / "other") as neighbour:
         down(home_settings)
         assert neighbour.poll() is None
-    finally:
-        neighbour.kill()
-        neighbour.wait()
 
 
 def test_a_followed_log_goes_on_over_a_restart(home: Path, home_settings: Settings) -> None:
