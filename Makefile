@@ -11,23 +11,23 @@ help: ## Show this list
 
 .PHONY: setup
 setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
-	@$(PYTHON) include/tidemark/stack/bootstrap.py
+	@$(PYTHON) include/devstack/bootstrap.py
 
 .PHONY: setup-s3
 setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
-	@$(PYTHON) include/tidemark/stack/bootstrap.py --s3
+	@$(PYTHON) include/devstack/bootstrap.py --s3
 
 .PHONY: setup-driver
 setup-driver: setup ## Archive the classes of Spark, so that drivers of one's own (local[N]) start sooner
-	@$(BIN)/python -m tidemark.engine.class_archive $(or $(TIDEMARK_JARS),.jars)
+	@$(BIN)/python -m tidemark.engine.session.class_archive $(or $(TIDEMARK_JARS),.jars)
 
 .PHONY: setup-flink
 setup-flink: setup ## Fetch Apache Flink, into a cache of yours, so that `make bench` measures it too
-	@$(BIN)/python -m tests.perf.peers.setup_flink
+	@$(BIN)/python -m benchmarks.peers.setup_flink
 
 .PHONY: demo
 demo: $(if $(filter s3,$(WAREHOUSE)),setup-s3,setup) ## Checkpoint the real flights of 2013, check every row (DEMO=quick: half; WAREHOUSE=s3: in a bucket)
-	@$(BIN)/python -m tidemark.cli.demo
+	@$(BIN)/python -m devstack.demo
 
 ##@ The stack
 .PHONY: up
@@ -49,7 +49,7 @@ doctor: setup ## Name every missing prerequisite and its remedy
 ##@ A cluster in containers
 .PHONY: env
 env: ## Make the secrets of docker-compose.yaml in .env, where they are missing
-	@$(PYTHON) include/tidemark/stack/env_file.py .env
+	@$(PYTHON) include/devstack/env_file.py .env
 
 ##@ Checks
 .PHONY: test
@@ -90,12 +90,12 @@ lock: setup ## Write requirements.lock anew after a change of the dependencies, 
 
 .PHONY: bench
 bench: setup ## Measure checkpoints by state size, and what one would take instead (BENCH=quick: small)
-	@$(BIN)/python -m tests.perf.bench
-	@$(BIN)/python -m tests.perf.state_costs
-	@$(BIN)/python -m tests.perf.process_rate
-	@$(BIN)/python -m tests.perf.restore_points
-	@$(BIN)/python -m tests.perf.peers
-	@$(BIN)/python -m tests.perf.airflow_latency
+	@$(BIN)/python -m benchmarks.bench
+	@$(BIN)/python -m benchmarks.state_costs
+	@$(BIN)/python -m benchmarks.process_rate
+	@$(BIN)/python -m benchmarks.restore_points
+	@$(BIN)/python -m benchmarks.peers
+	@$(BIN)/python -m benchmarks.airflow_latency
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links

@@ -7,15 +7,16 @@ import sys
 
 from pydantic import TypeAdapter
 
+from tidemark.context import open_context
+from tidemark.engine.session.job_result import answer
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
-from tidemark.wiring import open_runtime
-from tidemark.wiring.answers import answer
 
 
 def fold(pipeline: str, slot: str, request: str) -> dict[str, object]:
-    """Folds in this process; raises what the runtime raises."""
+    """Folds in this process; raises what the operation raises."""
     wanted = TypeAdapter(PlanRequest).validate_json(request)
-    folded = open_runtime().fold(pipeline, slot, wanted)
+    folded = checkpoints.fold(open_context(), pipeline, slot, wanted)
     return {"slot": folded.slot, "id": folded.id, "completed": list(folded.completed)}
 
 

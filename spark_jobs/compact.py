@@ -2,13 +2,14 @@
 
 import sys
 
-from tidemark.wiring import open_runtime
-from tidemark.wiring.answers import answer
+from tidemark.context import open_context
+from tidemark.engine.session.job_result import answer
+from tidemark.operations import compaction
 
 
 def compact(pipeline: str) -> dict[str, object]:
     """Compacts in this process; starts Spark only when something is due."""
-    return {"compacted": [record.uid for record in open_runtime().compact(pipeline)]}
+    return {"compacted": [record.uid for record in compaction.compact(open_context(), pipeline)]}
 
 
 def main(argv: list[str]) -> int:

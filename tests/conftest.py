@@ -14,8 +14,8 @@ from tests.prerequisites import check
 if TYPE_CHECKING:
     from tests.kafka.topics import Sent, Topics
     from tests.s3.server import Bucket, Server
-    from tidemark.adapters.s3_folder import S3Folder
     from tidemark.settings import Settings
+    from tidemark.storage.s3_folder import S3Folder
 
 SERVICES = {"broker": "kafka", "spark_server": "spark", "spark_stack": "spark"}
 """Fixtures that start a service, and the mark of whoever asks for them."""
@@ -77,9 +77,9 @@ Everything else, the collector as well, is what users have."""
 @pytest.fixture(scope="session")
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
     """Settings of a stack with one warm Connect server, shared by the session."""
+    from devstack import control
     from tests.s3.server import CREDENTIALS
     from tidemark.settings import load_settings
-    from tidemark.stack import control
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=ONE_COMPILER)
     # The server looks for its own credentials of S3 where every client of AWS does: in its environment.
@@ -121,8 +121,8 @@ def bucket(s3_server: "Server") -> "Iterator[Bucket]":
 @pytest.fixture(scope="session")
 def s3_folder(s3_server: "Server") -> "Iterator[S3Folder]":
     """A folder of no bucket, open, through the proxy: its clients take longer to make than most tests."""
-    from tidemark.adapters.s3_folder import opened
-    from tidemark.adapters.s3_place import S3Place
+    from tidemark.storage.s3_folder import opened
+    from tidemark.storage.s3_location import S3Place
 
     with mock.patch.dict(os.environ, s3_server.variables):
         found = opened(S3Place(bucket="none", prefix="house", endpoint=s3_server.proxy.address))

@@ -1,24 +1,26 @@
 """A checkpoint line in memory: what the coordinator's unit tests and the simulation both stand on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
-from tidemark.adapters.memory_layouts import state_rows
-from tidemark.adapters.memory_merge import compacted
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress
+from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.records.states import Completed, OpenPlan, SealedPlan
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.engine.job import CheckpointJob
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.keys import compaction_key
-from tidemark.model.records import CompactionRecord
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import CommitRequest
-from tidemark.pipeline import Pipeline
-from tidemark.ports import CheckpointStore
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.object_keys import compaction_key
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.checkpoint.table_writes import CommitRequest
+from tidemark.ports import CheckpointStore, PlanRequest
+from tidemark.testing.twin.layouts import state_rows
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
+from tidemark.testing.twin.merge import compacted
 
 START_MS = 1_000_000
 """What a clock of a test starts at."""
@@ -42,6 +44,19 @@ class Unfenced:
 
     def check(self) -> None:
         """Holds."""
+
+
+def dag_run(loop: CheckpointLoop, request: PlanRequest) -> Progress:
+    """The tasks of a DAG run that nothing interrupts: each drives the loop to its own stage."""
+    planned = loop.plan(request)
+    if not isinstance(planned.state, OpenPlan):
+        return planned
+    folded = loop.fold(planned.state.plan, request)
+    if not isinstance(folded.state, SealedPlan):
+        return replace(folded, checkpoints=planned.checkpoints + folded.checkpoints)
+    done = loop.complete(folded.state.plan)
+    made = (*planned.checkpoints, *folded.checkpoints, *([done.checkpoint] if isinstance(done, Completed) else ()))
+    return Progress(state=done, checkpoints=made)
 
 
 class InMemory:
@@ -125,7 +140,7 @@ class InMemory:
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=pipeline.max_dead_letters,
         )
         return job.execute(attempt)

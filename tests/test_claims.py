@@ -11,7 +11,7 @@ import pytest
 
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.cli import state_diff
-from tidemark.engine.session import SparkSettings
+from tidemark.engine.session.session import SparkSettings
 from tidemark.errors import DeclarationError
 from tidemark.settings import Settings
 from tidemark.testing import BARRIER, replay

@@ -7,16 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark import state, testing
+    from tidemark import formats, state, testing
+    from tidemark.declare.operators import Fold, Process
+    from tidemark.declare.pipeline import Pipeline
+    from tidemark.declare.retention import Retention
+    from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.errors import TidemarkError
-    from tidemark.operators import DeltaSink, Fold, KafkaSink, Process
-    from tidemark.pipeline import Pipeline
     from tidemark.reading import read_sink, read_state
-    from tidemark.retention import Retention
-    from tidemark.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
+    from tidemark.sinks import ConsoleSink, DeltaSink, KafkaSink
 
 __all__ = [
     "Broadcast",
+    "ConsoleSink",
     "DeltaSink",
     "DeltaTable",
     "Fold",
@@ -27,6 +29,7 @@ __all__ = [
     "Retention",
     "TidemarkError",
     "TopicPattern",
+    "formats",
     "read_sink",
     "read_state",
     "state",
@@ -34,17 +37,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Broadcast": "tidemark.sources",
-    "DeltaSink": "tidemark.operators",
-    "DeltaTable": "tidemark.sources",
-    "Fold": "tidemark.operators",
-    "KafkaSink": "tidemark.operators",
-    "KafkaSource": "tidemark.sources",
-    "Pipeline": "tidemark.pipeline",
-    "Process": "tidemark.operators",
-    "Retention": "tidemark.retention",
+    "Broadcast": "tidemark.declare.sources",
+    "ConsoleSink": "tidemark.sinks",
+    "DeltaSink": "tidemark.sinks",
+    "DeltaTable": "tidemark.declare.sources",
+    "Fold": "tidemark.declare.operators",
+    "KafkaSink": "tidemark.sinks",
+    "KafkaSource": "tidemark.declare.sources",
+    "Pipeline": "tidemark.declare.pipeline",
+    "Process": "tidemark.declare.operators",
+    "Retention": "tidemark.declare.retention",
     "TidemarkError": "tidemark.errors",
-    "TopicPattern": "tidemark.sources",
+    "TopicPattern": "tidemark.declare.sources",
     "read_sink": "tidemark.reading",
     "read_state": "tidemark.reading",
 }

@@ -119,7 +119,7 @@ class StoppedError(ConflictError):
 class GateFailedError(TidemarkError):
     """The quality gate rejected the candidate, or could not judge it.
 
-    `verdict` is the whole verdict (a `tidemark.model.checkpoint.Verdict`), for the record of the attempt.
+    `verdict` is the whole verdict (a `tidemark.model.checkpoint.manifest.Verdict`), for the record of the attempt.
     """
 
     code = 5

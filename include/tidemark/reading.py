@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
+from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.names import parse_id
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.names import parse_id
+from tidemark.operations import reads, savepoints
+from tidemark.operations.reads import schema_of
+from tidemark.operations.sinks import sink_of
 from tidemark.settings import Settings
-from tidemark.wiring import Runtime, open_runtime
-from tidemark.wiring.outputs import sink_of
-from tidemark.wiring.reads import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ Resolver = Literal["spark", "duckdb"]
 """What merges stored rows: Spark's SQL, or DuckDB in Spark's Python workers."""
 
 
-class RestorePoint(TypedDict, total=False):
+class RestorePointChoice(TypedDict, total=False):
     """Which checkpoint is read; one of these.
 
     Attributes:
@@ -55,7 +56,7 @@ def read_state(
     *,
     by: Resolver = "spark",
     settings: Settings | None = None,
-    **at: Unpack[RestorePoint],
+    **at: Unpack[RestorePointChoice],
 ) -> "DataFrame":
     """The resolved state of an operator as a Spark DataFrame: one row per live key.
 
@@ -81,14 +82,14 @@ def read_state(
         StoreError: a version of the state's tables is gone, or has other files than were committed; by DuckDB also: a
             file is gone.
     """
-    from tidemark.engine.resolving import resolved
+    from tidemark.engine.state.resolve_sql import resolved
 
     _refuse_unknown(by)
-    runtime = open_runtime(settings)
-    found = _found(runtime, pipeline, _At(**at))
+    context = open_context(settings)
+    found = _found(context, pipeline, _At(**at))
     if by == "duckdb":
-        return _by_ranges(runtime, spark, found, uid)
-    return resolved(runtime.state_of(spark), schema_of(found, uid), found.handles[uid], found.now)
+        return _by_ranges(context, spark, found, uid)
+    return resolved(context.warehouse_of(spark), schema_of(found, uid), found.handles[uid], found.now)
 
 
 def _refuse_unknown(by: str) -> None:
@@ -97,12 +98,14 @@ def _refuse_unknown(by: str) -> None:
         raise UsageError(f"by={by!r}", next=f"give one of {', '.join(map(repr, known))}.")
 
 
-def _by_ranges(runtime: Runtime, spark: "SparkSession", found: Checkpoint, uid: str) -> "DataFrame":
-    from tidemark.adapters.state_reader import range_reader
-    from tidemark.engine.ranges import resolved_by_ranges
+def _by_ranges(context: Context, spark: "SparkSession", found: Checkpoint, uid: str) -> "DataFrame":
+    from tidemark.engine.state.resolve_ranges import resolved_by_ranges
+    from tidemark.readers.state_reader import range_reader
 
     schema, handle = schema_of(found, uid), found.handles[uid]
-    return resolved_by_ranges(spark, schema, handle.rows, range_reader(runtime.root, schema, handle, found.now))
+    return resolved_by_ranges(
+        spark, schema, handle.rows, range_reader(context.warehouse.root, schema, handle, found.now)
+    )
 
 
 def read_sink(
@@ -111,7 +114,7 @@ def read_sink(
     sink: str,
     *,
     settings: Settings | None = None,
-    **at: Unpack[RestorePoint],
+    **at: Unpack[RestorePointChoice],
 ) -> "DataFrame":
     """The rows of a sink as of a checkpoint, as a Spark DataFrame: rows that no manifest names are never seen.
 
@@ -130,21 +133,23 @@ def read_sink(
         UsageError: as in `read_state`.
         StoreError: a version of the sink is gone, or has other files than were committed.
     """
-    from tidemark.engine.resolving import union_of
+    from tidemark.engine.state.resolve_sql import union_of
 
-    runtime = open_runtime(settings)
-    table = sink_of(_found(runtime, pipeline, _At(**at)), sink)
-    return union_of(runtime.state_of(spark), table)
+    context = open_context(settings)
+    table = sink_of(_found(context, pipeline, _At(**at)), sink)
+    return union_of(context.warehouse_of(spark), table)
 
 
-def _found(runtime: Runtime, pipeline: str, at: _At) -> Checkpoint:
+def _found(context: Context, pipeline: str, at: _At) -> Checkpoint:
     if at.as_of is not None:
-        return _as_of(runtime, pipeline, at.as_of)
+        return _as_of(context, pipeline, at.as_of)
     number = None if at.checkpoint is None else parse_id(str(at.checkpoint))
-    return runtime.checkpoint(pipeline, runtime.checkpoint_id(pipeline, number, at.savepoint))
+    return reads.get_checkpoint(
+        context, pipeline, savepoints.resolve_checkpoint_id(context, pipeline, number, at.savepoint)
+    )
 
 
-def _as_of(runtime: Runtime, pipeline: str, when: datetime) -> Checkpoint:
+def _as_of(context: Context, pipeline: str, when: datetime) -> Checkpoint:
     if when.tzinfo is None:
         raise UsageError(f"as_of={when} has no time zone", next="give an aware datetime.")
-    return runtime.checkpoint_as_of(pipeline, when)
+    return reads.get_checkpoint_as_of(context, pipeline, when)

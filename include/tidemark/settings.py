@@ -20,8 +20,8 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
 from tidemark.kafka_settings import KafkaSettings
-from tidemark.model.buckets import S3Url, is_url
-from tidemark.model.punctuality import EVERY, parse_deadlines
+from tidemark.model.checkpoint.deadline import EVERY, parse_deadlines
+from tidemark.model.core.bucket_url import S3Url, is_url
 from tidemark.s3_settings import ENDPOINT, S3Settings
 
 PREFIX = "TIDEMARK_"

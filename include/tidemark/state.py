@@ -14,196 +14,43 @@ a `state.Ttl` with all members of Flink's StateTtlConfig; and `was=`, the name t
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, dataclass_transform, get_type_hints, overload
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
 
+from tidemark.declare.operator_state import Operator as Operator
+from tidemark.declare.operator_state import split_list as split_list
+from tidemark.declare.operator_state import union_list as union_list
 from tidemark.errors import DeclarationError
-from tidemark.model.aggregates import declared_aggregate, declared_reduce
-from tidemark.model.descriptors import StateDescriptor, annotated
-from tidemark.model.names import checked_field
-from tidemark.model.ttl import Ttl, as_ttl
-from tidemark.model.types import Precision, field_type
-from tidemark.operator_state import Operator, split_list, union_list
+from tidemark.model.core.names import checked_field
+from tidemark.model.core.ttl import Ttl as Ttl
+from tidemark.model.core.types import Precision as Precision
+from tidemark.model.core.types import field_type
+from tidemark.model.schema.field_descriptors import StateDescriptor as StateDescriptor
+from tidemark.model.schema.field_descriptors import annotated
 
-__all__ = [
-    "Keyed",
-    "Operator",
-    "Precision",
-    "StateDescriptor",
-    "Ttl",
-    "aggregate",
-    "count",
-    "distinct",
-    "first",
-    "latest",
-    "list",
-    "map",
-    "max",
-    "mean",
-    "min",
-    "reduce",
-    "split_list",
-    "sum",
-    "union_list",
-    "value",
-]
+_OWN = ("Keyed", "Operator", "Precision", "StateDescriptor", "Ttl", "split_list", "union_list")
+_KINDS = "tidemark.model.kinds"
 
-T = TypeVar("T")
-_Ttl = timedelta | Ttl | None
+if TYPE_CHECKING:
+    from tidemark.model.kinds.registry import *  # noqa: F403  (one function per kind)
+else:
+
+    def __getattr__(name: str) -> Any:
+        """The function of a kind, from its file: a pipeline loads only the kinds that it declares."""
+        if name == "__all__":
+            return __dir__()
+        if name[0] != "_" and find_spec(f"{_KINDS}.{name}") is not None:
+            made = getattr(import_module(f"{_KINDS}.{name}"), name, None)
+            if made is not None:
+                return globals().setdefault(name, made)
+        raise AttributeError(f"module 'tidemark.state' has no attribute {name!r}")
 
 
-@overload
-def count(*, was: str = "") -> int: ...
-@overload
-def count(*, ttl: timedelta | Ttl, was: str = "") -> int | None: ...
-def count(*, ttl: _Ttl = None, was: str = "") -> int | None:
-    """Number of records of the key; null where a ttl has passed."""
-    made: Any = _field("count", ttl=ttl, was=was)
-    found: int | None = made
-    return found
-
-
-def sum(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
-    """Sum of a number over the records in which it is not null; null where there is none.
-
-    An integer that leaves 64 bits is a `StateOverflowError` naming the key. A floating-point sum is not exact:
-    it depends on where barriers cut, so it stays out of state hashes.
-    """
-    return _field("sum", source, ttl=ttl, was=was)
-
-
-def min(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
-    """Least value that is not null."""
-    return _field("min", source, ttl=ttl, was=was)
-
-
-def max(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
-    """Greatest value that is not null."""
-    return _field("max", source, ttl=ttl, was=was)
-
-
-def first(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None, was: str = "") -> Any:
-    """The field of the earliest record by (event time, topic, partition, offset), null included."""
-    return _field("first", source, ignore_nulls=ignore_nulls, ttl=ttl, was=was)
-
-
-def latest(source: str, *, ignore_nulls: bool = False, ttl: _Ttl = None, was: str = "") -> Any:
-    """The field of the latest record by (event time, topic, partition, offset), null included."""
-    return _field("latest", source, ignore_nulls=ignore_nulls, ttl=ttl, was=was)
-
-
-def mean(source: str, *, ttl: _Ttl = None, was: str = "") -> Any:
-    """Arithmetic mean of the values that are not null, as a float; exact where the values are integers or decimals."""
-    return _field("mean", source, ttl=ttl, was=was)
-
-
-def distinct(source: str, *, limit: int = 1000, ttl: _Ttl = None, was: str = "") -> Any:
-    """The distinct values that are not null, sorted.
-
-    Args:
-        source: the record field.
-        limit: a key with more values is a `StateOverflowError` naming the key.
-        ttl: of the whole set.
-        was: see `StateDescriptor`.
-    """
-    return _field("distinct", source, limit=_checked_limit("distinct", limit), ttl=ttl, was=was)
-
-
-def list(source: str = "", *, limit: int = 10_000, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
-    """A list.
-
-    In a `Fold`, with `source`: the field's values that are not null, checkpoint after checkpoint, within one in order
-    of (topic, partition, offset). In a `Process`: a list that the function changes.
-
-    Args:
-        source: the record field; empty in a `Process`.
-        limit: a key with more elements is a `StateOverflowError` naming the key (A3).
-        ttl: of each element (B8).
-        was: see `StateDescriptor`.
-    """
-    kind = "list" if source else "list_of_values"
-    return StateDescriptor(kind=kind, source=source, limit=_checked_limit("list", limit), ttl=as_ttl(ttl), was=was)
-
-
-class _Kept(TypedDict, total=False):
-    """What every kind takes."""
-
-    ttl: _Ttl
-    was: str
-
-
-def aggregate(
-    *,
-    accumulator: Mapping[str, Any],
-    partial: Mapping[str, str],
-    finish: str,
-    merge: Mapping[str, str] | None = None,
-    spark_only: bool = False,
-    **kept: Unpack[_Kept],
-) -> Any:
-    """An aggregate of your own (Flink's AggregatingState), in the portable SQL subset.
-
-    Args:
-        accumulator: name to type of what is stored.
-        partial: per accumulator one aggregate function over the records of a batch: `sum(delay * delay)`.
-        finish: an expression over the accumulators, which readers see.
-        merge: per accumulator the function that merges partials; it follows from the partial, and must agree.
-        spark_only: take any Spark SQL; readers without Spark refuse the field, and `merge` must be associative.
-        kept: `ttl=` of the whole; `was=`, the name that the field had before.
-    """
-    made = declared_aggregate(accumulator, partial, merge, finish, spark_only=spark_only)
-    return StateDescriptor(kind="aggregate", aggregate=made, ttl=as_ttl(kept.get("ttl")), was=kept.get("was", ""))
-
-
-def reduce(text: str, *, ttl: _Ttl = None, was: str = "") -> Any:
-    """One aggregate function whose result is of the type of what it takes (Flink's ReducingState).
-
-    Args:
-        text: for instance `max(arrival_delay - departure_delay)`, in the portable SQL subset.
-        ttl: of the whole.
-        was: the name that the field had before.
-    """
-    return StateDescriptor(kind="reduce", aggregate=declared_reduce(text), ttl=as_ttl(ttl), was=was)
-
-
-def value(initial: T, *, ttl: _Ttl = None, was: str = "") -> T:
-    """One value of a `Process`, which its function reads and assigns.
-
-    Args:
-        initial: what a key without it has; None, a bool, a number, or a text.
-        ttl: after it the function gets `initial` again; the annotation must then allow None, which SQL shows.
-        was: see `StateDescriptor`.
-    """
-    made: Any = StateDescriptor(kind="value", initial=initial, ttl=as_ttl(ttl), was=was)
-    found: T = made
-    return found
-
-
-def map(*, limit: int = 100_000, ttl: _Ttl = None, was: str = "") -> Any:  # noqa: A001
-    """A dict of a `Process`, stored as a row per entry: only entries that changed are written.
-
-    Args:
-        limit: a key with more entries is a `StateOverflowError` naming the key.
-        ttl: of each entry (B8).
-        was: see `StateDescriptor`.
-    """
-    return StateDescriptor(kind="map", limit=_checked_limit("map", limit), ttl=as_ttl(ttl), was=was)
-
-
-def _field(kind: str, source: str = "", *, ttl: _Ttl, **options: Any) -> StateDescriptor:
-    if kind != "count" and not (isinstance(source, str) and source):
-        raise DeclarationError(
-            f"state.{kind}({source!r})", next="name the record field to fold, as in state.sum('distance')."
-        )
-    return StateDescriptor(kind=kind, source=source, ttl=as_ttl(ttl), **options)
-
-
-def _checked_limit(kind: str, limit: int) -> int:
-    if limit < 1:
-        raise DeclarationError(f"state.{kind}(limit={limit})", next="give a limit of at least 1.")
-    return limit
+def __dir__() -> Sequence[str]:
+    return sorted([*_OWN, *(name for name in vars(import_module(f"{_KINDS}.registry")) if name[0] != "_")])
 
 
 # Without field specifiers each field counts as one with a default, so that `Aircraft()` and `Aircraft(flights=3)`

@@ -15,7 +15,8 @@ from fastapi import Depends, HTTPException, Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tidemark_ui.reading import pages
+from tidemark.web import history_cache
+from tidemark_ui.reading import shared_context
 
 COMPLETE = "complete"
 """The task that tells a checkpoint's asset; a backfill's is called otherwise."""
@@ -34,7 +35,7 @@ def dags_of(pipeline: str, session: Session) -> list[str]:
 
 def pipelines_of(dag_id: str, session: Session) -> list[str]:
     """Pipelines that a DAG names by its tags; all that the warehouse has where Airflow does not know the DAG."""
-    known = pages().pipelines()
+    known = shared_context().warehouse.list_pipelines()
     tags = set(session.scalars(select(DagTag.name).where(DagTag.dag_id == dag_id)))
     if not tags and session.get(DagModel, dag_id) is None:
         return known
@@ -57,7 +58,7 @@ def may(method: Method, pipeline: str, user: GetUserDep, session: Session) -> bo
 def _checked(method: Method, pipeline: str, user: GetUserDep, session: Session) -> str:
     if not may(method, pipeline, user, session):
         raise HTTPException(403, "Forbidden")
-    return pages().known(pipeline)
+    return history_cache.require_planned(shared_context(), pipeline)
 
 
 def readable(pipeline: Annotated[str, Path(max_length=63)], user: GetUserDep, session: SessionDep) -> str:

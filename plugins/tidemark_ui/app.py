@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, TidemarkError, UsageError
 from tidemark_ui import routes, writes
-from tidemark_ui.reading import pages
+from tidemark_ui.reading import shared_context
 
 MOST_BYTES = 64 * 1024
 """Of the body of a request."""
@@ -58,7 +58,7 @@ def create_app() -> FastAPI:
 @cache
 def shared_app() -> FastAPI:
     """That of this process."""
-    pages()
+    shared_context()
     return create_app()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 COUNTED = "failed_checkpoints"
-"""Where `tidemark.airflow.failing` keeps the count."""
+"""Where `tidemark.airflow.failure_callbacks` keeps the count."""
 FAILED, TIMED_OUT = "task_failure", "timed_out"
 """What the scheduler says of a run that failed by itself; where a person marked it as failed, another text comes."""
 _log = logging.getLogger(__name__)

@@ -1,16 +1,15 @@
-"""The pages' answers in this process: one `Pages`, because it remembers what it has read."""
+"""The context of this process: one, because it remembers the histories that it has read."""
 
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidemark.wiring.pages import Pages
+    from tidemark.context import Context
 
 
 @cache
-def pages() -> "Pages":
-    """That of this process, over the warehouse that the settings name."""
-    from tidemark.wiring import open_runtime
-    from tidemark.wiring.pages import Pages
+def shared_context() -> "Context":
+    """The context over the warehouse that the settings name."""
+    from tidemark.context import open_context
 
-    return Pages(open_runtime())
+    return open_context()

@@ -10,14 +10,17 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidemark.wiring.pages.history import CheckpointStatus
-from tidemark.wiring.pages.lines import HistoryQuery
-from tidemark.wiring.pages.outlooks import Beginning
-from tidemark.wiring.pages.records import RecordQuery
+from tidemark.web import details as details_page
+from tidemark.web import graphs, overview, previews, row_origin, sink_rows
+from tidemark.web import source_lookup as record_answers
+from tidemark.web.history import CheckpointStatus
+from tidemark.web.history_json import HistoryQuery
+from tidemark.web.previews import RestorePointRequest
+from tidemark.web.source_lookup import RecordQuery
 from tidemark_ui import models
 from tidemark_ui.access import Readable, may, pipelines_of
 from tidemark_ui.dags import dag_config, dag_facts
-from tidemark_ui.reading import pages
+from tidemark_ui.reading import shared_context
 
 router = APIRouter()
 FILES = {path.name: path for path in (File(__file__).parent / "static").glob("*.js")}
@@ -37,7 +40,7 @@ def static(name: Name) -> FileResponse:
 @router.get("/pipelines")
 def pipelines(user: GetUserDep, session: SessionDep) -> list[models.PipelineFacts]:
     """Pipelines that the user may see."""
-    seen = [name for name in pages().pipelines() if may("GET", name, user, session)]
+    seen = [name for name in shared_context().warehouse.list_pipelines() if may("GET", name, user, session)]
     return [
         models.PipelineFacts(name=name, may_trigger=may("POST", name, user, session), **dag_facts(name, session))
         for name in seen
@@ -60,31 +63,37 @@ class HistoryParams(BaseModel):
 @router.get("/pipelines/{pipeline}/checkpoints")
 def checkpoints(pipeline: Readable, asked: Annotated[HistoryParams, Query()]) -> models.Overview:
     """Flink's `/jobs/:id/checkpoints`: counts, summary, latest, history."""
-    return models.Overview.model_validate(pages().overview(pipeline, HistoryQuery(**dict(asked))))
+    return models.Overview.model_validate(
+        overview.get_overview(shared_context(), pipeline, HistoryQuery(**dict(asked)))
+    )
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/config")
 def config(pipeline: Readable, session: SessionDep) -> models.Config:
     """Flink's `/jobs/:id/checkpoints/config`."""
-    return models.Config.model_validate({**pages().config(pipeline), **dag_config(pipeline, session)})
+    return models.Config.model_validate(
+        {**details_page.get_config(shared_context(), pipeline), **dag_config(pipeline, session)}
+    )
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/series")
 def series(pipeline: Readable, last: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[models.Point]:
     """What the charts draw, oldest first."""
-    return [models.Point.model_validate(p) for p in pages().series(pipeline, last)]
+    return [models.Point.model_validate(p) for p in overview.list_points(shared_context(), pipeline, last)]
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}")
 def details(pipeline: Readable, checkpoint: Number) -> models.Details:
     """Flink's `/jobs/:id/checkpoints/details/:cid`, with all operators."""
-    return models.Details.model_validate(pages().details(pipeline, checkpoint))
+    return models.Details.model_validate(details_page.get_details(shared_context(), pipeline, checkpoint))
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/subtasks/{uid}")
 def subtasks(pipeline: Readable, checkpoint: Number, uid: Name) -> models.Task:
     """Flink's `/jobs/:id/checkpoints/details/:cid/subtasks/:vid`: one operator."""
-    found = (task for task in pages().details(pipeline, checkpoint)["tasks"] if task["uid"] == uid)
+    found = (
+        task for task in details_page.get_details(shared_context(), pipeline, checkpoint)["tasks"] if task["uid"] == uid
+    )
     task = next(found, None)
     if task is None:
         raise HTTPException(404, "Not Found")
@@ -94,7 +103,7 @@ def subtasks(pipeline: Readable, checkpoint: Number, uid: Name) -> models.Task:
 @router.get("/pipelines/{pipeline}/checkpoints/lineage/{checkpoint}")
 def lineage(pipeline: Readable, checkpoint: Number) -> models.Graph:
     """The lineage of one checkpoint as nodes and edges."""
-    return models.Graph.model_validate(pages().graph(pipeline, checkpoint))
+    return models.Graph.model_validate(graphs.build_graph(shared_context(), pipeline, checkpoint))
 
 
 class RecordParams(BaseModel):
@@ -114,7 +123,9 @@ class RecordParams(BaseModel):
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/records")
 def records(pipeline: Readable, checkpoint: Number, asked: Annotated[RecordParams, Query()]) -> models.Records:
     """Records that a checkpoint read, as far as Kafka still has them; a bounded read."""
-    return models.Records.model_validate(pages().records_of(pipeline, checkpoint, RecordQuery(**dict(asked))))
+    return models.Records.model_validate(
+        record_answers.read_records(shared_context(), pipeline, checkpoint, RecordQuery(**dict(asked)))
+    )
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/dead-letters")
@@ -126,26 +137,29 @@ def dead_letters(
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> models.DeadLetters:
     """What an operator could not apply in a checkpoint, and why."""
-    found = pages().dead_letters_of(pipeline, checkpoint, uid, limit=limit, offset=offset)
+    found = record_answers.read_dead_letters(shared_context(), pipeline, checkpoint, uid, limit=limit, offset=offset)
     return models.DeadLetters.model_validate(found)
 
 
 @router.get("/pipelines/{pipeline}/timelines")
 def timelines(pipeline: Readable) -> list[models.Timeline]:
     """The tree of timelines."""
-    return [models.Timeline.model_validate(t) for t in pages().timelines(pipeline)]
+    return [models.Timeline.model_validate(t) for t in overview.list_timelines(shared_context(), pipeline)]
 
 
 @router.get("/pipelines/{pipeline}/savepoints")
 def savepoints(pipeline: Readable, disposed: bool = False) -> list[models.Savepoint]:
     """Savepoints, newest first."""
-    return [models.Savepoint.model_validate(s) for s in pages().savepoints(pipeline, disposed=disposed)]
+    return [
+        models.Savepoint.model_validate(s)
+        for s in overview.list_savepoints(shared_context(), pipeline, disposed=disposed)
+    ]
 
 
 @router.get("/pipelines/{pipeline}/savepoints/{name}/disposal")
 def disposal(pipeline: Readable, name: Name) -> models.Disposal:
     """The dry run of a disposal."""
-    return models.Disposal.model_validate(pages().disposal_outlook(pipeline, name))
+    return models.Disposal.model_validate(previews.preview_disposal(shared_context(), pipeline, name))
 
 
 @router.get("/pipelines/{pipeline}/restore-plan")
@@ -155,8 +169,8 @@ def restore_plan(
     savepoint: Annotated[str | None, Query(max_length=63)] = None,
 ) -> models.RestorePlan:
     """The dry run of a restore."""
-    begins = Beginning(checkpoint=checkpoint, savepoint=savepoint)
-    return models.RestorePlan.model_validate(pages().restore_outlook(pipeline, begins))
+    begins = RestorePointRequest(checkpoint=checkpoint, savepoint=savepoint)
+    return models.RestorePlan.model_validate(previews.preview_restore(shared_context(), pipeline, begins))
 
 
 @router.get("/pipelines/{pipeline}/backfill-plan")
@@ -166,14 +180,14 @@ def backfill_plan(
     savepoint: Annotated[str | None, Query(max_length=63)] = None,
 ) -> models.BackfillPlan:
     """The dry run of a backfill to the live head."""
-    begins = Beginning(checkpoint=checkpoint, savepoint=savepoint)
-    return models.BackfillPlan.model_validate(pages().backfill_outlook(pipeline, begins))
+    begins = RestorePointRequest(checkpoint=checkpoint, savepoint=savepoint)
+    return models.BackfillPlan.model_validate(previews.preview_backfill(shared_context(), pipeline, begins))
 
 
 @router.get("/pipelines/{pipeline}/retention-plan")
 def retention_plan(pipeline: Readable) -> models.RetentionPlan:
     """The dry run of retention; looks at every file."""
-    return models.RetentionPlan.model_validate(pages().retention_outlook(pipeline))
+    return models.RetentionPlan.model_validate(previews.preview_retention(shared_context(), pipeline))
 
 
 @router.get("/pipelines/{pipeline}/state/{uid}/origin")
@@ -184,7 +198,7 @@ def origin(
     checkpoint: Annotated[int | None, Query(ge=1, le=10**12)] = None,
 ) -> models.Origin:
     """Which checkpoint changed a key last, in which DAG run, and from which offsets."""
-    return models.Origin.model_validate(pages().origin_of(pipeline, uid, key, checkpoint))
+    return models.Origin.model_validate(row_origin.find_origin(shared_context(), pipeline, uid, key, checkpoint))
 
 
 @router.get("/pipelines/{pipeline}/sinks/{name}/origin")
@@ -200,7 +214,9 @@ def sink_origin(
     if any(not equals for _, equals, _ in pairs):
         raise HTTPException(422, "where: column=value")
     wanted = {column: value for column, _, value in pairs}
-    return models.SinkOrigin.model_validate(pages().sink_origin(pipeline, name, checkpoint, wanted, limit))
+    return models.SinkOrigin.model_validate(
+        sink_rows.find_sink_origin(shared_context(), pipeline, name, checkpoint, wanted, limit)
+    )
 
 
 @router.get("/dags/{dag_id}/checkpoints", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
@@ -212,7 +228,7 @@ def made_by_run(
 ) -> list[models.MadeByRun]:
     """What a DAG run made, pipeline by pipeline."""
     found: list[dict[str, Any]] = [
-        {"pipeline": name, **pages().made_by(name, dag_id, run_id)}
+        {"pipeline": name, **overview.find_made_by(shared_context(), name, dag_id, run_id)}
         for name in pipelines_of(dag_id, session)
         if may("GET", name, user, session)
     ]

@@ -5,9 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict
 
+from tidemark.operations import savepoints
+from tidemark.web import previews
 from tidemark_ui import models
 from tidemark_ui.access import Writable
-from tidemark_ui.reading import pages
+from tidemark_ui.reading import shared_context
 
 router = APIRouter()
 
@@ -30,7 +32,7 @@ def dispose(
         NotFoundError: no such savepoint, or it is disposed.
         ConflictError: something needs it.
     """
-    told = pages().disposal_outlook(pipeline, name)
+    told = previews.preview_disposal(shared_context(), pipeline, name)
     if asked.execute:
-        pages().runtime.savepoints(pipeline).dispose(name)
+        savepoints.open_savepoints(shared_context(), pipeline).dispose(name)
     return models.Disposal.model_validate({**told, "disposed": asked.execute})

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from devstack.demo.flights_data import FlightRecord, read_flights
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
-from tidemark.adapters.flights_data import FlightRecord, read_flights
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -54,15 +54,13 @@ def real_flights() -> list[FlightRecord]:
 
 @pytest.fixture
 def world(airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Twins of Kafka and Spark, and a warehouse of its own, behind the tasks' `open_runtime`."""
-    from tidemark import wiring
-
+    """Twins of Kafka and Spark, and a warehouse of its own, behind the tasks' `open_context`."""
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(HERE / "pipelines"))
     monkeypatch.setenv("TIDEMARK_SPARK", "sc://nowhere:1")
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(HERE / "dags"))
     made = World()
-    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     return made
 
 
@@ -92,10 +90,8 @@ def dag_run(trips: Any) -> Callable[..., Any]:
 @pytest.fixture
 def disk(world: World, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
     """As `world`, with tables that can be read."""
-    from tidemark import wiring
-
     made = DiskWorld()
-    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     return made
 
 
@@ -109,9 +105,9 @@ def plugin(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     import tidemark_ui.plugin
     import tidemark_ui.reading
 
-    tidemark_ui.reading.pages.cache_clear()
+    tidemark_ui.reading.shared_context.cache_clear()
     yield tidemark_ui
-    tidemark_ui.reading.pages.cache_clear()
+    tidemark_ui.reading.shared_context.cache_clear()
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from tests.airflow.disk_world import DiskWorld
 from tests.airflow.somebody import somebody
 from tests.airflow.world import DAY
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.model.checkpoint import Checkpoint, Expectation, Verdict
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint, Expectation, Verdict
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -25,15 +26,13 @@ _serial = count(1)
 @pytest.fixture
 def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
     """Three checkpoints of a trip each, and a savepoint of the first one."""
-    from tidemark import wiring
-
     made = DiskWorld()
-    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     for day in range(3):
         made.drive("a", day + 1, day=day)
-        made.open_runtime().run_once("trips", ASK)
+        checkpoints.run_once(made.open_context(), "trips", ASK)
     request = SavepointRequest(name="sp", owner="me", origin="test", checkpoint=1)
-    Savepoints(made.open_runtime().coordinator("trips")).create(request)
+    Savepoints(made.open_context().coordinator("trips")).create(request)
     return made
 
 
@@ -76,7 +75,9 @@ def test_it_repeats_step_by_step_compares_and_promotes(disk: DiskWorld, trigger:
     logged = caplog.text + "".join(capfd.readouterr())
     assert "| buses | 0 | 0 | 0 | 1 |" in logged, "the same code makes no difference"
     disk.drive("a", 1, day=4)
-    assert disk.open_runtime().run_once("trips", ASK).checkpoint.plan.slot.timeline.startswith("backfill-sp-")
+    assert checkpoints.run_once(disk.open_context(), "trips", ASK).checkpoint.plan.slot.timeline.startswith(
+        "backfill-sp-"
+    )
     again = trigger(savepoint="sp", mode="promote")
     assert (str(again.state), states(again)["repeat"]) == ("success", ["success"]), "a second run finds it done"
     assert len(disk.checkpoints()) == 4
@@ -95,7 +96,7 @@ def test_compare_only_leaves_the_live_timeline_alone(disk: DiskWorld, trigger: A
         },
     )
     assert repeats(disk) == [(), (), ()]
-    fork = disk.open_runtime().coordinator("trips").head("look").entry
+    fork = disk.open_context().coordinator("trips").head("look").entry
     assert isinstance(fork, Checkpoint)
     assert fork.plan.replays == (2,)
 
@@ -122,7 +123,7 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     def looks(detail: Any) -> None:
         seen.append(f"{detail.subject}\n{detail.body}")
         disk.drive("b", 9, day=5)
-        disk.open_runtime().run_once("trips", ASK)
+        checkpoints.run_once(disk.open_context(), "trips", ASK)
 
     with somebody(answer, looks):
         run = trigger(savepoint="sp", mode="approve")
@@ -156,7 +157,7 @@ def test_a_form_that_does_not_fit_is_answered_by_the_first_task(
     logged = caplog.text + "".join(capfd.readouterr())
     assert told in logged
     assert "Next: " in logged
-    assert disk.open_runtime().coordinator("trips").timelines.names() == ["t1"]
+    assert disk.open_context().coordinator("trips").timelines.names() == ["t1"]
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ def test_a_refused_step_ends_the_run_and_the_next_run_goes_on(disk: DiskWorld, t
     assert str(run.state) == "failed"
     assert states(run)["repeat"] == ["failed", "failed"]
     assert {states(run)[task][0] for task in ("compare", "approve", "promote")} == {"upstream_failed"}
-    plans = disk.open_runtime().coordinator("trips").objects.list("plans/")
+    plans = disk.open_context().coordinator("trips").objects.list("plans/")
     assert len([key for key in plans if key.endswith(".abort.json")]) == 1, "the later step is not even tried"
     assert repeats(disk) == [(), (), ()]
     disk.verdict = Verdict()

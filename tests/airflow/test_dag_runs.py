@@ -12,8 +12,9 @@ import pytest
 from tests.airflow.world import DAY, PLACE, World
 from tidemark import Retention
 from tidemark.errors import BrokerError, BusyError, EngineError
-from tidemark.model.checkpoint import Expectation, Verdict
-from tidemark.model.failure import FailureReason
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Expectation, Verdict
+from tidemark.operations import checkpoints, reads, stop
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -117,7 +118,7 @@ def test_the_event_counts_what_the_retention_keeps_and_nothing_is_deleted(
     assert "retention keep_last(2): keeps 1 (chk-1); a sweep releases the others" in logged
     assert "retention keep_last(2): keeps 2 (chk-4, chk-3); a sweep releases the others" in logged
     assert [world.buses(c)["a"] for c in world.checkpoints()] == [(n, n) for n in (1, 2, 3, 4)], "all are readable"
-    again = world.open_runtime().kept(world.checkpoints()[2], Retention.keep_last(2))
+    again = reads.explain_kept(world.open_context(), world.checkpoints()[2], Retention.keep_last(2))
     assert list(again) == [3, 2], "a task that is repeated later says what it said"
 
 
@@ -220,7 +221,7 @@ def test_a_refused_candidate_fails_validate_and_is_aborted(
     }
     assert tries(run)["validate"] == 1
     assert events(run) == [], "nothing was published, so nothing is told"
-    (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
+    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
     assert aborted.failure.reason is FailureReason.EXPECTATION_FAILED
     assert aborted.failure.verdict == world.verdict
     told = caplog.text + "".join(capfd.readouterr())
@@ -279,7 +280,7 @@ def test_when_every_try_failed_the_plan_is_aborted_with_its_reason(
     run = dag_run(day=1)
     assert run.state == "failed"
     assert tries(run)["fold"] == 3
-    (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
+    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
     assert aborted.failure.reason is FailureReason.ENGINE_ERROR
     captured = capfd.readouterr()
     assert "ENGINE_ERROR" in captured.out + captured.err + caplog.text
@@ -293,7 +294,7 @@ def test_a_final_reason_is_not_retried(world: World, dag_run: DagRun) -> None:
     run = dag_run(day=1)
     assert run.state == "failed"
     assert tries(run)["fold"] == 1
-    (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
+    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
     assert aborted.failure.reason is FailureReason.DEAD_LETTERS_EXCEEDED
 
 
@@ -301,12 +302,12 @@ def test_a_run_of_a_stopped_pipeline_fails_at_once_and_says_so(
     world: World, dag_run: DagRun, capfd: Any, caplog: Any
 ) -> None:
     world.drive("a", 1)
-    world.open_runtime().stop("trips", "disk swap")
+    stop.stop(world.open_context(), "trips", "disk swap")
     run = dag_run(day=1)
     assert (run.state, tries(run)["plan"]) == ("failed", 1)
     captured = capfd.readouterr()
     assert "the pipeline is stopped: disk swap" in captured.out + captured.err + caplog.text
-    world.open_runtime().resume("trips", "done")
+    stop.resume(world.open_context(), "trips", "done")
     assert dag_run(day=1).state == "success"
 
 
@@ -329,7 +330,7 @@ def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: Wor
     world.drive("a", 1)
     world.drive("a", 1, day=1)
     request = PlanRequest(origin="cli", interval_end=DAY.replace(day=2), until_interval_end=True)
-    world.open_runtime().plan("trips", request)
+    checkpoints.plan(world.open_context(), "trips", request)
     assert dag_run(day=2).state == "success"
     assert [c.sealed.facts.records for c in world.checkpoints()] == [1, 1]
     assert world.buses() == {"a": (2, 2)}
@@ -337,10 +338,10 @@ def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: Wor
 
 def test_what_an_earlier_run_left_sealed_is_published_and_told_by_the_next(world: World, dag_run: DagRun) -> None:
     world.drive("a", 1)
-    runtime, died = world.open_runtime(), PlanRequest(origin="died")
-    slot = runtime.plan("trips", died).slot
+    runtime, died = world.open_context(), PlanRequest(origin="died")
+    slot = checkpoints.plan(runtime, "trips", died).slot
     assert slot is not None
-    runtime.fold("trips", slot, died)
+    checkpoints.fold(runtime, "trips", slot, died)
     world.drive("a", 1, day=1)
     run = dag_run(day=2)
     assert run.state == "success"
@@ -357,17 +358,17 @@ def test_a_fold_that_takes_too_long_expires_and_is_not_tried_again(
     run = dag_run(day=1)
     assert run.state == "failed"
     assert tries(run)["fold"] == 1
-    (aborted,) = world.open_runtime().coordinator("trips").open_plan().aborted
+    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
     assert aborted.failure.reason is FailureReason.EXPIRED
 
 
 def test_a_run_that_ran_out_of_time_leaves_no_plan_open(world: World, trips: Any) -> None:
     world.drive("a", 3)
-    runtime = world.open_runtime()
-    runtime.plan("trips", PlanRequest(origin="slow-run"))
+    runtime = world.open_context()
+    checkpoints.plan(runtime, "trips", PlanRequest(origin="slow-run"))
     for context in ({"reason": "task_failure", "run_id": "slow-run"}, {"reason": "timed_out", "run_id": "other"}):
         trips.on_failure_callback(context)
-        assert runtime.pending("trips") is not None, "only its own plan, and only for this reason"
+        assert checkpoints.find_pending(runtime, "trips") is not None, "only its own plan, and only for this reason"
     trips.on_failure_callback({"reason": "timed_out", "run_id": "slow-run"})
     (aborted,) = runtime.coordinator("trips").open_plan().aborted
     assert aborted.failure.reason is FailureReason.EXPIRED

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from devstack.demo import oracle as demo_oracle
+from devstack.demo.dag_runs import Dag
+from devstack.demo.oracle import Oracle, differences
 from tidemark.cli import airflow_api
 from tidemark.cli.airflow_api import AirflowApi, AirflowError
-from tidemark.cli.demo import oracle as demo_oracle
-from tidemark.cli.demo.dag_runs import Dag
-from tidemark.cli.demo.oracle import Oracle, differences
 from tidemark.errors import TidemarkError
 
 END_OF_YEAR = datetime(2014, 1, 1, 5, tzinfo=UTC)

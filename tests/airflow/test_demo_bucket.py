@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from tidemark.cli.demo import bucket, store
+from devstack import processes
+from devstack.demo import bucket, store
 from tidemark.errors import TidemarkError
 from tidemark.settings import load_settings
-from tidemark.stack import processes
 
 
 def winners(application: store.Application, writers: int = 8) -> int:
@@ -66,9 +66,9 @@ def test_other_requests_do_not_wait_for_one_another() -> None:
 
 
 def test_the_store_is_a_process_of_the_stack_and_its_end_is_noticed(tmp_path: Path) -> None:
-    from tidemark.adapters.s3_store import refuse_racing_winners
-    from tidemark.model.buckets import S3Url
-    from tidemark.wiring.s3_urls import opened_folder
+    from tidemark.model.core.bucket_url import S3Url
+    from tidemark.storage.s3_store import refuse_racing_winners
+    from tidemark.warehouse_location import open_bucket_folder
 
     settings = load_settings(root=tmp_path, home=tmp_path / "home")
     told = bucket.variables(settings)
@@ -77,7 +77,7 @@ def test_the_store_is_a_process_of_the_stack_and_its_end_is_noticed(tmp_path: Pa
         there = load_settings(root=tmp_path, s3_endpoint=told["TIDEMARK_S3_ENDPOINT"])
         with (
             mock.patch.dict(os.environ, told),
-            opened_folder(there, S3Url.parsed(told["TIDEMARK_WAREHOUSE"])) as folder,
+            open_bucket_folder(there, S3Url.parsed(told["TIDEMARK_WAREHOUSE"])) as folder,
         ):
             refuse_racing_winners(folder, lambda: uuid4().hex)
     finally:

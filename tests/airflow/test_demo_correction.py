@@ -8,22 +8,23 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.airflow.world import DAY, MemoryRuntime, World
-from tidemark.adapters.flights_data import FlightRecord
-from tidemark.adapters.nyc_reference import read_airlines, read_planes
-from tidemark.cli.demo.asking import asks_for
-from tidemark.cli.demo.checking import span_of, upto
-from tidemark.cli.demo.lines import lines_of, table_of
-from tidemark.cli.demo.oracle import EPOCH, KEYS, Oracle, differences
-from tidemark.cli.demo.releases import RIGHT, WRONG, Releases
-from tidemark.cli.demo.rotations import RotationOracle
-from tidemark.cli.demo.story import three_of
+from devstack.demo.checking import span_of, upto
+from devstack.demo.flights_data import FlightRecord
+from devstack.demo.options import asks_for
+from devstack.demo.oracle import EPOCH, KEYS, Oracle, differences
+from devstack.demo.reference_data import read_airlines, read_planes
+from devstack.demo.releases import RIGHT, WRONG, Releases
+from devstack.demo.rotations import RotationOracle
+from devstack.demo.story import three_of
+from devstack.demo.summary import lines_of, table_of
+from tests.airflow.world import DAY, MemoryContext, World
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
+from tidemark.operations import backfill, checkpoints
+from tidemark.operations.backfill import BackfillTerms
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 from tidemark.testing import BARRIER, Replayed, replay
-from tidemark.wiring.backfills import BackfillTerms
 
 ROOT = Path(__file__).parents[2]
 TRIPS = Path(__file__).parent / "pipelines"
@@ -173,26 +174,26 @@ def _sorted(row: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def promoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryRuntime:
+def promoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryContext:
     """Three days, one checkpoint each; the last two are repeated on a fork, which becomes live."""
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(TRIPS))
     world = World()
-    runtime = MemoryRuntime(world)
+    context = MemoryContext(world)
     for day in range(3):
         world.drive("a", 1, day=day)
         end = DAY + timedelta(days=day + 1)
         request = PlanRequest(
             origin="test", interval_start=end - timedelta(days=1), interval_end=end, until_interval_end=True
         )
-        runtime.run_once("trips", request)
-    one = runtime.backfill("trips", BackfillTerms(begins=RestoreRequest(checkpoint=1), fork="better"))
+        checkpoints.run_once(context, "trips", request)
+    one = backfill.open_backfill(context, "trips", BackfillTerms(begins=RestoreRequest(checkpoint=1), fork="better"))
     one.begin()
-    runtime.promote_backfill(one)
-    return runtime
+    backfill.promote(context, one)
+    return context
 
 
-def test_both_lines_are_found_and_every_checkpoint_is_shown_once(promoted: MemoryRuntime) -> None:
+def test_both_lines_are_found_and_every_checkpoint_is_shown_once(promoted: MemoryContext) -> None:
     old, new = lines_of(promoted, "trips")
     assert [(old.timeline, [c.id for c in old.checkpoints]), (new.timeline, [c.id for c in new.checkpoints])] == [
         ("t1", [1, 2, 3]),
@@ -212,7 +213,7 @@ def test_both_lines_are_found_and_every_checkpoint_is_shown_once(promoted: Memor
 def test_an_empty_store_has_one_line_without_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(TRIPS))
-    (line,) = lines_of(MemoryRuntime(World()), "trips")
+    (line,) = lines_of(MemoryContext(World()), "trips")
     assert (line.timeline, line.checkpoints, line.own) == ("t1", (), ())
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from devstack.demo import rotations as demo_rotations
+from devstack.demo.flights_data import FlightRecord
+from devstack.demo.oracle import Oracle
+from devstack.demo.reference_data import AIRLINES, PLANES, read_airlines, read_planes
+from devstack.demo.rotations import RotationOracle
 from pipelines.flights import flights
-from tidemark.adapters.flights_data import FlightRecord
-from tidemark.adapters.nyc_reference import AIRLINES, PLANES, read_airlines, read_planes
-from tidemark.cli.demo import rotations as demo_rotations
-from tidemark.cli.demo.oracle import Oracle
-from tidemark.cli.demo.rotations import RotationOracle
 from tidemark.testing import BARRIER, CRASH, Replayed, replay
 
 FIRST, SECOND = 2_000, 5_000

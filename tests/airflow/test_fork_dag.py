@@ -9,7 +9,8 @@ from tests.airflow.test_dag_runs import states
 from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
 from tests.airflow.world import World
 from tidemark.errors import DeclarationError, StoreError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import savepoints, timelines
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
@@ -22,13 +23,13 @@ def asked(airflow_home: object) -> Callable[..., Any]:
 
 def forks(world: World) -> dict[str, tuple[str | None, int | None, str, str]]:
     """Savepoint, checkpoint and note that each fork began with."""
-    begun = [b.genesis for b in world.open_runtime().timelines("trips") if b.genesis is not None]
+    begun = [b.genesis for b in timelines.list_timelines(world.open_context(), "trips") if b.genesis is not None]
     return {g.timeline: (g.savepoint or None, g.parent, g.note, g.why) for g in begun}
 
 
 def test_a_fork_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import fork_dag
-    from tidemark.airflow.forking import ForkConf
+    from tidemark.airflow.fork_dag import ForkConf
 
     dag = found("fork")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["fork"], "fork": []}
@@ -46,15 +47,17 @@ def test_a_run_begins_a_timeline_beside_the_live_one(
     asked: Callable[..., Any],
     said: Said,  # noqa: F811
 ) -> None:
-    runtime = two.open_runtime()
-    runtime.savepoints("trips").create(SavepointRequest(name="june", owner="me", origin="test", checkpoint=2))
+    context = two.open_context()
+    savepoints.open_savepoints(context, "trips").create(
+        SavepointRequest(name="june", owner="me", origin="test", checkpoint=2)
+    )
     made = asked(source="chk-1", name="what-if", note="with other fares")
     assert states(made) == {"plan": "success", "fork": "success"}
     assert "tidemark run trips --timeline what-if" in said()
     assert asked(source="june", name="bugfix").state == "success"
     assert forks(two) == {"what-if": (None, 1, "with other fares", "fork"), "bugfix": ("june", 2, "", "fork")}
-    assert [b.timeline for b in runtime.timelines("trips") if b.is_live] == ["t1"]
-    genesis = runtime.timeline("trips", "what-if").genesis
+    assert [b.timeline for b in timelines.list_timelines(context, "trips") if b.is_live] == ["t1"]
+    genesis = timelines.get_timeline(context, "trips", "what-if").genesis
     assert genesis is not None and genesis.request == made.run_id, "so that the run's page tells what it made"
 
 

@@ -33,11 +33,11 @@ def form(airflow_home: Path) -> Any:
 
 def model(dag: str) -> type[BaseModel]:
     from tidemark.airflow.backfill_conf import BackfillConf
-    from tidemark.airflow.forking import ForkConf
-    from tidemark.airflow.params import RunConf
-    from tidemark.airflow.patching import PatchConf
-    from tidemark.airflow.restoring import RestoreConf
-    from tidemark.airflow.savepoints import SavepointConf
+    from tidemark.airflow.fork_dag import ForkConf
+    from tidemark.airflow.patch_dag import PatchConf
+    from tidemark.airflow.restore_dag import RestoreConf
+    from tidemark.airflow.savepoint_dag import SavepointConf
+    from tidemark.airflow.trigger_form import RunConf
 
     kept = {"savepoint": SavepointConf, "restore": RestoreConf, "fork": ForkConf, "patch": PatchConf}
     return {**kept, "backfill": BackfillConf, "flights": RunConf}[dag]
@@ -55,7 +55,7 @@ def test_every_field_tells_what_it_is_for(form: Any, dag: str) -> None:
 
 @pytest.mark.parametrize("dag", REQUIRED)
 def test_a_field_that_is_left_empty_is_one_that_was_not_there(form: Any, dag: str) -> None:
-    from tidemark.airflow.answering import parsed
+    from tidemark.airflow.form_answers import parsed
     from tidemark.errors import UsageError
 
     given = {name: "x" if name == "name" else field.value for name, field in form(dag).items() if name in REQUIRED[dag]}
@@ -93,7 +93,7 @@ def test_what_a_page_sends_is_taken(form: Any, page: str, method: str, path: str
     from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
     from airflow.sdk.definitions.param import ParamsDict
 
-    from tidemark.airflow.answering import parsed
+    from tidemark.airflow.form_answers import parsed
 
     kind = f"{method} {re.sub(r'(?<=/)[{]?[a-z]+[}]?(?=/dagRuns|/taskInstances|/approve)', '*', path)}"
     payload, conf = {

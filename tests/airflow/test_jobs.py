@@ -19,7 +19,7 @@ ANSWER = "import json, sys\njson.dump({body}, open(sys.argv[-1], 'w'))\nprint('a
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> Callable[[str, str], Settings]:
     """`project(spark, text)`: settings of a project whose entry point `job` is `text`; spark-submit is Python here."""
-    from tidemark.airflow import jobs
+    from tidemark.airflow import spark_jobs as jobs
 
     def make(spark: str, text: str) -> Settings:
         (tmp_path / "spark_jobs").mkdir()
@@ -31,14 +31,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow_home: Path)
 
 
 def test_in_process_the_entry_point_is_called(project: Callable[[str, str], Settings]) -> None:
-    from tidemark.airflow.jobs import SparkJob
+    from tidemark.airflow.spark_jobs import SparkJob
 
     settings = project("sc://nowhere:1", "def add(a, b):\n    return {'sum': a + b}\n")
     assert SparkJob(settings, "job", "add", print).execute("1", "2") == {"sum": "12"}
 
 
 def test_a_child_answers_by_file_and_its_lines_are_logged(project: Callable[[str, str], Settings]) -> None:
-    from tidemark.airflow.jobs import SparkJob
+    from tidemark.airflow.spark_jobs import SparkJob
 
     lines: list[str] = []
     settings = project("local[2]", ANSWER.format(body={"slot": "t1/1.1"}, code=0))
@@ -47,7 +47,7 @@ def test_a_child_answers_by_file_and_its_lines_are_logged(project: Callable[[str
 
 
 def test_a_childs_error_arrives_as_itself(project: Callable[[str, str], Settings]) -> None:
-    from tidemark.airflow.jobs import SparkJob
+    from tidemark.airflow.spark_jobs import SparkJob
 
     body = {"error": "GateFailedError", "what": "gate failed", "safe": "all", "next": "mend"}
     with pytest.raises(GateFailedError, match="gate failed"):
@@ -55,14 +55,14 @@ def test_a_childs_error_arrives_as_itself(project: Callable[[str, str], Settings
 
 
 def test_a_child_without_an_answer_is_an_engine_error(project: Callable[[str, str], Settings]) -> None:
-    from tidemark.airflow.jobs import SparkJob
+    from tidemark.airflow.spark_jobs import SparkJob
 
     with pytest.raises(EngineError, match="exit code 137"):
         SparkJob(project("local[2]", "import os\nos._exit(137)\n"), "job", "fold", print).execute()
 
 
 def test_killing_the_task_kills_all_that_the_child_started(project: Callable[[str, str], Settings]) -> None:
-    from tidemark.airflow.jobs import SparkJob
+    from tidemark.airflow.spark_jobs import SparkJob
 
     text = "import subprocess, time\nprint(subprocess.Popen(['sleep', '60']).pid, flush=True)\ntime.sleep(60)\n"
     lines: list[str] = []
@@ -88,7 +88,7 @@ def test_killing_the_task_kills_all_that_the_child_started(project: Callable[[st
 
 
 def test_no_secret_is_on_the_command_line(airflow_home: Path, tmp_path: Path) -> None:
-    from tidemark.airflow.jobs import spark_home, submit_command
+    from tidemark.airflow.spark_jobs import spark_home, submit_command
 
     settings = load_settings(root=tmp_path, spark="local[2]", airflow_database="postgresql://user:hunter2@host/db")
     assert "hunter2" not in " ".join(submit_command(settings, spark_home()))

@@ -16,8 +16,9 @@ from tests.observing.conftest import statsd  # noqa: F401  (a fixture)
 from tests.observing.openlineage import complaints
 from tests.observing.statsd import Statsd
 from tidemark.errors import EngineError, GateFailedError, TidemarkError
-from tidemark.model.checkpoint import Verdict
-from tidemark.model.metrics import METRICS
+from tidemark.model.checkpoint.manifest import Verdict
+from tidemark.model.checkpoint.metrics import METRICS
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -71,7 +72,7 @@ def test_a_restore_is_told_by_its_task(
 ) -> None:
     for _ in range(2):
         world.drive("a", 3)
-        world.open_runtime().run_once("trips", PlanRequest(origin="test"))
+        checkpoints.run_once(world.open_context(), "trips", PlanRequest(origin="test"))
     monkeypatch.setenv("TIDEMARK_STATSD", statsd.address)
     run = found("restore").test(run_conf={"pipeline": "trips", "checkpoint": "chk-1", "execute": True})
     assert run.state == "success"
@@ -125,12 +126,12 @@ def test_gauges_go_through_airflows_metrics_to_opentelemetry(
     from airflow.sdk.observability.metrics import stats_utils
     from opentelemetry import metrics
 
-    from tidemark.airflow.observing import observe
+    from tidemark.airflow.airflow_metrics import observe
 
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
     world.drive("a", 3)
-    opened = world.open_runtime()
-    opened.run_once("trips", PlanRequest(origin="test"))
+    opened = world.open_context()
+    checkpoints.run_once(opened, "trips", PlanRequest(origin="test"))
     observe(opened, "trips")
     metrics.get_meter_provider().force_flush()  # type: ignore[attr-defined]
     metrics.get_meter_provider().shutdown()  # type: ignore[attr-defined]
@@ -144,7 +145,7 @@ def test_gauges_go_through_airflows_metrics_to_opentelemetry(
 
 
 def test_nothing_is_measured_where_airflow_has_no_metrics(world: World) -> None:
-    from tidemark.airflow.observing import airflow_metrics
+    from tidemark.airflow.airflow_metrics import airflow_metrics
 
     assert airflow_metrics() == []
 
@@ -178,12 +179,12 @@ def test_an_attempt_leaves_a_span_with_its_steps(world: World, spans: Callable[[
     from tidemark.airflow.spans import attempts_traced
 
     world.drive("a", 3)
-    opened = world.open_runtime()
-    slot = opened.plan("trips", REQUEST).slot
+    opened = world.open_context()
+    slot = checkpoints.plan(opened, "trips", REQUEST).slot
     assert slot is not None
     with attempts_traced(opened, "trips", slot) as sealed:
-        sealed.append(opened.fold("trips", slot, REQUEST).id)
-    made = opened.complete("trips", slot)
+        sealed.append(checkpoints.fold(opened, "trips", slot, REQUEST).id)
+    made = checkpoints.complete(opened, "trips", slot)
     (span,) = (span for span in spans() if span.name == "Checkpoint")
     told = attributes(span)
     assert (told["checkpointId"], told["checkpointStatus"]) == (made.id, "COMPLETED")
@@ -203,24 +204,24 @@ def test_a_failed_attempt_leaves_a_span_with_its_checkpoint_its_number_and_its_r
     """Two tries of a plan that stays open, one that the gate ends, and one that another process has overtaken."""
     from tidemark.airflow.spans import attempts_traced
 
-    opened = world.open_runtime()
+    opened = world.open_context()
 
     def fold(error: type[TidemarkError], slot: str | None) -> None:
         assert slot is not None
         with pytest.raises(error), attempts_traced(opened, "trips", slot):
-            opened.fold("trips", slot, REQUEST)
+            checkpoints.fold(opened, "trips", slot, REQUEST)
 
     world.drive("a", 3)
-    opened.run_once("trips", REQUEST)
+    checkpoints.run_once(opened, "trips", REQUEST)
     world.drive("canary-11", 3)
-    slot = opened.plan("trips", REQUEST).slot
+    slot = checkpoints.plan(opened, "trips", REQUEST).slot
     for _ in range(2):
         world.accidents = [("read", EngineError("key canary-11 is too large", next="mend it"))]
         fold(EngineError, slot)
     world.verdict = Verdict(passed=False)
     fold(GateFailedError, slot)
     world.verdict = Verdict()
-    last = opened.run_once("trips", REQUEST).checkpoint
+    last = checkpoints.run_once(opened, "trips", REQUEST).checkpoint
     assert last is not None and slot is not None
     with pytest.raises(EngineError), attempts_traced(opened, "trips", slot):
         raise EngineError("canary-11", next="mend it")

@@ -8,11 +8,12 @@ import pytest
 
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.faults import no_crash
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import backfill
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 DagRun = Callable[..., Any]
@@ -22,15 +23,13 @@ CONF = {"savepoint": "sp", "restore_id": "r1"}
 @pytest.fixture
 def four_days(world: World, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> World:
     """A checkpoint for each of four days, and a savepoint of the second one; on disk, because restores verify files."""
-    from tidemark import wiring
-
     world = DiskWorld()
-    monkeypatch.setattr(wiring, "open_runtime", world.open_runtime)
+    monkeypatch.setattr("tidemark.context.open_context", world.open_context)
     for day in range(4):
         world.drive("a", 1, day=day)
         assert str(dag_run(day=day + 1).state) == "success"
     request = SavepointRequest(name="sp", owner="me", origin="test", checkpoint=2)
-    Savepoints(world.open_runtime().coordinator("trips")).create(request)
+    Savepoints(world.open_context().coordinator("trips")).create(request)
     return world
 
 
@@ -74,7 +73,7 @@ def test_a_run_that_died_after_the_restore_is_repeated_without_another_one(four_
     four_days.accidents = [("plan", broken(BrokerError))]
     assert str(dag_run(day=3, conf=CONF).state) == "success"
     assert line(four_days)[2:] == [("chk-6", "t2")], "the id that the dead try took stays unused"
-    assert four_days.open_runtime().coordinator("trips").timelines.names() == ["t1", "t2"]
+    assert four_days.open_context().coordinator("trips").timelines.names() == ["t1", "t2"]
 
 
 def test_of_two_runs_that_restore_at_once_one_has_restored(four_days: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +82,13 @@ def test_of_two_runs_that_restore_at_once_one_has_restored(four_days: World, mon
 
     def other_run(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            monkeypatch.setattr(four_days, "crash", no_crash)
-            others.append(four_days.open_runtime().restore_once("trips", request))
+            monkeypatch.setattr(four_days, "crash", ignore_step)
+            others.append(backfill.restore_once(four_days.open_context(), "trips", request))
 
     monkeypatch.setattr(four_days, "crash", other_run)
-    assert four_days.open_runtime().restore_once("trips", request) is None
+    assert backfill.restore_once(four_days.open_context(), "trips", request) is None
     assert [other and other.genesis.timeline for other in others] == ["t2"]
-    assert four_days.open_runtime().coordinator("trips").timelines.names() == ["t1", "t2"]
+    assert four_days.open_context().coordinator("trips").timelines.names() == ["t1", "t2"]
 
 
 @pytest.mark.parametrize("conf", [{"savepoint": "sp"}, {"restore_id": "r1"}])
@@ -98,7 +97,7 @@ def test_one_without_the_other_is_refused(
 ) -> None:
     assert str(dag_run(day=3, conf=conf).state) == "failed"
     assert "savepoint and restore_id go together" in caplog.text + "".join(capfd.readouterr())
-    assert four_days.open_runtime().coordinator("trips").timelines.names() == ["t1"]
+    assert four_days.open_context().coordinator("trips").timelines.names() == ["t1"]
 
 
 @pytest.mark.parametrize(("behavior", "queued"), [("none", [2]), ("failed", [1, 2]), ("completed", [0, 1, 2])])

@@ -11,8 +11,9 @@ import pytest
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
-from tidemark.adapters.checkpoint_reader import read_checkpoint
 from tidemark.errors import DeclarationError
+from tidemark.operations import reads, savepoints
+from tidemark.readers.checkpoint_reader import read_checkpoint
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
@@ -26,10 +27,8 @@ def asked(airflow_home: object) -> Callable[..., Any]:
 @pytest.fixture
 def disk(world: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
     """Two checkpoints of two buses, on disk."""
-    from tidemark import wiring
-
     made = DiskWorld()
-    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     for day in range(2):
         made.drive("a", 1, day=day)
         made.drive("b", 5, day=day)
@@ -60,14 +59,16 @@ def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
     conf = {"name": "fixed", "set_tables": [f"buses={right}"], "delete_tables": [f"buses={gone}"]}
     assert states(asked(**conf)) == {"plan": "success", "patch": "skipped"}
     assert "buses: new 1, changed 1, equal 0, deleted 1, absent 0, rows 3" in said()
-    runtime = disk.open_runtime()
-    assert runtime.savepoints("trips").find("fixed") is None
+    context = disk.open_context()
+    assert savepoints.open_savepoints(context, "trips").find("fixed") is None
     for _ in range(2):
         assert states(asked(**conf, execute=True)) == {"plan": "success", "patch": "success"}, "twice, and done once"
         assert "tidemark state diff trips buses --from chk-1 --to chk-3 --values" in said()
-    made = runtime.savepoints("trips").get("fixed")
+    made = savepoints.open_savepoints(context, "trips").get("fixed")
     assert (made.checkpoint, made.timeline) == (3, "fixed")
-    rows = read_checkpoint(str(runtime.settings.warehouse), runtime.checkpoint("trips", 3), "buses").to_pylist()
+    rows = read_checkpoint(
+        str(context.settings.warehouse), reads.get_checkpoint(context, "trips", 3), "buses"
+    ).to_pylist()
     assert {r["bus"]: (r["trips"], r["miles"]) for r in rows} == {"a": (9, 90), "c": (1, 7)}
     for wrong, words in (
         ({"name": "other"}, "nothing to patch"),

@@ -13,8 +13,9 @@ from tests.airflow.test_dag_runs import broken
 from tests.airflow.world import World
 from tidemark.coordinator.records.states import NothingOpen
 from tidemark.errors import BrokerError, EngineError, RecordRefusedError
-from tidemark.model.checkpoint import Verdict
-from tidemark.model.records import AbortRecord
+from tidemark.model.checkpoint.manifest import Verdict
+from tidemark.model.checkpoint.store_objects import AbortRecord
+from tidemark.operations import checkpoints, stop
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 DagRun = Callable[..., Any]
@@ -52,7 +53,7 @@ def paused(by_hand: bool | None = None) -> bool:
 
 def aborts(world: World) -> list[AbortRecord]:
     """Of the plans that have failed since the newest checkpoint."""
-    found = world.open_runtime().coordinator("trips").open_plan()
+    found = world.open_context().coordinator("trips").open_plan()
     assert isinstance(found, NothingOpen)
     return list(found.aborted)
 
@@ -71,9 +72,9 @@ def test_forms_with_slips_stops_and_declined_checkpoints_do_not_pause_it(
     world.drive("a", 3)
     for conf in ({"max_record": 1}, {"accept_los": True}, {"untill": "noon"}):
         assert dag_run(day=None, conf=conf).state == "failed"
-    world.open_runtime().stop("trips", "disk swap")
+    stop.stop(world.open_context(), "trips", "disk swap")
     assert [dag_run(day=1).state for _ in range(3)] == ["failed"] * 3
-    world.open_runtime().resume("trips", "done")
+    stop.resume(world.open_context(), "trips", "done")
     with monkeypatch.context() as patch:
         patch.setattr(world, "crash", declining(world))
         assert [dag_run(day=1).state for _ in range(3)] == ["failed"] * 3
@@ -87,10 +88,10 @@ def declining(world: World) -> Callable[[str, str], None]:
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("read", "before"):
-            opened = world.open_runtime()
-            plan = opened.pending("trips")
+            opened = world.open_context()
+            plan = checkpoints.find_pending(opened, "trips")
             assert plan is not None
-            opened.decline("trips", plan)
+            checkpoints.decline(opened, "trips", plan)
 
     return crash
 

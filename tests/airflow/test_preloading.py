@@ -17,21 +17,24 @@ from tidemark.airflow.preloading import OURS, preload
 
 preload(OURS)
 from tests.airflow.world import World
-from tidemark.faults import no_crash
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.ports import PlanRequest
-from tidemark.wiring import Runtime
+from tidemark.context import Context
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+from tidemark.operations import checkpoints, metrics
 
 world = World()
 world.drive("a", 3)
 connections = len(psutil.Process().net_connections())
-before, threads, opened = set(sys.modules), threading.active_count(), world.open_runtime()
-slot = opened.plan("trips", PlanRequest(origin="x")).slot
-opened.fold("trips", slot, PlanRequest(origin="x"))
-opened.validate("trips", slot)
-done = opened.complete("trips", slot)
-with opened.holding("trips", "t1"):
-    Runtime.job(opened, opened.pipeline("trips"), None, no_crash)
-opened.facts(done)
+before, threads, opened = set(sys.modules), threading.active_count(), world.open_context()
+slot = checkpoints.plan(opened, "trips", PlanRequest(origin="x")).slot
+checkpoints.fold(opened, "trips", slot, PlanRequest(origin="x"))
+checkpoints.validate(opened, "trips", slot)
+done = checkpoints.complete(opened, "trips", slot)
+with opened.lock("trips", "t1"):
+    Context.job(opened, opened.pipeline("trips"), None, ignore_step)
+metrics.report_metrics(opened, "trips")
+checkpoint_facts(done)
 new = sorted(name for name in set(sys.modules) - before if name.startswith("tidemark."))
 told = {"new": new, "threads": threads, "connections": connections, "records": done.sealed.facts.records}
 json.dump(told, sys.stdout)

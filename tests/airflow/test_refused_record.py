@@ -23,7 +23,7 @@ def test_a_refused_record_is_not_retried_and_the_next_run_finishes_the_same_plan
     assert tries(run)["fold"] == 1
     captured = capfd.readouterr()
     assert "RECORD_REFUSED" in captured.out + captured.err + caplog.text
-    left = world.open_runtime().coordinator("trips").open_plan()
+    left = world.open_context().coordinator("trips").open_plan()
     assert isinstance(left, OpenPlan) and left.plan.id == 1
     assert dag_run(day=1).state == "success"
     assert [c.id for c in world.checkpoints()] == [1]

@@ -9,6 +9,7 @@ from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
 from tests.airflow.world import World
 from tidemark.errors import DeclarationError, UsageError
+from tidemark.operations import timelines
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
@@ -20,13 +21,13 @@ def asked(airflow_home: object) -> Callable[..., Any]:
 
 
 def fates(world: World) -> dict[str, str]:
-    return {b.timeline: b.fate for b in world.open_runtime().timelines("trips")}
+    return {b.timeline: b.fate for b in timelines.list_timelines(world.open_context(), "trips")}
 
 
 def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import restore_dag
-    from tidemark.airflow.answering import parsed
-    from tidemark.airflow.restoring import RestoreConf
+    from tidemark.airflow.form_answers import parsed
+    from tidemark.airflow.restore_dag import RestoreConf
 
     dag = found("restore")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["restore"], "restore": []}

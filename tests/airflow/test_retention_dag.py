@@ -17,7 +17,8 @@ from tests.airflow.world import DAY
 from tidemark import Retention
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import DeclarationError, UsageError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, reads, retention, savepoints, timelines, verification
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -27,13 +28,11 @@ _serial = count(1)
 @pytest.fixture
 def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
     """Four checkpoints."""
-    from tidemark import wiring
-
     made = DiskWorld()
-    monkeypatch.setattr(wiring, "open_runtime", made.open_runtime)
+    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     for day in range(4):
         made.drive("a", day + 1, day=day)
-        made.open_runtime().run_once("trips", PlanRequest(origin="test"))
+        checkpoints.run_once(made.open_context(), "trips", PlanRequest(origin="test"))
     return made
 
 
@@ -78,8 +77,8 @@ def test_plan_sweep_verify_are_a_group_that_is_mapped_over_pipelines(dags: dict[
 def test_a_run_releases_deletes_verifies_and_tells_the_asset(
     disk: DiskWorld, run: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    opened = disk.open_runtime()
-    opened.declare_retention("trips", Retention.keep_last(2))
+    opened = disk.open_context()
+    retention.declare_rule(opened, "trips", Retention.keep_last(2))
     done = run("retention")
     assert states(done) == {"plan": "success", "sweep": "success", "verify": "success"}
     (event,) = events(done)
@@ -89,33 +88,33 @@ def test_a_run_releases_deletes_verifies_and_tells_the_asset(
     assert event.extra["deleted_bytes"] >= 0
     logged = caplog.text + "".join(capfd.readouterr())
     assert "released: ['chk-1', 'chk-2']" in logged
-    assert opened.released("trips") == {"chk-1", "chk-2"}
-    assert opened.verify("trips").damages == ()
+    assert reads.list_released(opened, "trips") == {"chk-1", "chk-2"}
+    assert verification.verify(opened, "trips").damages == ()
 
 
 def test_a_form_may_ask_for_another_grace_time(disk: DiskWorld, run: Any) -> None:
-    opened = disk.open_runtime()
-    opened.declare_retention("trips", Retention.keep_last(1))
-    opened.restore("trips", RestoreRequest(checkpoint=1))
-    opened.run_once("trips", PlanRequest(origin="test"))
+    opened = disk.open_context()
+    retention.declare_rule(opened, "trips", Retention.keep_last(1))
+    timelines.restore(opened, "trips", RestoreRequest(checkpoint=1))
+    checkpoints.run_once(opened, "trips", PlanRequest(origin="test"))
     (later,) = events(run("retention", grace="7d"))
     assert later.extra["released"] == ["chk-1", "chk-2", "chk-3", "chk-4"]
     assert later.extra["deleted_files"] == 0
-    free = {f.path for f in opened.retention_plan("trips").free}
+    free = {f.path for f in retention.plan_sweep(opened, "trips").free}
     assert free, "what is free waits"
     (now,) = events(run("retention", grace="0"))
     assert now.extra["deleted_files"] == len(free)
 
 
 def test_a_grace_time_that_is_none_is_answered(disk: DiskWorld, run: Any) -> None:
-    disk.open_runtime().declare_retention("trips", Retention.keep_last(1))
+    retention.declare_rule(disk.open_context(), "trips", Retention.keep_last(1))
     done = run("retention", grace="soon")
     assert states(done)["plan"] == "failed"
-    assert disk.open_runtime().released("trips") == frozenset()
+    assert reads.list_released(disk.open_context(), "trips") == frozenset()
 
 
 def damaged_savepoint(opened: Any, pipeline: str) -> Path:
-    opened.savepoints(pipeline).create(SavepointRequest(name="june", owner="test", origin="test"))
+    savepoints.open_savepoints(opened, pipeline).create(SavepointRequest(name="june", owner="test", origin="test"))
     (found,) = (opened.settings.warehouse / pipeline / "savepoints" / "june").glob("*.json")
     found.chmod(0o644)
     found.write_text("{}")
@@ -127,14 +126,14 @@ def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
 ) -> None:
     folders = [str(HERE / "pipelines"), str(HERE / "more_pipelines")]
     monkeypatch.setenv("TIDEMARK_PIPELINES", os.pathsep.join(folders))
-    opened = disk.open_runtime()
+    opened = disk.open_context()
     for name in ("trams", "trains"):
         for _ in range(3):
             disk.drive("a", 1)
-            opened.run_once(name, PlanRequest(origin="test"))
+            checkpoints.run_once(opened, name, PlanRequest(origin="test"))
     names = ("trips", "trams", "trains")
     for name in names:
-        opened.declare_retention(name, Retention.keep_last(1))
+        retention.declare_rule(opened, name, Retention.keep_last(1))
     damaged_savepoint(opened, "trams")
     with somebody("Approve", questions=2):
         done = run("several")
@@ -145,7 +144,7 @@ def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
         "sweep": ["success", "upstream_failed", "success"],
         "verify": ["success", "upstream_failed", "success"],
     }
-    assert [len(opened.released(name)) for name in names] == [3, 0, 2]
+    assert [len(reads.list_released(opened, name)) for name in names] == [3, 0, 2]
     assert {event.asset.uri for event in events(done)} == {
         "x-tidemark://trips/retention", "x-tidemark://trains/retention",
     }  # fmt: skip
@@ -154,10 +153,10 @@ def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
 def test_each_pipeline_is_asked_for_by_itself(disk: DiskWorld, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [str(HERE / "pipelines"), str(HERE / "more_pipelines")]
     monkeypatch.setenv("TIDEMARK_PIPELINES", os.pathsep.join(folders))
-    opened = disk.open_runtime()
-    opened.run_once("trams", PlanRequest(origin="test"))
-    opened.run_once("trains", PlanRequest(origin="test"))
-    opened.declare_retention("trips", Retention.keep_last(1))
+    opened = disk.open_context()
+    checkpoints.run_once(opened, "trams", PlanRequest(origin="test"))
+    checkpoints.run_once(opened, "trains", PlanRequest(origin="test"))
+    retention.declare_rule(opened, "trips", Retention.keep_last(1))
     with somebody("Reject"):
         done = run("several")
     assert outcomes(done)["sweep"] == ["skipped", "success", "success"], "nothing is due of the other two"
@@ -166,16 +165,16 @@ def test_each_pipeline_is_asked_for_by_itself(disk: DiskWorld, run: Any, monkeyp
 def test_without_a_declared_retention_it_keeps_everything(disk: DiskWorld, run: Any) -> None:
     done = run("retention")
     assert set(states(done).values()) == {"success"}
-    assert disk.open_runtime().released("trips") == frozenset()
+    assert reads.list_released(disk.open_context(), "trips") == frozenset()
 
 
 @pytest.mark.parametrize(("answer", "gone"), [("Approve", {"chk-1", "chk-2", "chk-3"}), ("Reject", set())])
 def test_somebody_is_asked_before_anything_goes(disk: DiskWorld, run: Any, answer: str, gone: set[str]) -> None:
-    disk.open_runtime().declare_retention("trips", Retention.keep_last(1))
+    retention.declare_rule(disk.open_context(), "trips", Retention.keep_last(1))
     with somebody(answer):
         done = run("asking")
     assert states(done)["sweep"] == ("success" if gone else "skipped")
-    assert disk.open_runtime().released("trips") == gone
+    assert reads.list_released(disk.open_context(), "trips") == gone
 
 
 def test_nobody_is_asked_where_nothing_goes(disk: DiskWorld, run: Any) -> None:

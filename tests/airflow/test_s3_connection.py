@@ -79,7 +79,7 @@ def test_a_dag_run_reaches_its_bucket_by_the_connection_alone(
 def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemark.airflow import jobs
+    from tidemark.airflow import spark_jobs as jobs
 
     (tmp_path / "spark_jobs").mkdir()
     (tmp_path / "spark_jobs" / "job.py").write_text(CHILD)

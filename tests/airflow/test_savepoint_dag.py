@@ -10,6 +10,7 @@ import pytest
 from tests.airflow.test_dag_runs import DagRun, events, states
 from tests.airflow.world import World
 from tidemark.errors import DeclarationError, NameRefusedError, UsageError
+from tidemark.operations import savepoints
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 Said = Callable[[], str]
@@ -49,7 +50,7 @@ def two(world: World, dag_run: DagRun) -> World:
 
 
 def pins(world: World) -> dict[int, tuple[str, ...]]:
-    return dict(world.open_runtime().savepoints("trips").pins())
+    return dict(savepoints.open_savepoints(world.open_context(), "trips").pins())
 
 
 def test_the_form_is_planned_then_pinned(dag: Any) -> None:
@@ -66,7 +67,7 @@ def test_the_form_is_planned_then_pinned(dag: Any) -> None:
 def test_a_run_pins_and_tells_the_asset(two: World, asked: Callable[..., Any]) -> None:
     run = asked(name="june", checkpoint="chk-1", note="half", expires="30d")
     assert states(run) == {"plan": "success", "create": "success"}
-    (made,) = two.open_runtime().savepoints("trips").list()
+    (made,) = savepoints.open_savepoints(two.open_context(), "trips").list()
     assert (made.name, made.checkpoint, made.note) == ("june", 1, "half")
     assert made.expires_at_ms is not None
     assert abs(made.expires_at_ms - made.created_at_ms - 30 * 86_400_000) < 300_000
@@ -129,7 +130,7 @@ def test_a_create_that_died_after_its_pin_is_repeated_and_finds_it(two: World, a
 def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: World, airflow_home: Path) -> None:
     from airflow.utils.types import DagRunType
 
-    from tidemark.airflow.savepoints import PlanSavepointOperator
+    from tidemark.airflow.savepoint_dag import PlanSavepointOperator
 
     dag = found("daily")
     assert dag.params.dump()["expires"] == "30d"

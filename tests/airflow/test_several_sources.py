@@ -52,7 +52,7 @@ def test_the_assets_name_every_topic_and_every_state(airflow_home: Path) -> None
 
 
 def test_the_page_tells_each_source_and_each_broadcast_state(airflow_home: Path) -> None:
-    from tidemark.airflow.explaining import explain
+    from tidemark.airflow.dag_docs import explain
 
     page = explain(SHOP, None, "UTC", None, None)
     assert "`tills`, `web`, `returns-.*`, `rules`" in page

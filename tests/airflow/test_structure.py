@@ -20,7 +20,17 @@ pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 ROOT = Path(__file__).resolve().parents[2]
 NEW_YORK = ZoneInfo("America/New_York")
 HEAVY = ("pyspark", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow", "confluent_kafka")
-LATER = ("engine", "adapters", "wiring", "ports", "coordinator.records", "coordinator.plans", "coordinator.recovery")
+LATER = (
+    "engine",
+    "adapters",
+    "context",
+    "operations",
+    "web",
+    "ports",
+    "coordinator.records",
+    "coordinator.plans",
+    "coordinator.recovery",
+)
 """Ours, and loaded by tasks only: they are half of what a parse could cost."""
 
 PARSE_SECONDS = 0.5
@@ -146,7 +156,7 @@ def test_a_parse_gives_the_same_dag_each_time(bag: Any) -> None:
     [("none", 0, 0), ("fixed-delay", 1, 0), ("exponential-delay", 10_000, 2.0), ("failure-rate", 1, 0)],
 )
 def test_flinks_restart_strategies_become_retries(airflow_home: Path, name: Any, retries: int, backoff: float) -> None:
-    from tidemark.airflow.retrying import restart_strategy, retry_arguments
+    from tidemark.airflow.retries import restart_strategy, retry_arguments
 
     found = retry_arguments(restart_strategy(name))
     assert (found["retries"], found["retry_exponential_backoff"]) == (retries, backoff)
@@ -155,7 +165,7 @@ def test_flinks_restart_strategies_become_retries(airflow_home: Path, name: Any,
 def test_a_conflict_is_retried_later_and_others_by_the_strategy(airflow_home: Path) -> None:
     from airflow.sdk import RetryAction
 
-    from tidemark.airflow.retrying import BUSY_DELAY, NoRestart, retry_arguments
+    from tidemark.airflow.retries import BUSY_DELAY, NoRestart, retry_arguments
     from tidemark.errors import BusyError, EngineError
 
     policy = retry_arguments(NoRestart())["retry_policy"]
@@ -200,7 +210,7 @@ def test_the_page_of_the_dag_states_the_retention(flights: Any) -> None:
 
 
 def test_conf_names_each_complaint(airflow_home: Path) -> None:
-    from tidemark.airflow.params import parse_conf
+    from tidemark.airflow.trigger_form import parse_conf
 
     with pytest.raises(UsageError) as caught:
         parse_conf({"max_records": 0, "unti": "x"})

@@ -9,7 +9,8 @@ import pytest
 
 from tests.airflow.conftest import PLUGINS, Client
 from tests.airflow.disk_world import DiskWorld
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -33,10 +34,10 @@ def filled(disk: DiskWorld) -> DiskWorld:
     """A checkpoint, and a savepoint of it, with hostile names wherever names are free."""
     disk.drive("b1", 3)
     disk.drive(HOSTILE, 5)
-    opened = disk.open_runtime()
-    opened.run_once("trips", PlanRequest(origin=HOSTILE))
+    opened = disk.open_context()
+    checkpoints.run_once(opened, "trips", PlanRequest(origin=HOSTILE))
     request = SavepointRequest(name="kept", owner=HOSTILE, origin="test", checkpoint=1, note=HOSTILE)
-    opened.savepoints("trips").create(request)
+    savepoints.open_savepoints(opened, "trips").create(request)
     return disk
 
 
@@ -178,7 +179,7 @@ def test_only_json_of_a_known_size_changes_anything(client: Client, filled: Disk
     assert client("POST", path, "admin", **chunks).status_code == 411
     assert client("POST", path, "admin", json={"execute": True, "more": 1}).status_code == 422
     assert client("POST", path, "admin", json={"execute": "yes please"}).status_code == 422
-    assert not filled.open_runtime().savepoints("trips").get("kept").disposed
+    assert not savepoints.open_savepoints(filled.open_context(), "trips").get("kept").disposed
     assert client("POST", path, "admin", json={"execute": False}).json()["disposed"] is False
     assert client("POST", path, "admin", json={"execute": True}).json()["disposed"] is True
     assert client("POST", path, "admin", json={"execute": True}).status_code == 404
@@ -212,9 +213,9 @@ def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(
     disk.drive("b1", 3)
     run = dag_run(1).run_id
     disk.drive("b2", 4, day=1)
-    disk.open_runtime().run_once("trips", PlanRequest(origin="cli"))
+    checkpoints.run_once(disk.open_context(), "trips", PlanRequest(origin="cli"))
     request = SavepointRequest(name="kept", owner="me", origin="test", checkpoint=1)
-    disk.open_runtime().savepoints("trips").create(request)
+    savepoints.open_savepoints(disk.open_context(), "trips").create(request)
     parts = ("", "/series", "/details/1", "/details/2", "/lineage/1", "/lineage/2")
     below = [*(f"checkpoints{part}" for part in parts), "timelines", "savepoints", "state/buses/origin?key=b1"]
 
@@ -227,7 +228,7 @@ def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(
 
     before = answers()
     resetdb()
-    plugin.reading.pages.cache_clear()
+    plugin.reading.shared_context.cache_clear()
     assert client("GET", "/pipelines").json()[0]["dag_id"] is None, "Airflow knows nothing any more"
     assert answers() == before
     assert [line["origin"] for line in before[0]["history"]] == ["cli", run]

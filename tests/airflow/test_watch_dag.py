@@ -12,6 +12,7 @@ import pytest
 from tests.airflow.test_dag_runs import events
 from tests.airflow.world import DAY, World
 from tidemark.errors import DeclarationError
+from tidemark.operations import checkpoints, stop
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -44,10 +45,10 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[
 @pytest.fixture
 def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A checkpoint; then the clock goes on for three hours, and nothing runs."""
-    from tidemark.wiring.core import SystemClock
+    from tidemark.system import SystemClock
 
     world.drive("a", 1)
-    world.open_runtime().run_once("trips", PlanRequest(origin="test"))
+    checkpoints.run_once(world.open_context(), "trips", PlanRequest(origin="test"))
     real = SystemClock.now_ms
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: real(self) + 3 * HOUR)
     return world
@@ -87,13 +88,13 @@ def test_who_is_on_time_or_has_no_deadline_is_green(
 
 def test_a_checkpoint_ends_it_and_a_stop_too(old: World, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", "2h")
-    opened = old.open_runtime()
-    opened.stop("trips", "enough")
+    opened = old.open_context()
+    stop.stop(opened, "trips", "enough")
     assert states(run())["late"] == "success"
-    opened.resume("trips", "go on")
+    stop.resume(opened, "trips", "go on")
     assert states(run())["late"] == "failed"
     old.drive("a", 1)
-    old.open_runtime().run_once("trips", PlanRequest(origin="test"))
+    checkpoints.run_once(old.open_context(), "trips", PlanRequest(origin="test"))
     assert states(run())["late"] == "success"
 
 

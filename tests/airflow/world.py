@@ -1,23 +1,26 @@
-"""A runtime whose Kafka and Spark are the memory twins; store, coordinator, steps and errors are the real ones."""
+"""A context whose Kafka and Spark are the memory twins; store, coordinator, steps and errors are the real ones."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidemark.adapters.memory import MemoryCompute, MemoryLog, MemoryTables
-from tidemark.adapters.memory_compute import Judge
+from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.engine.job import CheckpointJob
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Checkpoint, Sealed, Verdict
-from tidemark.model.offsets import TopicPartition
-from tidemark.pipeline import Pipeline
-from tidemark.ports import CrashPoints
-from tidemark.ports.records import RecordReader
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.findings import Flaws, Inspected
+from tidemark.operations import reads
+from tidemark.ports import SourceLog, StepListener
 from tidemark.settings import load_settings
-from tidemark.wiring import Runtime
-from tidemark.wiring.core import random_id
+from tidemark.system import random_id
+from tidemark.testing.twin.compute import Judge
+from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 PLACE = TopicPartition("trips", 0)
@@ -38,9 +41,9 @@ class World:
         self.accidents: list[tuple[str, BaseException]] = []
         self.steps: list[str] = []
 
-    def open_runtime(self) -> "MemoryRuntime":
-        """Stands in for `wiring.open_runtime`."""
-        return MemoryRuntime(self)
+    def open_context(self) -> "MemoryContext":
+        """Stands in for `context.open_context`."""
+        return MemoryContext(self)
 
     def drive(self, bus: str | None, miles: int, day: int = 0) -> None:
         """Appends a trip at noon of a day."""
@@ -61,33 +64,44 @@ class World:
 
     def checkpoints(self) -> list[Checkpoint]:
         """Completed ones, oldest first."""
-        return list(reversed(self.open_runtime().checkpoints("trips")))
+        return list(reversed(reads.list_checkpoints(self.open_context(), "trips")))
 
     def buses(self, checkpoint: Checkpoint | None = None) -> dict[str, tuple[int, int]]:
         """(trips, miles) per bus."""
-        runtime = self.open_runtime()
+        context = self.open_context()
         found = checkpoint or self.checkpoints()[-1]
-        rows = runtime.compute(runtime.pipeline("trips")).resolve(found, "buses")
+        rows = context.compute(context.pipeline("trips")).resolve(found, "buses")
         return {str(key[0]): (row["trips"], row["miles"]) for key, row in rows.items()}
 
 
-class MemoryRuntime(Runtime):
-    """The real runtime, less Kafka and Spark."""
+class Unchecked:
+    """Finds no flaw."""
+
+    inspected = Inspected(segments=0, files=0, bytes=0)
+
+    def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
+        """None."""
+        return {}
+
+
+class MemoryContext(Context):
+    """The real context, less Kafka and Spark."""
 
     def __init__(self, world: World) -> None:
         super().__init__(load_settings())
         self.world = world
 
-    def coordinator(self, name: str, crash: CrashPoints | None = None) -> CheckpointCoordinator:
-        """Over the memory log; the store is the real one."""
-        from dataclasses import replace
+    def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
+        """With the world's accidents; the store is the real one."""
+        return super().coordinator(name, listener or self.world.crash)
 
-        made = super().coordinator(name, crash or self.world.crash)
-        return replace(made, log=self.world.log, files_exist=self.world.tables.files_exist)
+    def files_exist(self, handle: StateHandle) -> bool:
+        """Of the tables in memory."""
+        return self.world.tables.files_exist(handle)
 
     @property
-    def records(self) -> RecordReader:
-        """Of the memory log."""
+    def log(self) -> SourceLog:
+        """The memory log."""
         return self.world.log
 
     def compute(self, pipeline: Pipeline) -> MemoryCompute:
@@ -95,20 +109,18 @@ class MemoryRuntime(Runtime):
         world = self.world
         return MemoryCompute(pipeline=pipeline, log=world.log, tables=world.tables, judge=world.judge())
 
-    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, crash: CrashPoints | None = None) -> Sealed:
+    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
         """The real order of steps, over the twins."""
         job = CheckpointJob(
             compute=self.compute(pipeline),
             tables=self.world.tables,
             clock=self.clock,
             write_ids=random_id,
-            crash=crash or self.world.crash or no_crash,
+            listener=listener or self.world.crash or ignore_step,
             max_dead_letters=pipeline.max_dead_letters,
         )
         return job.execute(owned)
 
-    def verify_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Tables in memory have no logs and files to check; `coordinator` looks for their files."""
-
-    def report_offsets(self, *_: Any) -> None:
-        """No group is named."""
+    def table_checks(self, *, content: bool = False) -> Any:
+        """Tables in memory have no logs and files to check; `files_exist` looks for their files."""
+        return Unchecked()

@@ -17,8 +17,8 @@ from unittest import mock
 
 import structlog
 
+from tidemark.context import Context, open_context
 from tidemark.settings import Settings, load_settings
-from tidemark.wiring import Runtime, open_runtime
 
 TIMEOUT = 180
 """Seconds that one command may take on a machine under load."""
@@ -149,9 +149,9 @@ class Command:
             return load_settings()
 
     @property
-    def runtime(self) -> Runtime:
-        """The runtime over them."""
-        return open_runtime(self.settings)
+    def context(self) -> Context:
+        """The context over them."""
+        return open_context(self.settings)
 
     def objects(self, pipeline: str) -> dict[str, bytes]:
         """Every file of a pipeline below the warehouse, locks left out: what a refused command may not change."""

@@ -15,36 +15,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.in_memory import Unfenced
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.duckdb_session import asking
-from tidemark.adapters.filling import filled
-from tidemark.adapters.local_store import LocalStore
-from tidemark.adapters.located import Root, arrow_place, located
-from tidemark.adapters.memory import ManualClock, MemoryLog
-from tidemark.adapters.memory_compute import MemoryCompute
-from tidemark.adapters.memory_merge import compacted
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.s3_store import S3Store
-from tidemark.adapters.state_reader import files_of
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasures import Erasures
-from tidemark.coordinator.records.refusals import Refusals
-from tidemark.engine.job import CheckpointJob
-from tidemark.engine.outputs import DEAD_LETTER_COLUMNS
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.compaction import Compaction, LevelPolicy, due, groups_of
-from tidemark.model.keys import compaction_key
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.records import CompactionRecord
-from tidemark.model.resolving import compacted_sql, run_columns
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import CommitRequest, LiveFile, WrittenFile, WrittenRun
-from tidemark.pipeline import Pipeline
-from tidemark.ports import CrashPoints, PlanRequest, Sender
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.outputs import DEAD_LETTER_COLUMNS
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.records.refusal_records import Refusals
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.object_keys import compaction_key
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile, WrittenRun
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
+from tidemark.ports import PlanRequest, Sender, StepListener
+from tidemark.readers.duckdb_session import asking
+from tidemark.readers.state_reader import files_of
+from tidemark.sql.resolve import compacted_sql, run_columns
+from tidemark.storage.local_store import LocalStore
+from tidemark.storage.s3_folder import S3Folder
+from tidemark.storage.s3_store import S3Store
+from tidemark.storage.staging import filled
+from tidemark.storage.warehouse_path import Root, arrow_place, located
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.twin.compute import MemoryCompute
+from tidemark.testing.twin.memory import ManualClock, MemoryLog
+from tidemark.testing.twin.merge import compacted
 
 NOW_MS = 1_900_000_000_000
 
@@ -106,7 +106,7 @@ class DiskLine:
     log: MemoryLog = field(default_factory=MemoryLog)
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     sender: Sender | None = None
-    crash: CrashPoints = no_crash
+    crash: StepListener = ignore_step
     bucket: S3Folder | None = None
     """The warehouse, in place of `root`."""
 
@@ -131,8 +131,10 @@ class DiskLine:
 
     def checkpoint(self, timeline: str | None = None) -> Checkpoint:
         """Completes a checkpoint over what was sent."""
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline)
-        (done,) = advance.once(PlanRequest(origin="test")).checkpoints
+        loop = CheckpointLoop(
+            coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline
+        )
+        (done,) = loop.run_once(PlanRequest(origin="test")).checkpoints
         return done
 
     def compact(self, uid: str, *, full: bool = False, timeline: str | None = None) -> bool:
@@ -200,7 +202,7 @@ class DiskLine:
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,
-            crash=self.crash,
+            listener=self.crash,
             max_dead_letters=1.0,
             sender=self.sender,
             skipped=Refusals(self.coordinator.objects).skipped_ids,

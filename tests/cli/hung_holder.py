@@ -10,11 +10,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.disk_runtime import DiskRuntime
+from tests.cli.disk_context import DiskContext
 from tests.cli.shops import Shop
 from tidemark.errors import TidemarkError
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
-from tidemark.wiring.core import SystemClock
+from tidemark.system import SystemClock
 
 
 @dataclass
@@ -31,8 +32,8 @@ def main(folder: Path, ahead: int, *at: str) -> int:
     shop = Shop.opened(folder)
     shop.sell()  # the same records in every process
     shop.line._ids = (f"{os.getpid():016x}{n:016x}" for n in itertools.count(1))
-    runtime = DiskRuntime(shop.line, shop.tidemark.settings)
-    runtime.clock = Ahead(ahead)
+    context = DiskContext(shop.line, shop.tidemark.settings)
+    context.clock = Ahead(ahead)
 
     def crash(*now: str) -> None:
         if now == at:
@@ -41,7 +42,7 @@ def main(folder: Path, ahead: int, *at: str) -> int:
 
     shop.line.crash = crash
     try:
-        made = runtime.run_once("till", PlanRequest(origin="test"), crash)
+        made = checkpoints.run_once(context, "till", PlanRequest(origin="test"), crash)
     except TidemarkError as error:
         print(type(error).__name__, error.what, flush=True)
         return error.code

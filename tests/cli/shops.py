@@ -7,7 +7,7 @@ from typing import Any, Self
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
 from tests.cli.sales import Sales
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 SEED = 20241122
 PIPELINES = Path(__file__).parent / "pipelines"
@@ -32,7 +32,7 @@ class Shop:
         """A shop that has sold nothing yet; neither Kafka nor Spark is there."""
         tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(PIPELINES / f"{pipeline}.py", topic="sales")
-        line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline(pipeline), "sales")
+        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline(pipeline), "sales")
         return cls(tidemark, line, Sales(seed))
 
     def sell(self, count: int = 20) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Line
 from tests.cli.sales import START
+from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
@@ -228,7 +229,7 @@ def test_abort_without_anything_in_progress_says_so(line: Line) -> None:
 
 def test_abort_is_a_dry_run_until_it_is_told_to_execute(line: Line) -> None:
     line.send(10)
-    line.tidemark.runtime.plan("till", PlanRequest(origin="test"))
+    checkpoints.plan(line.tidemark.context, "till", PlanRequest(origin="test"))
     before = line.tidemark.objects("till")
     assert "in progress: chk-5" in line.tidemark("checkpoint", "list", "till").ok().err
     answer = line.tidemark("checkpoint", "abort", "till", "--json").ok()

@@ -26,7 +26,7 @@ def line(tmp_path: Path) -> DiskLine:
     """The README's pipeline after three checkpoints, each with a flight without an aircraft."""
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1", tmp_path / ".tidemark/warehouse")
     tidemark.declare(_block(README, "python", "Pipeline("), file="flights.py")
-    made = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("flights"), "flights")
+    made = DiskLine(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
     for number in range(3):
         made.send([(0, _flight(None if n == 4 else "N14228", 10 * number + n), n) for n in range(9)])
         made.checkpoint()

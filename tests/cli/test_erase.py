@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.cli.shops import Shop
 
 ERASE = ("erase", "till", "accounts", "--key", "bob")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.cli.shops import Shop
 
 DECLARATION = Path(__file__).parent / "pipelines" / "visits.py"
@@ -79,7 +79,7 @@ def test_a_hold_on_what_is_chained_refuses_all_of_it(shop: Shop) -> None:
 
 
 def test_without_the_pipelines_file_nobody_knows_what_is_behind(shop: Shop) -> None:
-    for path in shop.tidemark.runtime.settings.pipelines[0].glob("*.py"):
+    for path in shop.tidemark.context.settings.pipelines[0].glob("*.py"):
         path.unlink()
     answer = shop.tidemark(*ERASE)
     assert "no file declares visits any more" in answer.ok().err

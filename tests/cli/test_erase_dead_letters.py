@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Command
+from tests.cli.disk_context import commands_over
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import commands_over
+from tidemark.operations import retention
 
 PIPELINE = """
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def house(tmp_path: Path) -> Iterator[Command]:
     """Two checkpoints; in the first a record of bob cannot be decoded, so it is a dead letter of both folds."""
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(PIPELINE, file="house.py")
-    line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("house"), "visits")
+    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("house"), "visits")
     line.send([_visit("ann", 0), _visit("bob", 1), _visit("bob", 2, paid="much")])
     line.checkpoint()
     line.send([_visit("bob", 3)])
@@ -72,9 +73,9 @@ def test_an_erasure_counts_dead_letters_of_its_operator_and_leaves_all(house: Co
 
 def test_dead_letters_do_not_go_with_their_checkpoint(house: Command) -> None:
     house("erase", "house", "people", "--key", "bob", "--execute").ok()
-    swept = house.runtime.retention_sweep("house", "keep_last(1)", grace_ms=0)
+    swept = retention.sweep(house.context, "house", "keep_last(1)", grace_ms=0)
     assert swept is not None
-    house.runtime.retention_sweep("house", "keep_last(1)", grace_ms=0)
+    retention.sweep(house.context, "house", "keep_last(1)", grace_ms=0)
     house("state", "show", "house", "people", "--checkpoint", "1").failed(3)
     assert len(_holding(house, "people", b'"bob"')) == 1
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.cli.shops import Shop
 
 

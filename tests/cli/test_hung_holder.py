@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shops import Shop
-from tidemark.adapters.timeline_lock import FileTimelineLock
 from tidemark.errors import BusyError
+from tidemark.storage.timeline_lock import FileTimelineLock
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300

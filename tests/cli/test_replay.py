@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Line
+from tidemark.operations import reads
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -47,7 +48,7 @@ def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: Line)
 
 
 def test_a_checkpoint_over_a_compacted_base_is_replayed(line: Line) -> None:
-    plan = line.tidemark.runtime.checkpoint("till", 3).plan
+    plan = reads.get_checkpoint(line.tidemark.context, "till", 3).plan
     assert set(plan.adopted) == {"accounts", "tills"}
     assert _hashes(line, "chk-3") != _hashes(line, "chk-1")
 
@@ -55,7 +56,7 @@ def test_a_checkpoint_over_a_compacted_base_is_replayed(line: Line) -> None:
 def test_the_printed_query_answers_in_spark_as_the_command_line_does(line: Line) -> None:
     wanted = line.tidemark("state", "sql", "till", "select account, sales from accounts order by account", "--json")
     text = line.tidemark("state", "query", "till", "accounts").ok().out
-    with line.tidemark.runtime.session("test of a printed query", 1) as spark:
+    with line.tidemark.context.session("test of a printed query", 1) as spark:
         rows = spark.sql(text).select("account", "sales").orderBy("account").collect()
     assert [row.asDict() for row in rows] == wanted.ok().json
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.cli.shops import Shop
-from tidemark.retention import Retention
+from tidemark.declare.retention import Retention
+from tidemark.operations import retention
 
 KEEP = ("--keep", "keep_last(2)")
 
@@ -111,7 +112,7 @@ def test_a_savepoint_keeps_its_checkpoint_and_storage_says_how_much(shop: Shop) 
     done = shop.tidemark("retention", "apply", "till", *KEEP, "--grace", "0", "--execute", "--json").ok().json
     assert done["released"] == ["chk-1", "chk-3"]
     assert done["deleted_files"] == 0
-    shop.tidemark.runtime.declare_retention("till", Retention.keep_last(2))
+    retention.declare_rule(shop.tidemark.context, "till", Retention.keep_last(2))
     told = shop.tidemark("storage", "till", "--json").ok().json
     (june,) = (k for k in told["kept_by"] if k["why"] == "savepoint june")
     assert june["held_by"] == ["chk-2"]
@@ -127,13 +128,13 @@ def test_a_legal_hold_outlives_expiry_and_refuses_a_disposal(shop: Shop) -> None
     shop.tidemark("savepoint", "create", "till", "audit", "--checkpoint", "1", "--expires", "30d").ok()
     shop.tidemark("savepoint", "hold", "till", "audit", "--why", "case 7", "--owner", "legal").ok()
     shop.tidemark("savepoint", "dispose", "till", "audit", "--execute").failed(4, "a legal hold of legal: case 7")
-    runtime = shop.tidemark.runtime
-    runtime.clock = type("Later", (), {"now_ms": lambda self: later})()
-    later = type(shop.tidemark.runtime.clock)().now_ms() + timedelta(days=60) // timedelta(milliseconds=1)
-    kept = [k.why for k in runtime.retention_plan("till", "keep_last(1)").kept]
+    context = shop.tidemark.context
+    context.clock = type("Later", (), {"now_ms": lambda self: later})()
+    later = type(shop.tidemark.context.clock)().now_ms() + timedelta(days=60) // timedelta(milliseconds=1)
+    kept = [k.why for k in retention.plan_sweep(context, "till", "keep_last(1)").kept]
     assert "savepoint audit, under a legal hold" in kept
     shop.tidemark("savepoint", "release", "till", "audit").ok()
-    assert runtime.retention_plan("till", "keep_last(1)").disposed == ("audit",)
+    assert retention.plan_sweep(context, "till", "keep_last(1)").disposed == ("audit",)
     shop.tidemark("savepoint", "release", "till", "audit").failed(3, "no legal hold")
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Command
+from tests.cli.disk_context import commands_over
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import commands_over
+from tidemark.operations import savepoints
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/how-to/savepoint.md"
@@ -33,7 +34,7 @@ def _flight(n: int) -> bytes:
 def test_every_command_of_the_page_works_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(_block(README, "python", "Pipeline("), file="flights.py")
-    line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("flights"), "flights")
+    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
     for number in range(2):
         line.send([(0, _flight(number * 10 + n), n) for n in range(9)])
         line.checkpoint()
@@ -46,7 +47,7 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path, monkeypatc
     assert "disposed" in told["tidemark savepoint list flights --disposed"].out
     assert "N14228" in told["tidemark state show flights aircraft --key N14228 --savepoint before-upgrade"].out
     assert (tmp_path / "before-upgrade.parquet").stat().st_size > 0
-    kept = [record.name for record in tidemark.runtime.savepoints("flights").list()]
+    kept = [record.name for record in savepoints.open_savepoints(tidemark.context, "flights").list()]
     assert sorted(kept) == ["before-maintenance", "before-upgrade", "the-end", "while-stopped"]
     assert len(told) > 15
 
@@ -64,7 +65,7 @@ def test_an_upgrade_keeps_the_state_and_can_be_taken_back(tmp_path: Path, monkey
     assert new != old
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(old, file="flights.py")
-    line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("flights"), "flights")
+    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
     line.send([(0, _flight(n), n) for n in range(9)])
     line.checkpoint()
     line.send([(0, _flight(10 + n), 10 + n) for n in range(9)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.cli.shops import Shop
 from tidemark.reading import read_state
 
@@ -209,7 +209,7 @@ def test_a_stop_without_a_savepoint_makes_no_checkpoint(shop: Shop) -> None:
 
 
 def test_a_stop_that_fails_leaves_the_pipeline_running_and_says_so(shop: Shop) -> None:
-    with shop.tidemark.runtime.holding("till", "t1"):
+    with shop.tidemark.context.lock("till", "t1"):
         shop.tidemark("stop", "till", "--savepoint", "last").failed(4, "Safe: the pipeline is not stopped and runs on")
     shop.tidemark("run", "till").ok()
     assert shop.tidemark("savepoint", "list", "till", "--json").ok().json == []

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.adapters.scratch import OWNER, scratch_folder, sweep
 from tidemark.errors import StoreError
+from tidemark.storage.scratch import OWNER, scratch_folder, sweep
 
 HOLD = """
 import sys, uuid
 from pathlib import Path
-from tidemark.adapters.scratch import scratch_folder
+from tidemark.storage.scratch import scratch_folder
 
 root = Path(sys.argv[1])
 with scratch_folder(root, "till", lambda: uuid.uuid4().hex) as folder:
@@ -28,7 +28,7 @@ with scratch_folder(root, "till", lambda: uuid.uuid4().hex) as folder:
 CONTEND = """
 import sys, uuid
 from pathlib import Path
-from tidemark.adapters.scratch import scratch_folder
+from tidemark.storage.scratch import scratch_folder
 
 root = Path(sys.argv[1])
 for n in range(60):

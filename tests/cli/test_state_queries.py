@@ -20,14 +20,14 @@ import pytest
 from tests.cli.command import Answer
 from tests.cli.disk_line import DiskLine
 from tests.cli.shops import DECLARATION, Shop
-from tidemark.engine.job import runs_table
-from tidemark.engine.outputs import dead_letters_table
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.job import runs_table
+from tidemark.coordinator.checkpoints.outputs import dead_letters_table
 from tidemark.errors import DataLostError
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.sinks import SinkTable
-from tidemark.ports import Attempt, CrashPoints
-from tidemark.wiring import Runtime
-from tidemark.wiring.replays import Rehearsal
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.operations.replay import Rehearsal
+from tidemark.ports import Attempt, StepListener
 
 VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "metrics", "accounts", "tills"]
 
@@ -286,7 +286,7 @@ def test_the_printed_query_for_spark_names_versions_and_ranges(shop: AskedShop) 
 def _replayed(shop: AskedShop, *arguments: str, spoil: bool = False) -> Answer:
     """The command with the line's engine in place of Spark."""
 
-    def rehearse(self: Runtime, pipeline: Any, attempt: Attempt, crash: CrashPoints) -> Sealed:
+    def rehearse(context: Context, pipeline: Any, attempt: Attempt, crash: StepListener) -> Sealed:
         if spoil:
             plan = attempt.plan
             first = next(iter(plan.ranges))
@@ -294,7 +294,7 @@ def _replayed(shop: AskedShop, *arguments: str, spoil: bool = False) -> Answer:
             attempt._plan = replace(plan, ranges=type(plan.ranges)(short))  # type: ignore[attr-defined]
         return shop.line.execute(attempt)
 
-    with mock.patch.object(Runtime, "rehearse", rehearse):
+    with mock.patch("tidemark.operations.replay.rehearse", rehearse):
         return shop.tidemark("checkpoint", "replay", "till", *arguments)
 
 

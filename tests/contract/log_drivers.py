@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tests.kafka.topics import Sent, Topics
-from tidemark.adapters.kafka import KafkaLog
-from tidemark.adapters.kafka_records import KafkaRecords
-from tidemark.adapters.memory_log import MemoryLog
-from tidemark.model.offsets import TopicPartition
-from tidemark.ports import Log
-from tidemark.ports.records import RecordReader
+from tidemark.kafka.log import KafkaLog
+from tidemark.kafka.record_reader import KafkaRecords
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.ports import Log, RecordReader
+from tidemark.testing.twin.log import MemoryLog
 
 
 class LogDriver(Protocol):

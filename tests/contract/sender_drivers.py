@@ -5,9 +5,9 @@ from typing import Protocol
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.kafka.topics import Topics
-from tidemark.adapters.kafka_outbox import ID_HEADER, KafkaOutbox
-from tidemark.adapters.memory_sender import MemorySender
+from tidemark.kafka.outbox import ID_HEADER, KafkaOutbox
 from tidemark.ports import Sender
+from tidemark.testing.twin.memory import MemorySender
 
 Arrived = tuple[bytes | None, bytes, str]
 """Key, value and id."""

@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from tests.s3.server import Bucket
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.delta_types import PARTITION_COLUMNS, delta_schema
-from tidemark.adapters.memory import ManualClock, MemoryTables
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.model.segments import Segment
-from tidemark.model.writes import CommitRequest, LiveFile, WrittenFile
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile
 from tidemark.ports import StateTables
+from tidemark.storage.s3_folder import S3Folder
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.tables.delta_types import PARTITION_COLUMNS, delta_schema
+from tidemark.testing.twin.memory import ManualClock, MemoryTables
 
 COLUMNS = (("key", "STRING"), ("n", "BIGINT"), ("_key_group", "INT"))
 TABLE = "p/state/u/t1-1/runs"

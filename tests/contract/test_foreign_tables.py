@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable as Table
 from deltalake import write_deltalake
 
-from tidemark.adapters.foreign_tables import DeltaForeignTables
-from tidemark.adapters.memory import MemoryForeignTables
+from tidemark.declare.sources import Broadcast, DeltaTable
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, StateOverflowError
-from tidemark.model.copies import TableVersion
+from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.ports import ForeignTables
-from tidemark.sources import Broadcast, DeltaTable
+from tidemark.tables.foreign_tables import DeltaForeignTables
+from tidemark.testing.twin.memory import MemoryForeignTables
 
 AT = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -228,9 +228,9 @@ class TestDelta:
 CHILD = """
 import sys
 from dataclasses import dataclass
-from tidemark.adapters.foreign_tables import DeltaForeignTables
+from tidemark.tables.foreign_tables import DeltaForeignTables
 from tidemark.errors import StateOverflowError
-from tidemark.sources import Broadcast, DeltaTable
+from tidemark.declare.sources import Broadcast, DeltaTable
 
 @dataclass(frozen=True)
 class Seats:

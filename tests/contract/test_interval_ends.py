@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from tests.contract.log_drivers import LogDriver
 from tests.contract.test_log import COMMITTED, driver  # noqa: F401  (a fixture)
-from tidemark.coordinator.plans.interval_ends import IntervalEnd
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.coordinator.plans.ranges import IntervalEnd
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 FUTURE = 900_000
 

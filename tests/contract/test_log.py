@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.contract.log_drivers import KafkaDriver, LogDriver, MemoryDriver
+from tidemark.declare.pipeline import TopicPattern
 from tidemark.errors import NotFoundError
-from tidemark.model.offsets import TopicPartition
-from tidemark.pipeline import TopicPattern
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import PartitionLog
 
 COMMITTED = "read_committed"

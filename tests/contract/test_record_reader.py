@@ -9,8 +9,8 @@ import pytest
 from tests.contract.log_drivers import LogDriver
 from tests.contract.test_log import COMMITTED, UNCOMMITTED, driver, open_transaction  # noqa: F401  (fixtures)
 from tidemark.errors import NotFoundError
-from tidemark.model.log_records import BoundedRead, LogRecord, ReadBounds
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 
 def read(
@@ -97,7 +97,7 @@ def test_an_unknown_partition_is_named(driver: LogDriver) -> None:  # noqa: F811
 
 
 def test_a_read_leaves_no_group_behind(driver: LogDriver) -> None:  # noqa: F811
-    from tidemark.adapters.kafka_records import GROUP
+    from tidemark.kafka.record_reader import GROUP
 
     topic = driver.make()
     driver.send(topic, [1000])

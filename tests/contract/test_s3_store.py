@@ -10,12 +10,12 @@ import pytest
 
 from tests.s3.proxy import Fault, Request, Times, is_put, strips_conditions
 from tests.s3.server import SECRETS, Bucket
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.s3_store import S3Store, refuse_racing_winners, refuse_unconditional
+from tidemark.cli import doctor
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 from tidemark.settings import load_settings
-from tidemark.stack import doctor
+from tidemark.storage.s3_folder import S3Folder
+from tidemark.storage.s3_store import S3Store, refuse_racing_winners, refuse_unconditional
 
 pytestmark = pytest.mark.slow
 
@@ -125,9 +125,9 @@ def test_a_bucket_that_is_not_there_is_told(bucket: Bucket, folder: S3Folder, id
 
 RACER = """
 import sys
-from tidemark.adapters.s3_folder import opened
-from tidemark.adapters.s3_place import S3Place
-from tidemark.adapters.s3_store import S3Store
+from tidemark.storage.s3_folder import opened
+from tidemark.storage.s3_location import S3Place
+from tidemark.storage.s3_store import S3Store
 with opened(S3Place(bucket=sys.argv[1], prefix="house", endpoint=sys.argv[2])) as folder:
     store = S3Store(folder, "bank")
     print("ready", flush=True)

@@ -15,18 +15,18 @@ from uuid import uuid4
 import pytest
 
 from tests.unit.coordinator.house import House
-from tidemark.adapters import local_store
-from tidemark.adapters.local_store import LocalStore
-from tidemark.adapters.memory import MemoryStore
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.s3_store import S3Store
-from tidemark.adapters.timeline_lock import FileTimelineLock
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
-from tidemark.model.savepoint import SavepointChange, SavepointRequest
+from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
 from tidemark.ports import CheckpointStore, PutOutcome
-from tidemark.wiring.core import SystemClock
+from tidemark.storage import local_store
+from tidemark.storage.local_store import LocalStore
+from tidemark.storage.s3_folder import S3Folder
+from tidemark.storage.s3_store import S3Store
+from tidemark.storage.timeline_lock import FileTimelineLock
+from tidemark.system import SystemClock
+from tidemark.testing.twin.memory import MemoryStore
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -139,7 +139,7 @@ def _one_checkpoint(store: CheckpointStore) -> CheckpointCoordinator:
 RACER = """
 import sys
 from pathlib import Path
-from tidemark.adapters.local_store import LocalStore
+from tidemark.storage.local_store import LocalStore
 store = LocalStore(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.read(1)
@@ -266,8 +266,8 @@ HOLDER = """
 import sys
 from pathlib import Path
 from datetime import timedelta
-from tidemark.adapters.timeline_lock import FileTimelineLock
-from tidemark.wiring.core import SystemClock
+from tidemark.storage.timeline_lock import FileTimelineLock
+from tidemark.system import SystemClock
 HOUR = timedelta(hours=1)
 with FileTimelineLock(Path(sys.argv[1]), SystemClock().now_ms).hold("t1", HOUR):
     print("held", flush=True)

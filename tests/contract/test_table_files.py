@@ -11,15 +11,15 @@ from deltalake import DeltaTable
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
 from tests.s3.proxy import Fault, Times
 from tests.s3.server import Bucket
-from tidemark.adapters.memory_table_files import MemoryTableFiles
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.s3_table_files import S3TableFiles
-from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.errors import NameRefusedError, StoreError
-from tidemark.model.delta_logs import LOG, log_prefix
-from tidemark.model.segments import Segment
-from tidemark.model.shared_state import StoredFile
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.retention.delta_logs import LOG, log_prefix
+from tidemark.model.retention.shared_state import StoredFile
 from tidemark.ports import TableFiles
+from tidemark.storage.s3_folder import S3Folder
+from tidemark.tables.local_table_files import LocalTableFiles
+from tidemark.tables.s3_table_files import S3TableFiles
+from tidemark.testing.twin.table_files import MemoryTableFiles
 
 RUNS = 45
 

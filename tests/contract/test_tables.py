@@ -20,9 +20,9 @@ from tests.contract.tables_drivers import (
 )
 from tests.s3.proxy import Fault, Times
 from tests.s3.server import Bucket
-from tidemark.adapters.s3_folder import S3Folder
 from tidemark.errors import ConflictError, FencedError, StoreError
-from tidemark.model.writes import CommitRequest
+from tidemark.model.checkpoint.table_writes import CommitRequest
+from tidemark.storage.s3_folder import S3Folder
 
 IN_BUCKET = pytest.param("s3", marks=pytest.mark.slow)
 

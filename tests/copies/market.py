@@ -12,8 +12,9 @@ from typing import Any
 
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
-from tidemark.adapters.memory import MemoryLog
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.operations import reads
+from tidemark.testing.twin.memory import MemoryLog
 
 DECLARATION = (Path(__file__).parent / "pipelines" / "market.py").read_text()
 START = datetime(2024, 5, 1, tzinfo=UTC)
@@ -44,7 +45,7 @@ class Market:
     def __post_init__(self) -> None:
         self.tidemark.declare(self.declared, file=f"{self.name}.py", name=self.name)
         self.line = DiskLine(
-            self.tidemark.warehouse, self.tidemark.runtime.pipeline(self.name), "sales", partitions=2, log=self.log
+            self.tidemark.warehouse, self.tidemark.context.pipeline(self.name), "sales", partitions=2, log=self.log
         )
         if "rates" not in self.log.topic_ids(("rates",)):
             self.log.create("rates", 1)
@@ -79,7 +80,7 @@ class Market:
 
     def states(self, *, changed: bool = True) -> dict[str, Any]:
         """All that is remembered at the newest checkpoint; `changed`: with the ids of the checkpoints that did it."""
-        newest = self.tidemark.runtime.checkpoint(self.name)
+        newest = reads.get_checkpoint(self.tidemark.context, self.name)
         found: dict[str, Any] = {uid: self.rows(uid) for uid in newest.plan.schemas}
         if not changed:
             found = {

@@ -13,7 +13,8 @@ from deltalake import write_deltalake
 
 from tests.cli.command import Answer, Command
 from tests.copies.market import DECLARATION, UIDS, Market, market
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.operations import reads
 
 NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
 TIMELESS = "\n".join(
@@ -31,11 +32,11 @@ class Given:
         self.bazaar = self.first.beside(Command(folder / "other", *NOWHERE), "bazaar")
         # Its first checkpoint is made by the command, by this machine's clock, and the next ones go on from there.
         self.bazaar.line.clock.ms = time.time_ns() // 1_000_000
-        monkeypatch.setattr("tidemark.wiring.bootstraps.LazyLog", lambda settings: self.first.log)
+        monkeypatch.setattr("tidemark.context.Context.log", property(lambda context: self.first.log))
         self.tables = {uid: folder / f"{uid}.parquet" for uid in UIDS}
         for uid, path in self.tables.items():
             self.first.tidemark("state", "export", "market", uid, "--to", str(path)).ok()
-        ends = self.first.tidemark.runtime.checkpoint("market").plan.ranges.ends
+        ends = reads.get_checkpoint(self.first.tidemark.context, "market").plan.ranges.ends
         self.starts = [word for tp, n in ends.items() for word in ("--starts", f"{tp.topic}:{tp.partition}={n}")]
 
     def __call__(self, *options: str, starts: list[str] | None = None, **tables: Path) -> Answer:
@@ -93,7 +94,7 @@ def test_without_execute_every_row_is_looked_at_and_nothing_is_written(given: Gi
     told = given("--json").ok().json
     assert told["checkpoint"] is None
     assert told["rows"]["sold"] == 3
-    assert told["offsets"]["sales-0"] == given.first.tidemark.runtime.checkpoint("market").plan.ranges.ends[
+    assert told["offsets"]["sales-0"] == reads.get_checkpoint(given.first.tidemark.context, "market").plan.ranges.ends[
         TopicPartition("sales", 0)
     ]  # fmt: skip
     assert not given.bazaar.tidemark.warehouse.exists()

@@ -10,10 +10,11 @@ import pytest
 
 from tests.cli.command import Command
 from tests.copies.market import SEED, UIDS, Market, market
-from tidemark.adapters.exporting import FolderExport
-from tidemark.adapters.parquet_folder import ParquetFolder
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import reads
+from tidemark.storage.parquet_folder import ParquetFolder
+from tidemark.transfer.export_folder import FolderExport
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_the_resolved_rows_and_what_the_query_makes_of_the_stored_ones_are_the_s
 
 
 def test_what_going_on_needs_is_in_it_and_what_stays_behind_is_not(made: Market, folder: Path) -> None:
-    told, found = _named(folder), made.tidemark.runtime.checkpoint("market", 3)
+    told, found = _named(folder), reads.get_checkpoint(made.tidemark.context, "market", 3)
     assert (told["pipeline"], told["checkpoint"], told["savepoint"]) == ("market", 3, "june")
     ends = {name: bounds["end"] for name, bounds in told["ranges"].items()}
     assert ends == {str(tp): end for tp, end in found.plan.ranges.ends.items()}
@@ -140,7 +141,7 @@ def test_a_damaged_checkpoint_is_not_exported(made: Market, tmp_path: Path) -> N
 
 
 def test_stored_rows_are_cut_into_files_of_a_bounded_size(made: Market, tmp_path: Path) -> None:
-    found = made.tidemark.runtime.checkpoint("market")
+    found = reads.get_checkpoint(made.tidemark.context, "market")
     writer = FolderExport(
         warehouse=str(made.tidemark.warehouse), folder=ParquetFolder(tmp_path, rows_per_file=1), checkpoint=found
     )

@@ -8,9 +8,9 @@ import pytest
 
 from tests.cli.command import Command
 from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.recovery.imports import Importer
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.recovery.import_state import Importer
+from tidemark.coordinator.recovery.restore import Recovery
 
 NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
 

@@ -11,11 +11,11 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.cli.command import Answer
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
-from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.readers.state_reader import files_of
 
 PLAIN = "\n".join(line for line in DECLARATION.splitlines() if not any(w in line for w in ("ttl=", "till.last")))
 """The market with nothing that expires, so that rows of its fold merge in any order."""
@@ -163,11 +163,11 @@ def test_a_patch_that_was_killed_is_finished_by_the_same_command(
     given: Given, dies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = {
-        "write": "tidemark.wiring.patches.Patches._patch_written",
-        "commit": "tidemark.adapters.delta_log.DeltaTables.make_durable",
+        "write": "tidemark.operations.patch._write_patch",
+        "commit": "tidemark.tables.delta_tables.DeltaTables.make_durable",
         "record": "tidemark.coordinator.recovery.idle_plans.Idle.plan",
-        "plan": "tidemark.coordinator.records.freezing.Freezer.freeze",
-        "complete": "tidemark.coordinator.recovery.patching.Patcher._complete",
+        "plan": "tidemark.coordinator.records.plan_writer.Freezer.freeze",
+        "complete": "tidemark.coordinator.recovery.savepoint_patch.Patcher._complete",
         "pin": "tidemark.coordinator.recovery.savepoints.Savepoints.create",
     }
     with monkeypatch.context() as patch:
@@ -282,7 +282,7 @@ def test_a_declaration_that_has_changed_is_patched_in_its_own_columns(given: Giv
     tax = "    tax: int = state.value(0)\n"
     changed = DECLARATION.replace(tax, f"{tax}    fee: int = state.value(0)\n")
     given.market.tidemark.declare(changed, file="market.py", name="market")
-    given.market.line.pipeline = given.market.tidemark.runtime.pipeline("market")
+    given.market.line.pipeline = given.market.tidemark.context.pipeline("market")
     given("--execute").failed(2, "fee BIGINT is missing")
     table = pq.read_table(given.tills).append_column("fee", pa.array([9]))
     pq.write_table(table, given.tills)
@@ -298,7 +298,7 @@ def test_operators_that_are_gone_are_left_behind_where_that_is_allowed(given: Gi
     fold = '        Fold("sold", key_by="item", state=Sold, input="sales"),\n'
     assert fold in DECLARATION
     given.market.tidemark.declare(DECLARATION.replace(fold, ""), file="market.py", name="market")
-    given.market.line.pipeline = given.market.tidemark.runtime.pipeline("market")
+    given.market.line.pipeline = given.market.tidemark.context.pipeline("market")
     line = ("--set", f"tills={given.tills}", "--execute")
     given(*line, plain=False).failed(2, "sold: is not declared any more", "--allow-non-restored-state")
     given(*line, "--allow-non-restored-state", plain=False).ok()

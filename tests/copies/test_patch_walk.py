@@ -10,13 +10,14 @@ import pytest
 
 from tests.cli.disk_line import ParquetFiles
 from tests.copies.ward import NAME, Ward
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.duckdb_session import asking
-from tidemark.adapters.memory_merge import compacted
-from tidemark.adapters.state_diff import Detail
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.resolving import compacted_sql, run_columns
-from tidemark.wiring.queries import DiffRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.operations import queries
+from tidemark.operations.queries import DiffRequest
+from tidemark.readers.duckdb_session import asking
+from tidemark.readers.state_diff import Detail
+from tidemark.sql.resolve import compacted_sql, run_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.twin.merge import compacted
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20131101"))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -68,10 +69,12 @@ def _check_diff(ward: Ward, source: Checkpoint, done: Checkpoint) -> None:
         wanted = {key: "updated" if key in was else "inserted" for key in touched}
         wanted |= dict.fromkeys(was.keys() - now.keys(), "deleted")
         request = DiffRequest(uid=uid, before=source.id, after=done.id, detail=Detail.VALUES)
-        found = ward.runtime.diff(NAME, request)
+        found = queries.diff_states(ward.context, NAME, request)
         assert {r["key"]["sensor"]: r["change"] for r in found.rows.to_pylist()} == wanted
         assert found.bytes_read is not None, "only what changed is read"
-        back = ward.runtime.diff(NAME, DiffRequest(uid=uid, before=done.id, after=source.id, detail=Detail.CHANGES))
+        back = queries.diff_states(
+            ward.context, NAME, DiffRequest(uid=uid, before=done.id, after=source.id, detail=Detail.CHANGES)
+        )
         assert {r["key"]["sensor"] for r in back.rows.to_pylist()} == set(wanted)
 
 

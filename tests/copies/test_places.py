@@ -13,7 +13,7 @@ from tests.cli.command import Command
 from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
 from tests.copies.places import BucketPlace, FolderPlace, Place
 from tests.copies.test_import import NOWHERE
-from tidemark.adapters.parquet_folder import ParquetFolder
+from tidemark.storage.parquet_folder import ParquetFolder
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_files_that_were_changed_removed_or_cut_are_refused_by_name(made: Market
 
 
 def test_a_path_that_leads_out_of_the_export_is_not_followed(made: Market, other: Market, place: Place) -> None:
-    from tidemark.model.exports import Export
+    from tidemark.model.retention.export_manifest import Export
 
     _export(made, place)
     told = Export.decoded(place.files()["export.json"])

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command import Answer
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.copies.market import UIDS, Market, market
 
 SWEEP = ("retention", "apply", "market", "--grace", "0", "--execute", "--json", "--keep")

@@ -16,12 +16,12 @@ from tests.copies.market import SEED, Market
 from tests.copies.places import BucketPlace, FolderPlace, exported, imported, silenced
 from tests.s3.proxy import Fault, Request, Times, is_put
 from tests.s3.server import CREDENTIALS
-from tidemark.adapters.s3_exports import S3Export
-from tidemark.adapters.s3_folder import S3Folder, opened
-from tidemark.adapters.s3_place import S3Place
 from tidemark.errors import StoreError
-from tidemark.model.exports import Export
+from tidemark.model.retention.export_manifest import Export
 from tidemark.ports import PutOutcome, UncertainPut
+from tidemark.storage.s3_folder import S3Folder, opened
+from tidemark.storage.s3_location import S3Place
+from tidemark.transfer.export_bucket import S3Export
 
 MIB = 2**20
 

@@ -12,7 +12,7 @@ from tests.copies.market import Market
 from tests.copies.places import BucketPlace, exported, imported, silenced
 from tests.s3.proxy import Fault, Times
 from tests.s3.server import SECRETS
-from tidemark.model.exports import Export
+from tidemark.model.retention.export_manifest import Export
 
 BOUND = 15
 """Seconds after which somebody who waits for a store that is not there has been told."""

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_runtime import commands_over
+from tests.cli.disk_context import commands_over
 from tests.copies.market import DECLARATION, SEED, Market, market
-from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
+from tidemark.operations import reads, timelines, verification
+from tidemark.readers.state_reader import files_of
 
 BACK = ("restore", "market", "--newest-whole")
 
@@ -29,7 +30,7 @@ def grown(tmp_path: Path) -> Iterator[Market]:
 
 def _break(made: Market, checkpoint: int, kind: str = "tills") -> None:
     """Takes away what a checkpoint itself wrote: a file of a state, or of its sink."""
-    (found,) = (c for c in made.tidemark.runtime.checkpoints("market") if c.id == checkpoint)
+    (found,) = (c for c in reads.list_checkpoints(made.tidemark.context, "market") if c.id == checkpoint)
     handle = next(iter(found.sinks.values())).handle if kind == "sink" else found.handles[kind]
     root = made.tidemark.warehouse
     paths = [root / segment.path / file.path for segment, file in files_of(str(root), handle)]
@@ -41,7 +42,7 @@ def _whatever_the_barriers(made: Market) -> dict[str, Any]:
     sums = "SELECT item, sales, cents, least, most, list_sort(stalls) FROM sold ORDER BY ALL"
     rates = "SELECT item, percent FROM rates ORDER BY ALL"
     found = [made.tidemark("state", "sql", "market", query, "--json").ok().json for query in (sums, rates)]
-    newest = made.tidemark.runtime.checkpoint("market")
+    newest = reads.get_checkpoint(made.tidemark.context, "market")
     return {"states": found, "now": newest.now, "ends": newest.plan.ranges.ends}
 
 
@@ -70,11 +71,13 @@ def test_it_goes_no_further_back_than_was_asked_for(grown: Market) -> None:
     assert grown.tidemark(*BACK, "--json").ok().json["checkpoint"] == "chk-1"
     _break(grown, 1)
     grown.tidemark(*BACK, "--max-fallback", "9").failed(6, "no whole checkpoint: chk-4, chk-3, chk-2, chk-1")
-    assert [b.timeline for b in grown.tidemark.runtime.timelines("market")] == ["t1"], "nothing was started"
+    assert [b.timeline for b in timelines.list_timelines(grown.tidemark.context, "market")] == ["t1"], (
+        "nothing was started"
+    )
 
 
 def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: Market) -> None:
-    newest = grown.tidemark.runtime.checkpoint("market")
+    newest = reads.get_checkpoint(grown.tidemark.context, "market")
     ((uid, table),) = newest.sinks.items()
     _break(grown, 4, "sink")
     grown.tidemark(*BACK).failed(6, "damaged rows of a sink", "--restore-sinks")
@@ -82,8 +85,8 @@ def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: Market) -> None:
     told = grown.tidemark(*BACK, "--restore-sinks", "--execute", "--json").ok().json
     assert told["checkpoint"] == "chk-3"
     _run(grown)
-    made = grown.tidemark.runtime.checkpoint("market")
-    grown.tidemark.runtime.verify_checkpoint(made)
+    made = reads.get_checkpoint(grown.tidemark.context, "market")
+    verification.verify_checkpoint(grown.tidemark.context, made)
     assert made.sinks[uid].handle.rows == table.handle.rows, "what was emitted is emitted anew"
 
 
@@ -91,7 +94,7 @@ def test_records_are_not_sent_again_because_a_file_is_damaged(tmp_path: Path) ->
     sends = DECLARATION.replace('DeltaSink("receipts")', 'KafkaSink("receipts", topic="receipts")')
     made = market(tmp_path, declared=sends.replace("DeltaSink", "KafkaSink")).grown(3)
     made.log.create("receipts", 1)
-    coordinator = made.tidemark.runtime.coordinator("market")
+    coordinator = made.tidemark.context.coordinator("market")
     with commands_over(made.line):
         _break(made, 3)
         assert made.tidemark(*BACK, "--restore-sinks", "--json").ok().json["checkpoint"] == "chk-2", "nothing was sent"

@@ -11,12 +11,13 @@ import pytest
 
 from tests.cli.command import Command
 from tests.copies.market import SEED, Market, market
-from tidemark.adapters import verifying
-from tidemark.adapters.state_reader import files_of
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import DamagedError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import reads, verification
+from tidemark.readers.state_reader import files_of
+from tidemark.tables import integrity_check as verifying
 
 CHANCE = random.Random(SEED)
 
@@ -58,7 +59,9 @@ def _cut(path: Path) -> None:
 
 def test_a_whole_warehouse_is_whole_to_the_last_byte(whole: Market) -> None:
     told = whole.tidemark("verify", "market", "--content", "--json").ok().json
-    named = {path for c in whole.tidemark.runtime.checkpoints("market") for path in _files(whole.tidemark, c)}
+    named = {
+        path for c in reads.list_checkpoints(whole.tidemark.context, "market") for path in _files(whole.tidemark, c)
+    }
     assert told["restore_points"] == [
         *(f"chk-{n}" for n in range(1, 6)), "savepoint early", "savepoint june", "timeline t1"
     ]  # fmt: skip
@@ -81,7 +84,7 @@ def test_what_restore_points_share_is_read_once(whole: Market, monkeypatch: pyte
 
     for name in ("commit_at", "open_table", "hash_of", "from_commit"):
         counted(name)
-    assert not whole.tidemark.runtime.verify("market", content=True).damages
+    assert not verification.verify(whole.tidemark.context, "market", content=True).damages
     assert set(Counter(str(key[0]) for key in seen)) == {"commit_at", "open_table", "hash_of", "from_commit"}
     assert [key for key, times in seen.items() if times > 1 and key[0] != "open_table"] == []
 
@@ -90,7 +93,7 @@ def test_what_restore_points_share_is_read_once(whole: Market, monkeypatch: pyte
 def test_a_bad_data_file_is_told_with_exactly_the_restore_points_that_name_it(
     copy: Command, damage: Callable[[Path], None]
 ) -> None:
-    checkpoints = copy.runtime.checkpoints("market")
+    checkpoints = reads.list_checkpoints(copy.context, "market")
     named = {c.plan.name: {str(p.relative_to(copy.warehouse)) for p in _files(copy, c)} for c in checkpoints}
     named |= {"savepoint early": named["chk-1"], "savepoint june": named["chk-3"], "timeline t1": named["chk-5"]}
     bad = CHANCE.choice(sorted(set.union(*named.values())))
@@ -107,7 +110,7 @@ def test_a_bad_data_file_is_told_with_exactly_the_restore_points_that_name_it(
 
 
 def test_a_flipped_byte_shows_in_the_content_and_not_in_the_size(copy: Command) -> None:
-    newest = copy.runtime.checkpoint("market")
+    newest = reads.get_checkpoint(copy.context, "market")
     for path in CHANCE.sample(sorted(_files(copy, newest)), 4):
         before = path.read_bytes()
         _flip(path)
@@ -119,13 +122,17 @@ def test_a_flipped_byte_shows_in_the_content_and_not_in_the_size(copy: Command) 
 
 def test_without_recorded_hashes_pages_and_footers_are_read(copy: Command) -> None:
     """As files are that an earlier release committed: the commits say nothing of their content."""
-    [table] = {copy.warehouse / s.path for s in copy.runtime.checkpoint("market").handles["rates"] if "runs" in s.path}
+    [table] = {
+        copy.warehouse / s.path
+        for s in reads.get_checkpoint(copy.context, "market").handles["rates"]
+        if "runs" in s.path
+    }
     for log in (table / "_delta_log").glob("*.json"):
         log.write_text(log.read_text().replace("tidemark_sha256", "nothing"))
     told = copy("verify", "market", "--content", "--json").json["damaged"]
     assert {Path(d["file"]).parent.name for d in told} == {"_delta_log"}, "they are not the commits that were made"
     (file, *_) = sorted(table.glob("*/*.parquet"))
-    from tidemark.adapters.verifying import _unreadable
+    from tidemark.tables.integrity_check import _unreadable
 
     rows = 1
     assert _unreadable(file, rows) is None
@@ -137,7 +144,7 @@ def test_without_recorded_hashes_pages_and_footers_are_read(copy: Command) -> No
 
 @pytest.mark.parametrize("how", ["altered", "gone"])
 def test_a_bad_log_breaks_the_checkpoints_whose_version_needs_it(copy: Command, how: str) -> None:
-    runs = {c.plan.name: c.handles["tills"].segments[-1] for c in copy.runtime.checkpoints("market")}
+    runs = {c.plan.name: c.handles["tills"].segments[-1] for c in reads.list_checkpoints(copy.context, "market")}
     third = runs["chk-3"]
     log = copy.warehouse / third.path / "_delta_log" / f"{third.version:020d}.json"
     if how == "altered":
@@ -186,12 +193,12 @@ def test_a_stored_query_an_id_and_a_savepoint_that_are_bad_are_told(copy: Comman
 
 
 def test_whoever_starts_from_a_damaged_checkpoint_is_stopped_before(copy: Command) -> None:
-    found = copy.runtime.checkpoint("market", 3)
-    copy.runtime.verify_checkpoint(found)
+    found = reads.get_checkpoint(copy.context, "market", 3)
+    verification.verify_checkpoint(copy.context, found)
     (bad, *_) = _files(copy, found)
     bad.unlink()
     with pytest.raises(DamagedError, match=r"chk-3.*savepoint june") as raised:
-        copy.runtime.verify_checkpoint(found)
+        verification.verify_checkpoint(copy.context, found)
     assert raised.value.code == 6
     assert str(bad.relative_to(copy.warehouse)) in raised.value.what
 
@@ -204,7 +211,7 @@ def test_what_is_not_there_is_not_found(copy: Command) -> None:
 
 
 def test_json_and_people_are_told_the_same(copy: Command) -> None:
-    (bad, *_) = _files(copy, copy.runtime.checkpoint("market", 1))
+    (bad, *_) = _files(copy, reads.get_checkpoint(copy.context, "market", 1))
     bad.unlink()
     [told] = json.loads(copy("verify", "market", "--json").out)["damaged"]
     shown = copy("verify", "market").out

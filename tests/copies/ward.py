@@ -13,15 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.cli.command import Command
+from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine, ParquetFiles
-from tests.cli.disk_runtime import DiskRuntime
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.checkpoint_reader import read_checkpoint
-from tidemark.adapters.memory_compute import MemoryCompute
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.given import given_columns
-from tidemark.wiring.patches import Patched, PatchRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.operations import patch as patch_operations
+from tidemark.operations.patch import Patched, PatchRequest
+from tidemark.readers.checkpoint_reader import read_checkpoint
+from tidemark.sql.initial_state import given_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.twin.compute import MemoryCompute
 
 DECLARATION = (Path(__file__).parent / "pipelines" / "ward.py").read_text()
 NAME = "ward"
@@ -101,8 +102,8 @@ class Ward:
         self.tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
         self.tidemark.declare(DECLARATION, file="ward.py", name=NAME)
         settings = self.tidemark.settings
-        self.line = DiskLine(self.tidemark.warehouse, self.tidemark.runtime.pipeline(NAME), "readings", partitions=1)
-        self.runtime = DiskRuntime(self.line, settings)
+        self.line = DiskLine(self.tidemark.warehouse, self.tidemark.context.pipeline(NAME), "readings", partitions=1)
+        self.context = DiskContext(self.line, settings)
         self.readings: list[Reading] = []
         self.oracles: dict[int, Oracle] = {0: Oracle()}
         self.patches = 0
@@ -198,7 +199,10 @@ class Ward:
         request = PatchRequest(
             pipeline=NAME, source=RestoreRequest(checkpoint=source.id), name=name, values=values, deletes=deletes
         )
-        planned, done = self.runtime.patch_plan(request), self.runtime.patch(request)
+        planned, done = (
+            patch_operations.plan_patch(self.context, request),
+            patch_operations.patch(self.context, request),
+        )
         assert (planned.states, planned.checkpoint) == (done.states, None)
         assert done.checkpoint is not None
         self.oracles[done.checkpoint.id] = oracle

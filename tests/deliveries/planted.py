@@ -7,14 +7,18 @@ from typing import Any
 from unittest.mock import patch
 
 from tidemark.coordinator.checkpoints import coordinator, deliveries
-from tidemark.coordinator.plans import planner, ranges, recorded, sent, sinks
-from tidemark.coordinator.plans.sent import SentRecords, Undelivered
-from tidemark.coordinator.recovery import promotion, recovery
-from tidemark.coordinator.retention import survey
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.erasure import ErasureRecord
-from tidemark.model.keys import delivery_key, greatest
-from tidemark.model.records import DeliveryRecord
+from tidemark.coordinator.plans import planner, ranges
+from tidemark.coordinator.plans import replay_ranges as recorded
+from tidemark.coordinator.plans import sent_offsets as sent
+from tidemark.coordinator.plans import sink_inputs as sinks
+from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered
+from tidemark.coordinator.recovery import promotion
+from tidemark.coordinator.recovery import restore as recovery
+from tidemark.coordinator.retention import collect_roots as survey
+from tidemark.model.checkpoint.object_keys import delivery_key, greatest
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.store_objects import DeliveryRecord
+from tidemark.model.retention.erasure import ErasureRecord
 
 
 @contextmanager

@@ -9,26 +9,28 @@ from random import Random
 
 from tests.deliveries.oracle import At, Erased, Key, Made, Oracle, Record
 from tests.deliveries.world import P0, P1, TOPIC, Broker, World
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import Undelivered, delivered, is_live, undelivered
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.sent_offsets import Undelivered
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
-from tidemark.coordinator.recovery.restoring import RestorePlan, plan_restore
-from tidemark.coordinator.retention.erasing import Eraser, ErasureRequest
-from tidemark.coordinator.retention.sweeping import Sweeper
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_preview import RestorePlan, plan_restore
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.sweep import Sweeper
+from tidemark.declare.retention import Retention
 from tidemark.errors import BrokerError, ConflictError, DataLostError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.messages import Message, messages_of
-from tidemark.model.plan import CheckpointPlan
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.messages import Message, commit_id, emitted_rows
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.ports import PlanRequest
-from tidemark.retention import Retention
+from tidemark.sinks.base import Services
 
 KINDS = ("kafka", "kafka", "topic", "delta")
 
@@ -155,7 +157,7 @@ class Walk:
         for _ in range(6):
             ask = PlanRequest(origin="walk", max_records=at_most, accept_loss=accept, allow_non_restored_state=True)
             try:
-                self._line(name, crash, broker).once(ask)
+                self._line(name, crash, broker).run_once(ask)
                 break
             except DataLostError:
                 accept = True
@@ -164,8 +166,8 @@ class Walk:
                 break
         self.sync()
 
-    def _line(self, name: str, crash: CrashAfter, broker: Broker) -> Advance:
-        return Advance(
+    def _line(self, name: str, crash: CrashAfter, broker: Broker) -> CheckpointLoop:
+        return CheckpointLoop(
             coordinator=self._coordinator(crash),
             pipeline=self.world.pipeline,
             execute=lambda attempt: self.world.job(crash, broker).execute(attempt),
@@ -244,7 +246,8 @@ class Walk:
 
     def _deliver(self, due: Undelivered, broker: Broker, *, dies: bool = False) -> None:
         plan, name = due.checkpoint.plan, due.table.name
-        assert due.table.topic is not None
+        sink = due.table.sink
+        assert sink is not None
 
         def took(topic: str, message: Message) -> None:
             ((key, _),) = self._keyed([(topic, message)], plan)
@@ -253,7 +256,7 @@ class Walk:
 
         rows = [row for row in self.world.rows(due.table, plan.id) if due.is_due(row)]
         broker = replace(broker, took=took)
-        sent = broker.send(due.table.topic, messages_of(plan, due.table, rows))
+        sent = sink.write(emitted_rows(plan, due.table, rows), commit_id(plan), Services(kafka=broker))
         self.note(f"  {plan.name} sends {sent} to {name}{' and dies' if dies else ''}")
         if not dies:
             delivered(self.world.coordinator, replace(due, records=sent))
@@ -435,7 +438,7 @@ class Walk:
         return [n for n, line in self.oracle.lines.items() if not line.closed and n != self.oracle.live]
 
     def _coordinator(self, crash: CrashAfter) -> CheckpointCoordinator:
-        return replace(self.world.coordinator, crash=crash)
+        return replace(self.world.coordinator, listener=crash)
 
     def _offsets(self, of: OffsetCoverage) -> Iterator[At]:
         for tp, ranges in of.by_id.items():

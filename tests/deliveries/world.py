@@ -7,17 +7,17 @@ from typing import Any
 
 from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.adapters.memory_key_files import MemoryKeyFiles
-from tidemark.adapters.memory_table_files import MemoryTableFiles
-from tidemark.coordinator.records.erasures import Erasures
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.declare.operators import Operator
 from tidemark.errors import BrokerError, StoreError
-from tidemark.model.messages import Message
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.sinks import SinkTable
-from tidemark.operators import Operator
-from tidemark.ports import CrashPoints
+from tidemark.model.checkpoint.messages import Message
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.ports import StepListener
+from tidemark.testing.twin.key_files import MemoryKeyFiles
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.table_files import MemoryTableFiles
 
 TOPIC = "payments"
 P0, P1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
@@ -159,7 +159,7 @@ class World(InMemory):
     def pipeline(self) -> Pipeline:
         return built(self.declared)
 
-    def job(self, crash: CrashPoints, broker: Broker) -> CheckpointJob:
+    def job(self, crash: StepListener, broker: Broker) -> CheckpointJob:
         """Executes attempts of today's declaration."""
         compute = MemoryCompute(
             pipeline=self.pipeline,
@@ -172,7 +172,7 @@ class World(InMemory):
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=crash,
+            listener=crash,
             max_dead_letters=1.0,
             sender=broker,
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tidemark.stack.env_file import SECRETS
+from devstack.env_file import SECRETS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yaml"

@@ -12,17 +12,17 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from devstack import airflow_home
+from devstack.addresses import Addresses
+from devstack.airflow_services import COMPONENTS, LOCAL_SETTINGS, airflow_environment
+from devstack.broker import server_properties
+from devstack.credentials import Credentials
+from devstack.env_file import SECRETS, complete
+from devstack.spark_server import server_configuration
 from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
-from tidemark.engine.session import STATIC_CONF
-from tidemark.model.buckets import S3Url
+from tidemark.engine.session.session import STATIC_CONF
+from tidemark.model.core.bucket_url import S3Url
 from tidemark.settings import PREFIX, Settings, load_settings
-from tidemark.stack import airflow_home
-from tidemark.stack.addresses import Addresses
-from tidemark.stack.airflow_services import COMPONENTS, LOCAL_SETTINGS, airflow_environment
-from tidemark.stack.broker import server_properties
-from tidemark.stack.credentials import Credentials
-from tidemark.stack.env_file import SECRETS, complete
-from tidemark.stack.spark_server import server_configuration
 
 ADDRESSES = Addresses(kafka_port=1, kafka_controller_port=2, spark_port=3, airflow_port=4)
 ONE_SHOTS = {"object-store-bucket", "doctor", "airflow-init"}
@@ -154,7 +154,7 @@ def _service(component: str) -> str:
 
 def test_airflows_home_is_that_of_the_stack(compose: Compose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     init = compose.services["airflow-init"]
-    assert init["command"][-1].startswith("python -m tidemark.stack.airflow_home && ")
+    assert init["command"][-1].startswith("python -m devstack.airflow_home && ")
     for name, value in (init["environment"] | {"AIRFLOW_HOME": str(tmp_path)}).items():
         monkeypatch.setenv(name, value)
     airflow_home.main()
@@ -249,7 +249,7 @@ def test_the_image_copies_what_exists_and_what_is_not_ignored() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {path.split("/")[0] for path in copied} == allowed
     assert not allowed & {".env", ".venv", ".jars", ".tidemark", ".git"}
-    assert "python include/tidemark/stack/bootstrap.py --s3" in text, "or no Spark of the containers reaches the bucket"
+    assert "python include/devstack/bootstrap.py --s3" in text, "or no Spark of the containers reaches the bucket"
     assert re.search(r"^USER tidemark$", text, re.MULTILINE)
 
 
@@ -262,7 +262,7 @@ def test_set_up_begins_with_what_the_image_has_copied_by_then(tmp_path: Path) ->
                 shutil.copytree(ROOT / source, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(ROOT / source, tmp_path / target)
-    check = [sys.executable, "-I", str(tmp_path / "include/tidemark/stack/bootstrap.py"), "--check"]
+    check = [sys.executable, "-I", str(tmp_path / "include/devstack/bootstrap.py"), "--check"]
     asked = subprocess.run(check, capture_output=True, text=True, timeout=60, check=False)
     assert (asked.returncode, asked.stderr) == (1, "")  # it looked, and found that all is still to do
 

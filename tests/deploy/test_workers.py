@@ -7,15 +7,29 @@ import pytest
 
 from tests.deploy.compose import ROOT
 
-IN_TASKS = ("include/tidemark/airflow", "include/tidemark/wiring", "include/tidemark/engine", "spark_jobs", "plugins")
+IN_TASKS = (
+    "include/tidemark/airflow",
+    "include/tidemark/operations",
+    "include/tidemark/web",
+    "include/tidemark/engine",
+    "spark_jobs",
+    "plugins",
+)
 """Where tasks and pages go through; below them there are no settings."""
 LOST_WITHOUT_HARM = {
-    "include/tidemark/wiring/core.py": ["LocalCache(self.settings.home / 'cache' / warehouse)"],
-    "include/tidemark/wiring/roots.py": ["self.settings.home / 'buckets' / named[:16]"],
+    "include/tidemark/context.py": [
+        "LocalCache(self.settings.home / 'cache' / sha256_of(str(self.settings.warehouse).encode())[:16])"
+    ],
+    "include/tidemark/warehouse_location.py": ["self._settings.home / 'buckets' / named[:16]"],
 }
 """A cache that may go at any time (adr/0017); locks against others of this host, and scratch of what runs on it."""
 
-FILES = sorted(path for folder in IN_TASKS for path in (ROOT / folder).rglob("*.py"))
+FILES = sorted(
+    [
+        *(path for folder in IN_TASKS for path in (ROOT / folder).rglob("*.py")),
+        *(ROOT / name for name in LOST_WITHOUT_HARM),
+    ]
+)
 
 
 def _homes(text: str) -> list[str]:

@@ -14,13 +14,13 @@ from unittest import mock
 import psutil
 import pytest
 
+from devstack.credentials import ADMIN, load_credentials
 from tests.engine.standalone import QUICK_JAVA
 from tests.observing.collector import Collector
 from tests.observing.statsd import Statsd
 from tests.s3.server import CREDENTIALS
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import Settings, load_settings
-from tidemark.stack.credentials import ADMIN, load_credentials
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from devstack.credentials import ADMIN, load_credentials
 from tests.e2e.chromium import Page, chromium
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import load_settings
-from tidemark.stack.credentials import ADMIN, load_credentials
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SIZE = (1280, 900)

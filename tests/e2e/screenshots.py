@@ -10,15 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from devstack.credentials import ADMIN, load_credentials
+from devstack.demo.topic import DataSet, load
 from tests.e2e.chromium import Page, chromium
 from tidemark.cli.airflow_api import AirflowApi
-from tidemark.cli.topic import DataSet, load
+from tidemark.context import Context, open_context
 from tidemark.errors import NotFoundError
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.stack.credentials import ADMIN, load_credentials
-from tidemark.wiring import Runtime, open_runtime
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 DIALOG = ".chakra-dialog__content"
@@ -33,7 +34,7 @@ def main() -> None:
     login = load_credentials(settings.home)
     assert login is not None, "tidemark up"
     api = AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
-    prepare(open_runtime(settings))
+    prepare(open_context(settings))
     for dag in ("savepoint", "restore", "backfill"):
         api.patch(f"dags/{dag}", {"is_paused": False})
     api.get("version")
@@ -46,18 +47,20 @@ def main() -> None:
         progress(page, api, run)
 
 
-def prepare(runtime: Runtime) -> None:
+def prepare(context: Context) -> None:
     """Three months, and a savepoint of the first one."""
     for data_set in (DataSet.AIRLINES, DataSet.PLANES, DataSet.FLIGHTS):
         load(data_set)
     for month in (2, 3, 4):
         end = datetime(2013, month, 1, 5, tzinfo=UTC)
-        runtime.run_once("flights", PlanRequest(origin="pictures", interval_end=end, until_interval_end=True))
+        checkpoints.run_once(
+            context, "flights", PlanRequest(origin="pictures", interval_end=end, until_interval_end=True)
+        )
     try:
-        runtime.savepoints("flights").get("before-the-bug")
+        savepoints.open_savepoints(context, "flights").get("before-the-bug")
     except NotFoundError:
         request = SavepointRequest(name="before-the-bug", owner="me", origin="pictures", checkpoint=1)
-        runtime.savepoints("flights").create(request)
+        savepoints.open_savepoints(context, "flights").create(request)
 
 
 def trigger(page: Page, dag: str) -> None:

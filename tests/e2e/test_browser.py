@@ -11,13 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
+from devstack.credentials import ADMIN, load_credentials
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.conftest import Stack
 from tests.e2e.test_scheduler import DAY, PATIENCE, Sent, finished
 from tests.prerequisites import needs_chromium
-from tidemark.adapters.kafka_producer import TopicLoader
-from tidemark.stack.credentials import ADMIN, load_credentials
-from tidemark.wiring import Runtime, open_runtime
+from tidemark.context import Context, open_context
+from tidemark.operations import reads, savepoints, timelines
 
 pytestmark = [
     pytest.mark.e2e,
@@ -51,8 +52,8 @@ def oracle(records: list[Sent]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def depots(runtime: Runtime, checkpoint: int) -> dict[str, tuple[int, int]]:
-    rows = runtime.state_table("parcels", "depots", checkpoint=checkpoint).to_pylist()
+def depots(context: Context, checkpoint: int) -> dict[str, tuple[int, int]]:
+    rows = reads.read_state(context, "parcels", "depots", checkpoint=checkpoint).to_pylist()
     return {row["depot"]: (row["parcels"], row["grams"]) for row in rows}
 
 
@@ -62,16 +63,16 @@ def send(stack: Stack, records: list[Sent]) -> None:
 
 
 @pytest.fixture(scope="module")
-def runtime(stack: Stack) -> Runtime:
+def context(stack: Stack) -> Context:
     """The warehouse; four records wait in the topic, and no DAG is paused."""
     send(stack, FIRST)
     for dag in DAGS:
         stack.api.patch(f"dags/{dag}", {"is_paused": False})
-    return open_runtime(stack.settings)
+    return open_context(stack.settings)
 
 
 @pytest.fixture(scope="module")
-def page(stack: Stack, runtime: Runtime) -> Iterator[Page]:
+def page(stack: Stack, context: Context) -> Iterator[Page]:
     """A browser that is not logged in."""
     with chromium(stack.settings.airflow_address, None, size=(1400, 1200)) as made:
         made.rest = 0.3
@@ -99,7 +100,7 @@ def succeeds(page: Page) -> str:
 
 
 def test_who_logs_in_triggers_a_checkpoint_from_the_dag_page_and_watches_it_complete(
-    stack: Stack, runtime: Runtime, page: Page
+    stack: Stack, context: Context, page: Page
 ) -> None:
     login = load_credentials(stack.settings.home)
     assert login is not None
@@ -119,36 +120,36 @@ def test_who_logs_in_triggers_a_checkpoint_from_the_dag_page_and_watches_it_comp
         time.sleep(0.2)
     page.view("parcels", "view=history", "Checkpoints")
     page.wait("[...document.querySelectorAll('tr')].some(r => /chk-1\\b/.test(r.innerText) && /✓/.test(r.innerText))")
-    (made,) = runtime.checkpoints("parcels")
+    (made,) = reads.list_checkpoints(context, "parcels")
     assert (made.id, made.plan.origin) == (1, found[0])
-    assert depots(runtime, 1) == oracle(FIRST)
+    assert depots(context, 1) == oracle(FIRST)
     assert finished(stack, "parcels", found[0])["state"] == "success"
 
 
-def test_a_button_makes_a_savepoint_that_the_scheduler_completes(stack: Stack, runtime: Runtime, page: Page) -> None:
+def test_a_button_makes_a_savepoint_that_the_scheduler_completes(stack: Stack, context: Context, page: Page) -> None:
     page.view("parcels", "view=checkpoint&checkpoint=1", "Create savepoint…")
     page.click("Create savepoint…", "[data-details] button")
     page.fills("Name", "before")
     page.fills("Note", HOSTILE)
     page.click("Create savepoint", "form button[type=submit]")
     run = succeeds(page)
-    made = runtime.savepoints("parcels").get("before")
+    made = savepoints.open_savepoints(context, "parcels").get("before")
     assert (made.checkpoint, made.owner, made.note, made.origin) == (1, ADMIN, HOSTILE, f"savepoint {run}")
 
 
-def test_checkpoint_now_reads_what_has_come(stack: Stack, runtime: Runtime, page: Page) -> None:
+def test_checkpoint_now_reads_what_has_come(stack: Stack, context: Context, page: Page) -> None:
     send(stack, [*FIRST, *SECOND])
     page.view("parcels", "view=overview", "Checkpoint now")
     page.click("Checkpoint now", "button")
     page.click("Trigger", "form button[type=submit]")
     run = succeeds(page)
-    newest = runtime.checkpoint("parcels")
+    newest = reads.get_checkpoint(context, "parcels")
     assert (newest.id, newest.plan.origin, newest.plan.parent) == (2, run, 1)
-    assert depots(runtime, 2) == oracle([*FIRST, *SECOND])
+    assert depots(context, 2) == oracle([*FIRST, *SECOND])
 
 
 @pytest.fixture(scope="module")
-def backfill(page: Page, runtime: Runtime) -> str:
+def backfill(page: Page, context: Context) -> str:
     """A backfill from the savepoint is on its way, sent by its row's button."""
     page.view("parcels", "view=timelines", "before")
     page.click("Backfill…", "td button")
@@ -158,11 +159,11 @@ def backfill(page: Page, runtime: Runtime) -> str:
     return sent_run(page)
 
 
-def test_the_tab_of_a_run_shows_its_lineage(page: Page, runtime: Runtime, backfill: str) -> None:
-    run = quote(runtime.checkpoint("parcels", 2).plan.origin, safe="")
+def test_the_tab_of_a_run_shows_its_lineage(page: Page, context: Context, backfill: str) -> None:
+    run = quote(reads.get_checkpoint(context, "parcels", 2).plan.origin, safe="")
     page.call("Page.navigate", url=f"{page.base}/dags/parcels/runs/{run}/plugin/checkpoint")
     page.wait("!!document.querySelector('[data-node=\"state depots\"]')")
-    partition = next(tp for tp, r in runtime.checkpoint("parcels", 2).plan.ranges.items() if not r.is_empty)
+    partition = next(tp for tp, r in reads.get_checkpoint(context, "parcels", 2).plan.ranges.items() if not r.is_empty)
     page.script(f"document.querySelector('[data-node=\"partition {partition}\"]').focus()")
     page.press("Enter", 13)
     page.sees("end (excluded)")
@@ -201,52 +202,52 @@ def test_dead_letters_are_shown_with_their_reason(page: Page, backfill: str) -> 
 
 
 def test_the_backfill_was_completed_and_left_the_live_timeline_alone(
-    stack: Stack, runtime: Runtime, page: Page, backfill: str
+    stack: Stack, context: Context, page: Page, backfill: str
 ) -> None:
     assert finished(stack, "backfill", backfill)["state"] == "success"
-    (fork,) = [b for b in runtime.timelines("parcels") if b.timeline != "t1"]
+    (fork,) = [b for b in timelines.list_timelines(context, "parcels") if b.timeline != "t1"]
     assert fork.genesis is not None and fork.newest is not None
     assert (fork.genesis.savepoint, fork.fate) == ("before", "fork")
-    assert depots(runtime, fork.newest.id) == oracle([*FIRST, *SECOND])
-    assert runtime.checkpoint("parcels").id == 2
+    assert depots(context, fork.newest.id) == oracle([*FIRST, *SECOND])
+    assert reads.get_checkpoint(context, "parcels").id == 2
     page.view("parcels", f"view=checkpoint&checkpoint={fork.newest.id}", "DAG run, of backfill")
 
 
-def test_a_fork_is_begun_beside_a_checkpoint(stack: Stack, runtime: Runtime, page: Page) -> None:
+def test_a_fork_is_begun_beside_a_checkpoint(stack: Stack, context: Context, page: Page) -> None:
     page.view("parcels", "view=checkpoint&checkpoint=2", "Fork…")
     page.click("Fork…", "[data-details] button")
     page.fills("Name", "what-if")
     page.fills("Note", HOSTILE)
     page.click("Fork", "form button[type=submit]")
     run = succeeds(page)
-    genesis = runtime.timeline("parcels", "what-if").genesis
+    genesis = timelines.get_timeline(context, "parcels", "what-if").genesis
     assert genesis is not None and (genesis.parent, genesis.note, genesis.request) == (2, HOSTILE, run)
 
 
-def test_a_savepoint_that_nothing_needs_any_more_is_disposed(runtime: Runtime, page: Page) -> None:
+def test_a_savepoint_that_nothing_needs_any_more_is_disposed(context: Context, page: Page) -> None:
     page.view("parcels", "view=timelines", "Dispose…")
     page.click("Dispose…", "td button")
     page.sees("Needed by")
     page.click("Dispose", "[data-disposal] button")
     page.sees("No savepoints")
-    assert runtime.savepoints("parcels").list() == []
-    assert runtime.checkpoint("parcels", 1).id == 1, "its checkpoint stays"
+    assert savepoints.open_savepoints(context, "parcels").list() == []
+    assert reads.get_checkpoint(context, "parcels", 1).id == 1, "its checkpoint stays"
 
 
-def test_a_restore_shows_its_plan_and_is_done(runtime: Runtime, page: Page) -> None:
+def test_a_restore_shows_its_plan_and_is_done(context: Context, page: Page) -> None:
     page.view("parcels", "view=checkpoint&checkpoint=1", "Restore…")
     page.click("Restore…", "[data-details] button")
     page.sees("Stays on it")
     assert "[4, 7)" in page.words()
     page.click("Restore chk-1", "form button[type=submit]")
     run = succeeds(page)
-    live = next(b for b in runtime.timelines("parcels") if b.is_live)
+    live = next(b for b in timelines.list_timelines(context, "parcels") if b.is_live)
     assert live.genesis is not None
     assert (live.timeline, live.genesis.parent, live.genesis.why) == ("t2", 1, "restore")
     assert live.genesis.request == run
 
 
-def test_retention_shows_its_plan_before_it_runs(stack: Stack, runtime: Runtime, page: Page) -> None:
+def test_retention_shows_its_plan_before_it_runs(stack: Stack, context: Context, page: Page) -> None:
     page.view("parcels", "view=timelines", "Storage and retention")
     page.click("Look at every file", "button")
     page.sees("Would be released")

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
+from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import DiskRuntime
 from tests.e2e.airflow_pages import Server, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE, SHADE
 from tests.pages.conftest import PIPELINES, Trips
 from tests.prerequisites import needs_chromium
-from tidemark.adapters.memory import ManualClock
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, savepoints, timelines
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.wiring.pages import Pages
+from tidemark.testing.twin.memory import ManualClock
 
 pytestmark = [
     pytest.mark.e2e,
@@ -67,18 +67,18 @@ def fill(home: Path) -> None:
     clock = ManualClock(int(time.time() * 1000) - 2 * 3_600_000)
     line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
     settings = load_settings(root=str(home), warehouse=str(home / "warehouse"), pipelines=str(PIPELINES))
-    runtime = DiskRuntime(line, settings)
-    runtime.clock = clock  # type: ignore[assignment]
-    world = Trips(line, Pages(runtime))
+    context = DiskContext(line, settings)
+    context.clock = clock  # type: ignore[assignment]
+    world = Trips(line, context)
     world.drive("b1", BUS, None)
-    runtime.run_once("trips", PlanRequest(origin=RUN))
+    checkpoints.run_once(context, "trips", PlanRequest(origin=RUN))
     world.checkpoint("b1", "b2")
     for name, at in (("kept", 1), (LONG, 2)):
         request = SavepointRequest(name=name, owner=BUS, origin="test", checkpoint=at, note=BUS)
-        runtime.savepoints("trips").create(request)
-    runtime.fork("trips", LONG, RestoreRequest(savepoint="kept"))
+        savepoints.open_savepoints(context, "trips").create(request)
+    timelines.fork(context, "trips", LONG, RestoreRequest(savepoint="kept"))
     world.fail(FAILED)
-    runtime.restore("trips", RestoreRequest(savepoint="kept", request="r"))
+    timelines.restore(context, "trips", RestoreRequest(savepoint="kept", request="r"))
     world.checkpoint("b3")
     world.plan()
 

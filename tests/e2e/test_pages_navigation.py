@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
+from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import DiskRuntime
 from tests.e2e.airflow_pages import Server, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.pages.conftest import PIPELINES, Trips
 from tests.prerequisites import needs_chromium
-from tidemark.adapters.memory import ManualClock
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.operations import timelines
 from tidemark.settings import load_settings
-from tidemark.wiring.pages import Pages
+from tidemark.testing.twin.memory import ManualClock
+from tidemark.web import details
 
 pytestmark = [
     pytest.mark.e2e,
@@ -47,13 +48,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with api_server(home) as server:
         clock = ManualClock(int(time.time() * 1000) - 3_600_000)
         line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
-        runtime = DiskRuntime(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
-        runtime.clock = clock  # type: ignore[assignment]
-        world = Trips(line, Pages(runtime))
+        context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
+        context.clock = clock  # type: ignore[assignment]
+        world = Trips(line, context)
         for bus in ("b1", "b2", "b3"):
             world.checkpoint(bus)
         world.fail("the broker was away")
-        runtime.restore("trips", RestoreRequest(checkpoint=2, request="back"))
+        timelines.restore(context, "trips", RestoreRequest(checkpoint=2, request="back"))
         for n in range(30):
             clock.advance(1000)
             world.checkpoint(f"b{n}")
@@ -180,7 +181,7 @@ def test_a_checkpoint_that_is_unknown_says_so_in_sight(page: Page) -> None:
 
 
 def test_a_tab_of_the_run_leads_to_the_view_of_its_checkpoint(page: Page, site: Site) -> None:
-    run = site.world.pages.details("trips", 34)["origin"]
+    run = details.get_details(site.world.pages, "trips", 34)["origin"]
     site.server.ask(
         "POST", "/api/v2/dags/trips/dagRuns", {"logical_date": None, "dag_run_id": run}, site.server.token()
     )

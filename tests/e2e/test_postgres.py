@@ -14,18 +14,19 @@ from typing import Any
 
 import pytest
 
+from devstack.control import down, up
+from devstack.credentials import ADMIN, load_credentials
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.airflow_pages import Server
 from tests.e2e.conftest import ROOT, Stack
 from tests.e2e.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip, unpause
 from tests.kafka.topics import Topics
 from tests.prerequisites import needs
-from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowApi
+from tidemark.context import open_context
+from tidemark.operations import reads
 from tidemark.settings import load_settings
-from tidemark.stack.control import down, up
-from tidemark.stack.credentials import ADMIN, load_credentials
-from tidemark.wiring import open_runtime
 
 pytestmark = [
     pytest.mark.e2e,
@@ -119,8 +120,8 @@ def test_checkpoints_and_pages_go_on_when_airflows_database_and_disk_are_gone(li
         unpause(second)
         assert triggered(second, "again", {"until": DAYS[1]}) == "success"
         assert triggered(second, "rest", {}) == "success"
-        runtime = open_runtime(second.settings)
-        made = list(reversed(runtime.checkpoints("trips")))
+        context = open_context(second.settings)
+        made = list(reversed(reads.list_checkpoints(context, "trips")))
         assert [c.sealed.facts.records for c in made] == [2, 2, 1]
         assert buses(second, made[-1].id) == {"a": (2, 7), "b": (2, 6), "c": (1, 6)}
         assert told(second, "pipelines/trips/checkpoints/details/1") == details | {"next": 2}

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from devstack.demo.dag_runs import Dag
+from devstack.demo.native import Backfill
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.conftest import ROOT, Stack
 from tests.kafka.topics import Sent as Message
 from tests.kafka.topics import Topics
-from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowError, Json
-from tidemark.cli.demo.dag_runs import Dag
-from tidemark.cli.demo.native import Backfill
-from tidemark.wiring import open_runtime
+from tidemark.context import open_context
+from tidemark.operations import reads, stop
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
@@ -81,12 +82,12 @@ def backfilled(stack: Stack) -> Stack:
 
 
 def buses(stack: Stack, checkpoint: int) -> dict[str, tuple[int, int]]:
-    table = open_runtime(stack.settings).state_table("trips", "buses", checkpoint=checkpoint)
+    table = reads.read_state(open_context(stack.settings), "trips", "buses", checkpoint=checkpoint)
     return {row["bus"]: (row["trips"], row["miles"]) for row in table.to_pylist()}
 
 
 def test_each_interval_became_one_checkpoint(backfilled: Stack) -> None:
-    first, second = reversed(open_runtime(backfilled.settings).checkpoints("trips"))
+    first, second = reversed(reads.list_checkpoints(open_context(backfilled.settings), "trips"))
     assert (first.id, second.id) == (1, 2)
     assert [c.sealed.facts.records for c in (first, second)] == [3, 1]
     assert [c.sealed.acks[0].dead_lettered for c in (first, second)] == [1, 0]
@@ -134,7 +135,7 @@ def test_conf_is_checked_by_airflow_and_by_us(backfilled: Stack) -> None:
 
 def test_a_run_on_demand_takes_what_is_left(backfilled: Stack) -> None:
     assert triggered(backfilled, "rest", {}) == "success"
-    newest = open_runtime(backfilled.settings).checkpoint("trips")
+    newest = reads.get_checkpoint(open_context(backfilled.settings), "trips")
     assert newest.plan.origin == "rest"
     assert buses(backfilled, newest.id)["late"] == (1, 1)
 
@@ -152,7 +153,7 @@ def typed(*words: str) -> Json:
 def test_a_stop_with_a_savepoint_pauses_the_dag_when_its_runs_have_ended_and_resume_unpauses_it(
     backfilled: Stack,
 ) -> None:
-    api, before = backfilled.api, open_runtime(backfilled.settings).checkpoint("trips")
+    api, before = backfilled.api, reads.get_checkpoint(open_context(backfilled.settings), "trips")
     stopped = typed("stop", "trips", "--savepoint", "done")
     assert (stopped["paused_dags"], stopped["followed_by"]) == (["trips"], None)
     assert int(stopped["checkpoint"].removeprefix("chk-")) > before.id
@@ -175,11 +176,11 @@ def test_failed_checkpoints_alone_pause_the_schedule(backfilled: Stack) -> None:
     def paused() -> bool:
         return bool(backfilled.api.get("dags/trips")["is_paused"])
 
-    opened = open_runtime(backfilled.settings)
-    opened.stop("trips", "disk swap")
+    opened = open_context(backfilled.settings)
+    stop.stop(opened, "trips", "disk swap")
     for n in range(3):  # more than the two failures that the trips tolerate
         assert triggered(backfilled, f"stopped-{n}", {}) == "failed"
-    opened.resume("trips", "done")
+    stop.resume(opened, "trips", "done")
     assert triggered(backfilled, "slip", {"max_record": 1}) == "failed"
     assert not paused()
     more(backfilled, [trip(n, None, 1, 2) for n in range(4)])
@@ -203,7 +204,7 @@ def test_nothing_failed_to_import_and_the_pages_are_there(backfilled: Stack) -> 
 
 
 def test_no_secret_reached_a_log(backfilled: Stack) -> None:
-    from tidemark.stack.credentials import load_credentials
+    from devstack.credentials import load_credentials
 
     login = load_credentials(backfilled.settings.home)
     assert login is not None

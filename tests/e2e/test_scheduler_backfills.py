@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
+from devstack.demo.dag_runs import Dag
+from devstack.demo.native import CONFLICT, Backfill
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.conftest import Stack
 from tests.e2e.test_scheduler import Sent
-from tidemark.adapters.kafka_producer import TopicLoader
 from tidemark.cli.airflow_api import AirflowError, Json
-from tidemark.cli.demo.dag_runs import Dag
-from tidemark.cli.demo.native import CONFLICT, Backfill
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.context import open_context
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, reads, savepoints
 from tidemark.ports import PlanRequest
-from tidemark.wiring import open_runtime
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
 DAY, DAYS, SAVED = datetime(2024, 3, 1, tzinfo=UTC), 4, 2
@@ -47,17 +48,17 @@ def oracle(until_ms: int) -> dict[str, tuple[int, int, str]]:
 
 
 def state(stack: Stack, checkpoint: int) -> dict[str, tuple[int, int, str]]:
-    table = open_runtime(stack.settings).state_table("ferries", "ferries", checkpoint=checkpoint)
+    table = reads.read_state(open_context(stack.settings), "ferries", "ferries", checkpoint=checkpoint)
     return {row["ferry"]: (row["crossings"], row["cars"], row["harbour"]) for row in table.to_pylist()}
 
 
 def timelines(stack: Stack) -> list[str]:
-    return open_runtime(stack.settings).coordinator("ferries").timelines.names()
+    return open_context(stack.settings).coordinator("ferries").timelines.names()
 
 
 def own_line(stack: Stack, timeline: str) -> list[Checkpoint]:
     """The checkpoints of the live timeline, oldest first: checked for gaps, doubles and wrong states."""
-    whole = list(reversed(open_runtime(stack.settings).checkpoints("ferries")))
+    whole = list(reversed(reads.list_checkpoints(open_context(stack.settings), "ferries")))
     for parent, child in pairwise(whole):
         assert child.plan.parent == parent.id
         assert {tp: r.start for tp, r in child.plan.ranges.items()} == {
@@ -137,11 +138,13 @@ class Backfilling:
 def backfilling(stack: Stack) -> Backfilling:
     """Two days are checkpointed, and the second one is a savepoint; nothing has restored it."""
     TopicLoader(stack.settings.kafka_address, "ferries", partitions=2).load(CROSSINGS)
-    runtime = open_runtime(stack.settings)
+    context = open_context(stack.settings)
     for day in range(1, SAVED + 1):
         end = DAY + timedelta(days=day)
-        runtime.run_once("ferries", PlanRequest(origin="test", interval_end=end, until_interval_end=True))
-    runtime.savepoints("ferries").create(SavepointRequest(name="sp", owner="me", origin="test", checkpoint=SAVED))
+        checkpoints.run_once(context, "ferries", PlanRequest(origin="test", interval_end=end, until_interval_end=True))
+    savepoints.open_savepoints(context, "ferries").create(
+        SavepointRequest(name="sp", owner="me", origin="test", checkpoint=SAVED)
+    )
     return Backfilling(stack)
 
 

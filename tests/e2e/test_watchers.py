@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.conftest import Stack, Watchers
 from tests.e2e.test_scheduler import TRIPS, finished, more, triggered, unpause
 from tests.observing.openlineage import complaints
-from tidemark.adapters.kafka_producer import TopicLoader
-from tidemark.model.metrics import METRICS
-from tidemark.wiring import open_runtime
+from tidemark.context import open_context
+from tidemark.model.checkpoint.metrics import METRICS
+from tidemark.operations import reads
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("def
 @pytest.fixture(scope="module")
 def watched(stack: Stack) -> Stack:
     """At least one checkpoint was made by a DAG run."""
-    if any(open_runtime(stack.settings).checkpoints("trips")):
+    if any(reads.list_checkpoints(open_context(stack.settings), "trips")):
         more(stack, TRIPS[:1])
     else:
         TopicLoader(stack.settings.kafka_address, "trips", partitions=2).load(TRIPS)
@@ -28,7 +29,7 @@ def watched(stack: Stack) -> Stack:
 
 
 def newest(stack: Stack) -> Any:
-    return open_runtime(stack.settings).checkpoint("trips")
+    return reads.get_checkpoint(open_context(stack.settings), "trips")
 
 
 def test_every_gauge_arrives_at_statsd(watched: Stack, watchers: Watchers) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.engine.line import Line
 from tests.kafka.topics import Topics
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.session import SparkSettings, open_session
 
 Raw = Callable[[Sequence[bytes | None]], DataFrame]
 

@@ -16,24 +16,24 @@ from tests.engine.records import pipeline, plan_of
 from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent, Topics
 from tests.reading.ranges import read_by_ranges
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.memory import ManualClock
-from tidemark.adapters.state_reader import read_state
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.inputs import adopt
-from tidemark.engine.compaction import CompactionTask, Compactor
 from tidemark.engine.compute import SparkCompute
-from tidemark.engine.job import CheckpointJob
-from tidemark.engine.resolving import resolved
-from tidemark.engine.source import KafkaOptions
+from tidemark.engine.read.source import KafkaOptions
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
+from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import FencedError
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.compaction import LevelPolicy
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import CompactionRecord
-from tidemark.model.segments import StateHandle
-from tidemark.model.ttl import Now
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.ttl import Now
+from tidemark.model.state.compaction import LevelPolicy
 from tidemark.ports import PutOutcome
+from tidemark.readers.state_reader import read_state
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.twin.memory import ManualClock
 
 PARTITIONS = 2
 
@@ -96,7 +96,7 @@ class Line:
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=share,
         )
         return job.execute(attempt)
@@ -135,7 +135,7 @@ class Line:
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             put_job=lambda key, record: PutOutcome.WON,
             put_record=lambda key, record: PutOutcome.WON,
         )

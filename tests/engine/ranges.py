@@ -5,11 +5,11 @@ from unittest import mock
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.adapters.state_reader import range_reader
-from tidemark.engine import ranges
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import StateHandle
-from tidemark.model.ttl import Now
+from tidemark.engine.state import resolve_ranges as ranges
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.state_reader import range_reader
 
 
 def by_workers(spark: SparkSession, root: Path, schema: OperatorSchema, handle: StateHandle, now: Now) -> DataFrame:

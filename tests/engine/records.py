@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Annotated
 
 from tidemark import state
-from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
-from tidemark.model.plan import CheckpointPlan, Slot
-from tidemark.model.segments import StateHandle
-from tidemark.model.types import Precision
-from tidemark.pipeline import Fold, KafkaSource, Pipeline
+from tidemark.declare.pipeline import Fold, KafkaSource, Pipeline
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.core.types import Precision
 
 LOGICAL_TIME_MS = 1_700_000_000_000
 Cents = Annotated[Decimal, Precision(12, 2)]
@@ -116,6 +116,7 @@ def plan_of(
         covers=True,
         isolation="read_committed",
         fingerprint=made_for.fingerprint,
+        formats=made_for.formats,
         losses=(),
         origin="test",
         planned_at_ms=LOGICAL_TIME_MS,

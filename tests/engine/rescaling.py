@@ -21,12 +21,12 @@ from tests.process.cases import PIPELINE as HOUSE
 from tests.process.cases import Person, Seen, Visit, follow, visits
 from tests.process.twins import SparkWorld
 from tidemark import DeltaSink, Fold, Process, state
-from tidemark.adapters.checkpoint_reader import read_checkpoint
-from tidemark.adapters.local_store import LocalStore
-from tidemark.adapters.state_hash import hash_of
-from tidemark.engine.session import SparkSettings, open_session
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.schema import OperatorSchema
+from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.checkpoint_reader import read_checkpoint
+from tidemark.readers.state_hash import hash_of
+from tidemark.storage.local_store import LocalStore
 
 CHECKPOINTS, RECORDS, SEED = 3, 40, 4
 

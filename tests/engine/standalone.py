@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from devstack.addresses import LOOPBACK, accepts
+from devstack.services import require_java
+from devstack.spark_server import LOGGING, find_spark_home
 from tests.conftest import ONE_COMPILER
 from tests.deploy.compose import example
-from tidemark.stack.addresses import LOOPBACK, accepts
-from tidemark.stack.services import require_java
-from tidemark.stack.spark_server import LOGGING, find_spark_home
 
 PATIENCE = 60.0
 """Seconds until a master listens, and until its workers have registered."""

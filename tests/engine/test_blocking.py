@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 from tests.engine.line import PARTITIONS, Line
 from tests.kafka.topics import Sent
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.key_files import ParquetKeyFiles
-from tidemark.engine.files import written_run
-from tidemark.model.erasure import BlockedKey, ErasedKey
-from tidemark.model.offsets import TopicPartition
+from tidemark.engine.write.written_files import written_run
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.erasure import BlockedKey, ErasedKey
+from tidemark.tables.key_rewriter import ParquetKeyFiles
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from devstack.services import require_java
 from tests.engine.standalone import ROOT
-from tidemark.engine.class_archive import COMPILE_LATE, QUIET, archive_of, jar_conf, jars_below
-from tidemark.stack.services import require_java
+from tidemark.engine.session.class_archive import COMPILE_LATE, QUIET, archive_of, jar_conf, jars_below
 
 SPARK_HOME = Path(pyspark.__file__).parent
 CLASS_PATH, OPTIONS, SERVED = "spark.driver.extraClassPath", "spark.driver.defaultJavaOptions", "spark.jars"
@@ -26,7 +26,7 @@ print(class_archive.make_archive(class_archive.jars_below(Path(sys.argv[1]))))
 MAPS = """
 import sys
 from pathlib import Path
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.session import SparkSettings, open_session
 
 spark = open_session(SparkSettings(master="local[1]", jars=Path(sys.argv[1])), "tests", 1)
 assert spark.range(3).count() == 3

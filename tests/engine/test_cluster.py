@@ -18,17 +18,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from devstack.demo.checking import Checker
+from devstack.demo.flights_data import FlightRecord, read_flights
+from devstack.demo.reference_data import read_airlines, read_planes
+from devstack.demo.topic_loader import partition_of
 from tests.cli.command import Command
 from tests.engine.standalone import QUICK_JAVA, ROOT, connect_server, environment, standalone
 from tests.kafka.topics import Sent, Topics
-from tidemark.adapters.flights_data import FlightRecord, read_flights
-from tidemark.adapters.kafka_producer import partition_of
-from tidemark.adapters.nyc_reference import read_airlines, read_planes
-from tidemark.airflow.jobs import SparkJob, fold
-from tidemark.cli.demo.checking import Checker
+from tidemark.airflow.spark_jobs import SparkJob, fold
+from tidemark.context import open_context
+from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.wiring import open_runtime
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 REAL = ROOT / "include" / "pipelines" / "flights.py"
@@ -131,19 +132,19 @@ class Line:
 
     def check_twin(self, month: int) -> None:
         """Makes the checkpoint in local mode too: it has the same hashes."""
-        made = open_runtime(self.local.settings).run_once("flights", asked(month)).checkpoint
+        made = checkpoints.run_once(open_context(self.local.settings), "flights", asked(month)).checkpoint
         assert made is not None and made.id == month
-        told = [Checker(runtime=c.runtime, pipeline="flights").hashes(made) for c in (self.cluster, self.local)]
+        told = [Checker(context=c.context, pipeline="flights").hashes(made) for c in (self.cluster, self.local)]
         assert told[0] == told[1]
         assert set(told[0]) == {"aircraft", "routes", "rotations", "planes", "airlines"}
 
     def check(self) -> None:
         """Rows and totals of both checkpoints on the cluster are those of the data set."""
-        runtime = self.cluster.runtime
-        chain = runtime.checkpoints("flights")[::-1]
+        context = self.cluster.context
+        chain = reads.list_checkpoints(context, "flights")[::-1]
         assert [c.id for c in chain] == [1, 2]
         assert [c.sealed.facts.records for c in chain] == [27_004 + 3_338, 24_951]
-        Checker(runtime=runtime, pipeline="flights").check(chain, chain)
+        Checker(context=context, pipeline="flights").check(chain, chain)
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
@@ -189,12 +190,12 @@ def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_mac
     quick = {"TIDEMARK_SPARK_JAVA_OPTIONS": QUICK_JAVA}
     for name, value in (line.cluster.environment(TIDEMARK_ROOT=str(ROOT)) | quick).items():
         monkeypatch.setenv(name, value)
-    runtime, said = open_runtime(load_settings()), list[str]()
+    context, said = open_context(load_settings()), list[str]()
 
     def submitted() -> None:
-        planned = runtime.plan("flights", asked(1))
-        fold(SparkJob(runtime.settings, "checkpoint", "fold", said.append), "flights", planned.slot, asked(1))
-        runtime.complete("flights", planned.slot)
+        planned = checkpoints.plan(context, "flights", asked(1))
+        fold(SparkJob(context.settings, "checkpoint", "fold", said.append), "flights", planned.slot, asked(1))
+        checkpoints.complete(context, "flights", planned.slot)
 
     line.load()
     line.while_held(submitted, lambda: _above(line.tasks()[0], EXECUTOR).kill())
@@ -202,9 +203,9 @@ def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_mac
     line.check_twin(1)
 
     with connect_server(tmp_path / "connect", line.cluster.spark) as address:
-        connected = open_runtime(load_settings(spark=address))
+        connected = open_context(load_settings(spark=address))
         line.while_held(
-            lambda: connected.run_once("flights", asked(2)) and None,
+            lambda: checkpoints.run_once(connected, "flights", asked(2)) and None,
             lambda: _above(line.tasks()[0], "deploy.worker.Worker").kill(),
         )
     line.check_twin(2)

@@ -14,11 +14,11 @@ from tests.engine.records import pipeline
 from tests.engine.test_folding import bodies
 from tests.engine.warehouses import warehouse_of
 from tests.reading.ranges import read_by_ranges
-from tidemark.engine.resolving import resolved
+from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import StateOverflowError
-from tidemark.model.compaction import Group, LevelPolicy, groups_of, is_top_light
-from tidemark.model.segments import Segment
-from tidemark.model.writes import LiveFile, WrittenFile
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.table_writes import LiveFile, WrittenFile
+from tidemark.model.state.compaction import Group, LevelPolicy, groups_of, is_top_light
 
 
 def grow(line: Line, checkpoints: int, seed: int = 1) -> None:

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from tests.engine.conftest import Raw
 from tests.engine.decoding_cases import CASES, GOOD, Case
 from tests.engine.records import LOGICAL_TIME_MS, Reading, pipeline, plan_of
-from tidemark.adapters.memory_decoding import BadRecord, decode
-from tidemark.engine.frames import decoded
-from tidemark.model.dead_letters import Reason, kind_of
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.types import record_type
+from tidemark.engine.read.frames import decoded
+from tidemark.formats import BadRecord, Json
+from tidemark.model.checkpoint.dead_letters import Reason, kind_of
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.types import record_type
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 RECORD = record_type(Reading)
@@ -30,7 +30,7 @@ def reasons(raw: Raw, values: list[bytes | None]) -> list[str | None]:
 
 def twin(value: bytes | None) -> str | None:
     try:
-        decode(value, RECORD)
+        Json().decode_one(value, RECORD)
     except BadRecord as error:
         return str(error)
     return None
@@ -76,7 +76,7 @@ def test_good_values_arrive_unchanged(raw: Raw, spark: SparkSession) -> None:
     plan = plan_of(made, 1, {TopicPartition("t", 0): (0, 1)})
     frame = decoded(raw([json.dumps(body).encode()]), made, plan, "records")
     found = frame.selectExpr("record.*").toArrow().to_pylist()[0]
-    assert found == {**decode(json.dumps(body).encode(), RECORD)}
+    assert found == Json().decode_one(json.dumps(body).encode(), RECORD)
     assert found["degrees"] == 0.1 and found["place"] == {"city": "Ulm", "floor": None}
 
 

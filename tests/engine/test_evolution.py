@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from tests.process.twins import SparkWorld
 from tests.property.evolution_cases import History, encoded
-from tidemark.engine.compaction import CompactionTask, Compactor
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import LevelPolicy
-from tidemark.model.records import CompactionRecord
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.state.compaction import LevelPolicy
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 CASES = 2
@@ -31,7 +31,7 @@ def _compact(world: SparkWorld, found: Checkpoint, uid: str, ratio: int) -> Comp
         tables=world.tables,
         clock=world.clock,
         write_ids=world.ids,
-        crash=lambda step, moment: None,
+        listener=lambda step, moment: None,
         put_job=put,
         put_record=put,
     )

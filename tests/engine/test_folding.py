@@ -12,12 +12,12 @@ import pytest
 
 from tests.engine.line import Line, letters
 from tests.engine.records import plan_of
-from tidemark.adapters.memory import MemoryCompute, MemoryLog, MemoryTables
-from tidemark.adapters.memory_merge import resolved
-from tidemark.adapters.state_reader import read_state
 from tidemark.errors import StateOverflowError
-from tidemark.model.key_groups import key_group
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.schema.key_groups import key_group
+from tidemark.readers.state_reader import read_state
+from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
+from tidemark.testing.twin.merge import resolved
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 

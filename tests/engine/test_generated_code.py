@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.engine.records import LOGICAL_TIME_MS, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.engine.frames import decoded, folded
-from tidemark.engine.observing import Observed
-from tidemark.engine.passing_tally import PassingTally
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.ttl import Now
+from tidemark.engine.read.frames import decoded, folded
+from tidemark.engine.read.observed_batch_stats import PassingTally
+from tidemark.engine.read.observed_metrics import Observed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.ttl import Now
 
 
 class Device(state.Keyed):

@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from devstack import control
+from devstack.addresses import LOOPBACK
 from tests.engine.standalone import ROOT
-from tidemark.engine.patience import PATIENCE
+from tidemark.engine.session.patience import PATIENCE
 from tidemark.settings import load_settings, recorded_service
-from tidemark.stack import control
-from tidemark.stack.addresses import LOOPBACK
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 CLIENT = """
 import sys, uuid
-from tidemark.engine.failures import translated
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.errors import EngineError
 
 spark = open_session(SparkSettings(master=sys.argv[1]), f"tests/{uuid.uuid4().hex}", 1)

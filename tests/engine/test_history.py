@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from tests.engine.line import Line, OpenAttempt
 from tests.engine.warehouses import warehouse_of
-from tidemark.engine.resolving import resolved
+from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import DeadLettersExceededError, FencedError, GateFailedError
-from tidemark.model.ttl import Now
+from tidemark.model.core.ttl import Now
 
 BODY = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
 

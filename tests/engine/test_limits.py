@@ -13,8 +13,8 @@ from tests.engine.line import Line, OpenAttempt
 from tests.kafka.topics import Sent
 from tests.property.limit_cases import UID, limit_case, outgrown
 from tests.property.ttl_cases import Batch, Case, Event, Reading, expected
+from tidemark.declare.pipeline import KafkaSource
 from tidemark.errors import StateOverflowError
-from tidemark.pipeline import KafkaSource
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 CASES = 5 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

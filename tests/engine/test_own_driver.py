@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[2])
 import tidemark
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.session import SparkSettings, open_session
 
 def seen(batches):
     import sys

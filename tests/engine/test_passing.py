@@ -16,13 +16,15 @@ from tests.engine.records import ByDay, Device, Reading, plan_of
 from tests.engine.test_folding import bodies
 from tests.kafka.topics import Sent
 from tidemark import Fold, KafkaSource, Pipeline
-from tidemark.adapters.kafka import KafkaLog
-from tidemark.engine import compute, intake, source
-from tidemark.engine.observing import Observed
-from tidemark.engine.passing_tally import PassingTally
+from tidemark.engine import compute
+from tidemark.engine.read import batch_reader as intake
+from tidemark.engine.read import source
+from tidemark.engine.read.observed_batch_stats import PassingTally
+from tidemark.engine.read.observed_metrics import Observed
 from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import CheckpointPlan
+from tidemark.kafka.log import KafkaLog
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import TopicPartition
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 GOOD = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1, "group": 1, "ok": True}

@@ -13,12 +13,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidemark.model.aggregates import partial_sql
-from tidemark.model.expressions import quoted
-from tidemark.model.expressions import spark as in_backticks
-from tidemark.model.portable import typed
-from tidemark.model.portable_syntax import NotPortable, parsed
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
+from tidemark.portable_sql.custom_aggregate import partial_sql
+from tidemark.portable_sql.expressions import typed
+from tidemark.portable_sql.syntax import NotPortable, parsed
+from tidemark.sql.fold_columns import quoted
+from tidemark.sql.fold_columns import spark as in_backticks
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 TEXTS = 150 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

@@ -10,12 +10,12 @@ from tests.engine.records import plan_of
 from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent
 from tests.prerequisites import missing
-from tidemark.adapters.kafka import KafkaLog
 from tidemark.engine.compute import SparkCompute
-from tidemark.engine.session import SparkSettings, end_session, open_session
-from tidemark.engine.source import KafkaOptions
+from tidemark.engine.read.source import KafkaOptions
+from tidemark.engine.session.session import SparkSettings, end_session, open_session
 from tidemark.errors import BrokerError, DataLostError, EngineError
-from tidemark.model.offsets import TopicPartition
+from tidemark.kafka.log import KafkaLog
+from tidemark.model.core.offsets import TopicPartition
 
 BODY = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
 

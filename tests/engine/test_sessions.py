@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import SparkConnectClient
 
 from tests.engine.standalone import ROOT
-from tidemark.engine.session import SESSION_CONF, SparkSettings, end_session, open_session
+from tidemark.engine.session.session import SESSION_CONF, SparkSettings, end_session, open_session
 from tidemark.errors import EngineError
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 RETRY = """
 import sys, uuid
 from pyspark.sql import SparkSession
-from tidemark.engine.session import SparkSettings, end_session, open_session
+from tidemark.engine.session.session import SparkSettings, end_session, open_session
 
 settings, owner = SparkSettings(master=sys.argv[1]), f"tests/{uuid.uuid4().hex}"
 open_session(settings, owner, 1).stop()
@@ -32,7 +32,7 @@ second.stop()
 LEFT_RUNNING = """
 import sys, uuid
 from concurrent.futures import ThreadPoolExecutor
-from tidemark.engine.session import SparkSettings, end_session, open_session
+from tidemark.engine.session.session import SparkSettings, end_session, open_session
 
 settings, owner = SparkSettings(master=sys.argv[1]), f"tests/{uuid.uuid4().hex}"
 query = open_session(settings, owner, 1).range(10**14).selectExpr("sum(id % 7)")
@@ -52,7 +52,7 @@ second.stop()
 """
 DROPPED = """
 import gc, sys, uuid
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.session import SparkSettings, open_session
 
 settings, owner = SparkSettings(master=sys.argv[1]), f"tests/{uuid.uuid4().hex}"
 used = open_session(settings, owner, 1)

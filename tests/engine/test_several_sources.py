@@ -16,22 +16,22 @@ from pyspark.sql import SparkSession
 from tests.engine.warehouses import warehouse_of
 from tests.kafka.topics import Sent, Topics
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.foreign_tables import DeltaForeignTables
-from tidemark.adapters.kafka import KafkaLog
-from tidemark.adapters.memory import ManualClock, MemoryStore
-from tidemark.adapters.state_reader import read_state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import Completed, OpenPlan
 from tidemark.engine.compute import SparkCompute
-from tidemark.engine.job import CheckpointJob
-from tidemark.engine.resolving import resolved
-from tidemark.engine.source import KafkaOptions
+from tidemark.engine.read.source import KafkaOptions
+from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import GateFailedError, StateOverflowError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import TopicPartition
+from tidemark.kafka.log import KafkaLog
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import PlanRequest
+from tidemark.readers.state_reader import read_state
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.tables.foreign_tables import DeltaForeignTables
+from tidemark.testing.twin.memory import ManualClock, MemoryStore
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 ASK = PlanRequest(origin="test")
@@ -175,7 +175,7 @@ class Shop:
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=self.pipeline.max_dead_letters,
         )
         done = coordinator.publish(found.plan, job.execute(owned))

@@ -7,9 +7,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
-from tidemark.adapters.table_files import LocalTableFiles
-from tidemark.model.delta_logs import LOG, log_prefix
-from tidemark.model.segments import Segment
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.retention.delta_logs import LOG, log_prefix
+from tidemark.tables.local_table_files import LocalTableFiles
 
 VERSIONS, OLDEST = 45, 27
 

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.property.delete_keys import CASES
 from tests.property.ttl_cases import Batch, Case, case, expected
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.engine.deleting import applied_sql, keyed
-from tidemark.engine.frames import decoded, folded
-from tidemark.engine.resolving import compacted, finished
-from tidemark.model.resolving import run_columns
-from tidemark.model.schema import KeyColumn, OperatorSchema
+from tidemark.engine.read.frames import decoded, folded
+from tidemark.engine.read.record_deletes import applied_sql, keyed
+from tidemark.engine.state.resolve_sql import compacted, finished
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
+from tidemark.sql.resolve import run_columns
+from tidemark.tables.arrow_types import arrow_schema
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 CASES_ON_SPARK = 12 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

@@ -9,10 +9,10 @@ from pyspark.sql.connect.client.core import PlanObservedMetrics
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.metrics import ExecutionInfo
 
-from tidemark.engine import writing
-from tidemark.engine.writing import RunFolder, write_rows
+from tidemark.engine.write import parquet_writer as writing
+from tidemark.engine.write.parquet_writer import RunFolder, write_rows
 from tidemark.errors import StoreError
-from tidemark.model.writes import WrittenRun
+from tidemark.model.checkpoint.table_writes import WrittenRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

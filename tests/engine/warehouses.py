@@ -4,9 +4,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.memory import ManualClock
-from tidemark.engine.warehouse import Warehouse
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.twin.memory import ManualClock
 
 
 def warehouse_of(spark: SparkSession, root: Path) -> Warehouse:

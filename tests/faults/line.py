@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.faults.history import History
 from tests.faults.zygote import PATIENCE, Child, Zygote
 from tests.kafka.topics import QUIET, Sent, Topics
+from tidemark.context import Context
+from tidemark.operations import reads, sinks
 from tidemark.settings import Settings, load_settings
-from tidemark.wiring import Runtime
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240501"))
 PARTITIONS = 2
@@ -31,7 +32,7 @@ class Line:
         self.topics, self.settings, self.topic, self.told = topics, settings, topic, f"{topic}-told"
         self._zygote = zygote
         self.history = History(SEED)
-        self.runtime = Runtime(settings)
+        self.context = Context(settings)
 
     def send(self, count: int = 40) -> None:
         records = [Sent(value, partition=p) for p, value in self.history.batch(count, PARTITIONS)]
@@ -81,7 +82,7 @@ class Line:
         self.check()
 
     def behind(self) -> bool:
-        read = sum(c.sealed.facts.records for c in self.runtime.checkpoints(self.pipeline))
+        read = sum(c.sealed.facts.records for c in reads.list_checkpoints(self.context, self.pipeline))
         return read != len(self.history.sent)
 
     def check_state(self) -> None:
@@ -90,7 +91,7 @@ class Line:
 
     def check(self) -> None:
         self.check_state()
-        chain = self.runtime.checkpoints(self.pipeline)
+        chain = reads.list_checkpoints(self.context, self.pipeline)
         assert sum(c.sealed.facts.records for c in chain) == len(self.history.sent)
         assert [c.plan.slot.sequence for c in chain] == list(range(len(chain), 0, -1))
         for later, earlier in zip(chain, chain[1:], strict=False):
@@ -104,13 +105,13 @@ class FoldLine(Line):
     pipeline = "sweep"
 
     def check_state(self) -> None:
-        shops = {r["shop"]: r for r in self.runtime.state_table("sweep", "shops").to_pylist()}
+        shops = {r["shop"]: r for r in reads.read_state(self.context, "sweep", "shops").to_pylist()}
         assert self.accounts() == self.history.accounts()
         assert _without_change(shops, "shop") == self.history.shops()
 
     def accounts(self) -> dict[str, dict[str, object]]:
         """State per account."""
-        found = {r["account"]: r for r in self.runtime.state_table("sweep", "accounts").to_pylist()}
+        found = {r["account"]: r for r in reads.read_state(self.context, "sweep", "accounts").to_pylist()}
         return _without_change(found, "account")
 
 
@@ -120,11 +121,11 @@ class EmittingLine(Line):
     pipeline = "purchases"
 
     def check_state(self) -> None:
-        seen = {r["account"]: r for r in self.runtime.state_table("purchases", "large").to_pylist()}
+        seen = {r["account"]: r for r in reads.read_state(self.context, "purchases", "large").to_pylist()}
         assert {
             key: {"large": row["large"], "by_shop": dict(row["by_shop"])} for key, row in seen.items()
         } == self.history.seen()
-        rows = self.runtime.sink_table("purchases", "large").to_pylist()
+        rows = sinks.read_sink(self.context, "purchases", "large").to_pylist()
         told = sorted((r["account"], r["cents"], r["_partition"], r["_offset"]) for r in rows)
         assert told == self.history.large(), "each record once, and none of an attempt that died"
         # Which of an account's purchases is its third depends on the barriers; that there is one third does not.

@@ -9,9 +9,10 @@ import pytest
 
 from tests.faults.line import FoldLine, Line, Lines
 from tests.faults.test_sweep import lines
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.model.records import CompactionRecord, JobRecord
-from tidemark.wiring.core import SystemClock
+from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
+from tidemark.operations import reads
+from tidemark.system import SystemClock
+from tidemark.tables.delta_tables import DeltaTables
 
 __all__ = ["lines"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
@@ -37,7 +38,7 @@ def command(line: Line, *arguments: str, crash_at: str | None = None) -> subproc
 
 def records(line: Line) -> list[CompactionRecord]:
     """Every compaction record; all files that it names must exist."""
-    objects = line.runtime.coordinator("sweep").objects
+    objects = line.context.coordinator("sweep").objects
     found = [objects.read(CompactionRecord, key) for key in objects.list("compactions/")]
     root = Path(line.settings.warehouse)
     tables = DeltaTables(warehouse=str(root), clock=SystemClock())
@@ -51,7 +52,7 @@ def records(line: Line) -> list[CompactionRecord]:
 
 def jobs(line: Line) -> set[str]:
     """Names of the jobs that were opened."""
-    objects = line.runtime.coordinator("sweep").objects
+    objects = line.context.coordinator("sweep").objects
     found = [objects.read(JobRecord, key) for key in objects.list("jobs/")]
     return {job.job for job in found if job is not None}
 
@@ -73,7 +74,7 @@ def test_a_killed_compaction_changes_no_answer_and_is_made_up_for(line: Line, pl
     assert len(made) == 1 and made <= jobs(line)
     line.send()
     line.repair()
-    newest = line.runtime.checkpoint("sweep")
+    newest = reads.get_checkpoint(line.context, "sweep")
     (base, runs) = newest.handles["accounts"].segments
     assert base.path.endswith("/base") and runs.path.endswith("/runs"), "the next plan took it"
     assert newest.plan.adopted["accounts"].removesuffix(".json").rpartition("/")[2] in made | left

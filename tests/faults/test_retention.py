@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.command import Command
 from tests.cli.shops import DECLARATION, Shop
+from tidemark.operations import reads
 
 pytestmark = [pytest.mark.slow]
 CHECKPOINTS, PINNED, KEPT = 32, 26, (31, 32)
@@ -61,7 +62,7 @@ class Warehouse:
     @property
     def released(self) -> set[str]:
         """Names of what was let go."""
-        return set(self.tidemark.runtime.released("till"))
+        return set(reads.list_released(self.tidemark.context, "till"))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from unittest import mock
 import psutil
 import pytest
 
+from devstack import control
 from tests.engine.standalone import QUICK_JAVA
 from tests.faults.line import SEED, EmittingLine, FoldLine, Line, Lines
 from tests.faults.zygote import Zygote
@@ -19,7 +20,6 @@ from tests.kafka.topics import Topics
 from tests.prerequisites import missing
 from tests.s3.server import CREDENTIALS
 from tidemark.settings import Settings, recorded_service
-from tidemark.stack import control
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 FULL = os.environ.get("TIDEMARK_TEST_SWEEP") == "full"

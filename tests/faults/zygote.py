@@ -186,11 +186,10 @@ def _warm(gates: bool) -> None:
     import confluent_kafka.admin  # noqa: F401
     import pyspark.sql.connect.session  # noqa: F401
 
-    import tidemark.adapters.s3_folder
     import tidemark.cli.main
+    import tidemark.coordinator.checkpoints.job
     import tidemark.engine.compute
-    import tidemark.engine.job
-    import tidemark.engine.process  # noqa: F401
+    import tidemark.engine.process.process_operator  # noqa: F401
 
     if gates:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"

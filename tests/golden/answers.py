@@ -3,18 +3,19 @@
 import json
 from typing import Any
 
-from tidemark.wiring import Runtime
+from tidemark.context import Context
+from tidemark.operations import reads
 
 PIPELINE = "shop"
 ANSWERS = "answers.json"
 WAREHOUSE = "warehouse.tar.xz"
 
 
-def answers_of(runtime: Runtime) -> dict[str, Any]:
+def answers_of(context: Context) -> dict[str, Any]:
     """By checkpoint: `state` by uid, rows in order of keys; `dead_letters` by uid; `emitted` by sink."""
     found = {}
-    for checkpoint in runtime.checkpoints(PIPELINE):
-        states = {uid: runtime.state_table(PIPELINE, uid, checkpoint=checkpoint.id) for uid in checkpoint.handles}
+    for checkpoint in reads.list_checkpoints(context, PIPELINE):
+        states = {uid: reads.read_state(context, PIPELINE, uid, checkpoint=checkpoint.id) for uid in checkpoint.handles}
         found[checkpoint.plan.name] = {
             "state": {uid: plain(rows.to_pylist(maps_as_pydicts="strict")) for uid, rows in states.items()},
             "dead_letters": {a.uid: a.dead_letters.rows for a in checkpoint.sealed.acks},

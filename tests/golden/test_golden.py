@@ -10,12 +10,13 @@ import pytest
 
 from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain
 from tidemark import read_state
-from tidemark.adapters.portable_sql import duckdb_query
-from tidemark.engine.session import SparkSettings, open_session
-from tidemark.model.dialects import DUCKDB
-from tidemark.model.queries import filled, stored_texts
+from tidemark.context import open_context
+from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.operations import queries, reads
+from tidemark.portable_sql.dialects import DUCKDB
+from tidemark.readers.portable_query import duckdb_query
 from tidemark.settings import Settings, load_settings
-from tidemark.wiring import open_runtime
+from tidemark.sql.stored_queries import filled, stored_texts
 
 HERE = Path(__file__).parent
 RELEASES = sorted(p.parent.name for p in HERE.glob(f"*/{WAREHOUSE}"))
@@ -47,16 +48,16 @@ def test_there_is_a_warehouse_of_a_release() -> None:
 
 
 def test_every_checkpoint_answers_what_it_answered_then(release: Path, settings: Settings) -> None:
-    runtime, right = open_runtime(settings), _answers(release)
-    assert answers_of(runtime) == right
+    context, right = open_context(settings), _answers(release)
+    assert answers_of(context) == right
     newest = right[f"chk-{len(right)}"]["state"]
-    told = runtime.sql(PIPELINE, "SELECT customer, spent FROM buyers ORDER BY customer").to_pylist()
+    told = queries.run_sql(context, PIPELINE, "SELECT customer, spent FROM buyers ORDER BY customer").to_pylist()
     assert plain(told) == [{"customer": r["customer"], "spent": r["spent"]} for r in newest["buyers"]]
 
 
 def test_the_text_that_is_stored_today_answers_as_then(release: Path, settings: Settings) -> None:
-    runtime, right = open_runtime(settings), _answers(release)
-    for checkpoint in runtime.checkpoints(PIPELINE):
+    context, right = open_context(settings), _answers(release)
+    for checkpoint in reads.list_checkpoints(context, PIPELINE):
         for uid, schema in checkpoint.plan.schemas.items():
             query = filled(stored_texts(schema)["duckdb"], checkpoint.now, DUCKDB)
             with duckdb.connect() as connection:

@@ -60,7 +60,7 @@ def test_write(topics: Topics, broker: str, spark_server: str, tmp_path: Path) -
         tidemark("run", "shop", "--json").ok()
         if n in (2, 5):
             tidemark("compact", "shop", "--full").ok()
-    found = answers_of(tidemark.runtime)
+    found = answers_of(tidemark.context)
     _judge(found)
     release.mkdir()
     (release / ANSWERS).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

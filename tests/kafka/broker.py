@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tidemark.stack.addresses import Addresses
-from tidemark.stack.broker import broker_answers, server_properties
-from tidemark.stack.java import find_java
+from devstack.addresses import Addresses
+from devstack.broker import broker_answers, server_properties
+from devstack.java import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".jars" / "kafka"

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.kafka
 
 ASK = """
 import sys
-from tidemark.adapters.kafka import KafkaLog
-from tidemark.model.offsets import TopicPartition
+from tidemark.kafka.log import KafkaLog
+from tidemark.model.core.offsets import TopicPartition
 
 log = KafkaLog(sys.argv[1])
 for number in range(40):

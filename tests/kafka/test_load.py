@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from devstack.demo.topic_loader import LoadOutcome, TopicLoader, partition_of
 from tests.kafka.topics import Sent, Topics
-from tidemark.adapters.kafka_producer import LoadOutcome, TopicLoader, partition_of
 from tidemark.errors import BrokerError, ConflictError
 
 pytestmark = pytest.mark.kafka
@@ -161,7 +161,7 @@ def test_without_a_broker_the_error_says_what_to_do() -> None:
 CHILD = """
 import itertools, sys, time
 from tests.kafka.test_load import rows, PARTITIONS
-from tidemark.adapters.kafka_producer import TopicLoader
+from devstack.demo.topic_loader import TopicLoader
 told = itertools.count(1)
 def held(done, total):
     time.sleep(0.05)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.kafka.broker import running_broker
-from tidemark.adapters.kafka import KafkaLog
+from tidemark.declare.pipeline import TopicPattern
 from tidemark.errors import BrokerError, UsageError
-from tidemark.model.offsets import TopicPartition
-from tidemark.pipeline import TopicPattern
+from tidemark.kafka.log import KafkaLog
+from tidemark.model.core.offsets import TopicPartition
 
 pytestmark = pytest.mark.kafka
 HERE = TopicPartition("t", 0)

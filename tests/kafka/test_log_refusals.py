@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidemark.adapters.kafka import KafkaLog
 from tidemark.errors import UsageError
+from tidemark.kafka.log import KafkaLog
 
 
 @pytest.fixture

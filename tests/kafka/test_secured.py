@@ -16,11 +16,12 @@ from tests.kafka.broker import running
 from tests.kafka.certificates import Authority
 from tests.kafka.secured import SecuredBroker
 from tests.kafka.topics import Topics
-from tidemark.adapters.kafka import KafkaLog
-from tidemark.discovery import find_pipeline
+from tidemark.declare.discovery import find_pipeline
+from tidemark.declare.pipeline import TopicPattern
 from tidemark.errors import BrokerError
-from tidemark.model.offsets import TopicPartition
-from tidemark.pipeline import TopicPattern
+from tidemark.kafka.log import KafkaLog
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.operations import reads
 from tidemark.settings import Settings, load_settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -104,7 +105,7 @@ def test_read_suffices_for_a_checkpoint_and_the_password_is_written_nowhere(
     tidemark.declare(PIPELINES / "trips.py", file="trips.py")
     made = tidemark("run", "trips", "--json", **house.variables).ok()
     assert made.json["records"] == len(BUSES)
-    table = tidemark.runtime.state_table("trips", "buses")
+    table = reads.read_state(tidemark.context, "trips", "buses")
     assert {row["bus"]: row["trips"] for row in table.to_pylist()} == Counter(BUSES)
     kept = [p for folder in (tidemark.home, spark_stack.home) for p in folder.rglob("*") if p.is_file()]
     assert any(p.suffix == ".json" for p in kept)
@@ -164,9 +165,9 @@ def test_what_spark_is_refused_is_an_error_of_the_broker_in_time(
 
 
 def _read_by_spark(settings: Settings, stack: Settings) -> int:
-    from tidemark.engine.failures import translated
-    from tidemark.engine.session import SparkSettings, open_session
-    from tidemark.engine.source import KafkaOptions, read_ranges
+    from tidemark.engine.read.source import KafkaOptions, read_ranges
+    from tidemark.engine.session.session import SparkSettings, open_session
+    from tidemark.engine.session.spark_errors import translated
 
     options = KafkaOptions(bootstrap=settings.kafka_address, client=settings.kafka_java_options)
     pipeline = find_pipeline("trips", [PIPELINES])

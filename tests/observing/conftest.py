@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
+from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import DiskRuntime
 from tests.observing.statsd import Statsd
 from tests.pages.conftest import PIPELINES, Trips
 from tidemark.settings import load_settings
-from tidemark.wiring import bounded
-from tidemark.wiring.pages import Pages
+from tidemark.telemetry import bounded
 
 
 @pytest.fixture
@@ -29,16 +28,16 @@ def statsd() -> Iterator[Statsd]:
 
 @dataclass
 class World(Trips):
-    """The trips, with a runtime whose settings may be changed."""
+    """The trips, with a context whose settings may be changed."""
 
     root: Path = field(default_factory=Path)
 
-    def runtime(self, **settings: Any) -> DiskRuntime:
+    def context(self, **settings: Any) -> DiskContext:
         """Another process over the same warehouse, with these settings, and with the line's clock."""
         given = load_settings(
             root=str(self.root), warehouse=str(self.root / "warehouse"), pipelines=str(PIPELINES), **settings
         )
-        made = DiskRuntime(self.line, given)
+        made = DiskContext(self.line, given)
         made.clock = self.line.clock  # type: ignore[assignment]
         return made
 
@@ -48,7 +47,7 @@ def world(tmp_path: Path) -> World:
     """One of it, without a checkpoint."""
     line = DiskLine(tmp_path / "warehouse", trips, "trips")
     settings = load_settings(root=str(tmp_path), warehouse=str(tmp_path / "warehouse"), pipelines=str(PIPELINES))
-    return World(line, Pages(DiskRuntime(line, settings)), root=tmp_path)
+    return World(line, DiskContext(line, settings), root=tmp_path)
 
 
 @pytest.fixture

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_runtime import DiskRuntime
+from tests.cli.disk_context import DiskContext
 from tests.observing.conftest import World
 from tests.observing.openlineage import complaints, receiving
-from tidemark.adapters.memory import MemoryLineage
 from tidemark.errors import EngineError, TidemarkError
-from tidemark.model.lineage import Attempted, Naming, without_nulls
-from tidemark.model.plan import Interval
+from tidemark.model.checkpoint.openlineage_events import Attempted, Naming, without_nulls
+from tidemark.model.checkpoint.plan import Interval
+from tidemark.operations import checkpoints, reads, stop
 from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import MemoryLineage
 
 CANARY = "canary-7d1f"
 """A key; it must be in no event."""
@@ -29,12 +30,12 @@ def lines(world: World) -> Events:
     return found
 
 
-def to_file(world: World, **settings: Any) -> DiskRuntime:
-    return world.runtime(openlineage="file:told/lineage.jsonl", **settings)
+def to_file(world: World, **settings: Any) -> DiskContext:
+    return world.context(openlineage="file:told/lineage.jsonl", **settings)
 
 
-def run(runtime: DiskRuntime, **request: Any) -> None:
-    runtime.run_once("trips", PlanRequest(origin="manual__1", **request))
+def run(context: DiskContext, **request: Any) -> None:
+    checkpoints.run_once(context, "trips", PlanRequest(origin="manual__1", **request))
 
 
 def facet(event: dict[str, Any], name: str) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def test_a_checkpoint_is_announced_with_offsets_versions_and_its_manifest(world:
     assert start["run"]["runId"] == complete["run"]["runId"]
     assert complete["job"]["namespace"] == "tidemark"
     assert complete["job"]["name"] == "trips"
-    (made,) = world.runtime().checkpoints("trips")
+    (made,) = reads.list_checkpoints(world.context(), "trips")
     told = facet(complete, "tidemark_checkpoint")
     assert (told["id"], told["timeline"], told["attempt"], told["origin"]) == ("chk-1", "t1", 1, "manual__1")
     assert (world.line.root / told["manifest"]).is_file()
@@ -90,26 +91,26 @@ def test_steps_in_processes_of_their_own_tell_one_run(world: World) -> None:
     """As Airflow does it: plan, fold, complete, complete once more."""
     world.drive("a")
     request = PlanRequest(origin="manual__1")
-    slot = to_file(world).plan("trips", request).slot
+    slot = checkpoints.plan(to_file(world), "trips", request).slot
     assert slot is not None
-    to_file(world).fold("trips", slot, request)
+    checkpoints.fold(to_file(world), "trips", slot, request)
     assert [e["eventType"] for e in lines(world)] == ["START"]
     for _ in range(2):
-        to_file(world).complete("trips", slot)
+        checkpoints.complete(to_file(world), "trips", slot)
     assert [e["eventType"] for e in lines(world)] == ["START", "COMPLETE", "COMPLETE"]
     assert len({e["run"]["runId"] for e in lines(world)}) == 1
 
 
 def test_a_failed_attempt_tells_its_reason_and_the_next_one_is_another_run(world: World) -> None:
     world.drive(CANARY)
-    runtime = to_file(world)
+    context = to_file(world)
 
     def broken(*_: object) -> None:
         raise EngineError(f"the value of {CANARY} is too large", next="mend it")
 
-    runtime.execute = broken  # type: ignore[assignment, method-assign]
+    context.execute = broken  # type: ignore[assignment, method-assign]
     with pytest.raises(EngineError):
-        run(runtime)
+        run(context)
     run(to_file(world))
     first, failed, second, complete = lines(world)
     assert [e["eventType"] for e in (first, failed, second, complete)] == ["START", "FAIL", "START", "COMPLETE"]
@@ -121,7 +122,7 @@ def test_a_failed_attempt_tells_its_reason_and_the_next_one_is_another_run(world
 def test_no_key_no_value_and_no_secret_is_in_any_event(world: World) -> None:
     world.drive(CANARY, None)
     with receiving() as receiver:
-        run(world.runtime(openlineage=receiver.address, openlineage_api_key=f"{CANARY}-secret"))
+        run(world.context(openlineage=receiver.address, openlineage_api_key=f"{CANARY}-secret"))
     assert len(receiver.events) == 2
     assert CANARY not in json.dumps(receiver.events)
     assert all(headers["Authorization"] == f"Bearer {CANARY}-secret" for _, headers in receiver.requests)
@@ -143,17 +144,17 @@ def test_an_interval_is_the_nominal_time(world: World) -> None:
 
 def test_it_is_off_unless_it_is_set(world: World) -> None:
     world.drive("a")
-    run(world.runtime())
+    run(world.context())
     assert lines(world) == []
-    assert world.runtime().lineage is None
+    assert world.context().observers.lineage is None
 
 
 @pytest.mark.parametrize("status", [201, 500, 301])
 def test_what_a_receiver_answers_fails_no_run(world: World, logged: list[dict[str, Any]], status: int) -> None:
     world.drive("a")
     with receiving(status) as receiver:
-        run(world.runtime(openlineage=receiver.address))
-    assert len(world.runtime().checkpoints("trips")) == 1
+        run(world.context(openlineage=receiver.address))
+    assert len(reads.list_checkpoints(world.context(), "trips")) == 1
     warned = [e for e in logged if e["event"] == "observer_given_up"]
     assert len(warned) == (0 if status == 201 else 1)
     assert len(receiver.requests) == (2 if status == 201 else 1), "after a failure nothing more is tried"
@@ -163,8 +164,8 @@ def test_a_receiver_that_is_closed_fails_no_run(world: World, logged: list[dict[
     with receiving() as receiver:
         closed = receiver.address
     world.drive("a")
-    run(world.runtime(openlineage=closed))
-    assert len(world.runtime().checkpoints("trips")) == 1
+    run(world.context(openlineage=closed))
+    assert len(reads.list_checkpoints(world.context(), "trips")) == 1
     assert [e["what"] for e in logged if e["event"] == "observer_given_up"] == ["lineage"]
 
 
@@ -173,8 +174,10 @@ def test_a_receiver_that_hangs_holds_a_run_up_for_two_seconds_once(
 ) -> None:
     world.drive("a")
     with receiving(hangs=True) as receiver:
-        run(world.runtime(openlineage=receiver.address))
-        assert len(world.runtime().checkpoints("trips")) == 1, "it was completed while the receiver still hangs"
+        run(world.context(openlineage=receiver.address))
+        assert len(reads.list_checkpoints(world.context(), "trips")) == 1, (
+            "it was completed while the receiver still hangs"
+        )
     assert sum(waits) <= 2.0, "nothing, where the client's own two seconds were over first"
     assert len(receiver.requests) == 1
     assert len([e for e in logged if e["event"] == "observer_given_up"]) == 1
@@ -184,38 +187,38 @@ def test_a_file_that_cannot_be_written_fails_no_run(world: World, logged: list[d
     (world.root / "told").write_text("a file where the folder should be")
     world.drive("a")
     run(to_file(world))
-    assert len(world.runtime().checkpoints("trips")) == 1
+    assert len(reads.list_checkpoints(world.context(), "trips")) == 1
     assert [e["what"] for e in logged if e["event"] == "observer_given_up"] == ["lineage"]
 
 
 def test_the_twin_keeps_what_the_receiver_gets(world: World) -> None:
     world.drive("a")
-    runtime, twin = world.runtime(), MemoryLineage()
-    runtime.lineage = twin
-    run(runtime)
+    context, twin = world.context(), MemoryLineage()
+    context.observers.lineage = twin
+    run(context)
     assert [e["eventType"] for e in twin.events] == ["START", "COMPLETE"]
     assert all(complaints(event) == [] for event in twin.events)
 
 
 def test_an_error_of_planning_announces_nothing(world: World) -> None:
-    runtime = to_file(world)
-    runtime.stop("trips", "enough")
+    context = to_file(world)
+    stop.stop(context, "trips", "enough")
     with pytest.raises(TidemarkError):
-        run(runtime)
+        run(context)
     assert lines(world) == []
 
 
 def test_an_interrupt_ends_the_run_of_an_attempt_too(world: World) -> None:
     """Ctrl-C and Airflow's timeouts are no Exceptions."""
     world.drive("a")
-    runtime = to_file(world)
+    context = to_file(world)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    runtime.execute = interrupted  # type: ignore[assignment, method-assign]
+    context.execute = interrupted  # type: ignore[assignment, method-assign]
     with pytest.raises(KeyboardInterrupt):
-        run(runtime)
+        run(context)
     assert [e["eventType"] for e in lines(world)] == ["START", "FAIL"]
     assert facet(lines(world)[1], "errorMessage")["message"] == "TASK_FAILURE"
 
@@ -223,11 +226,11 @@ def test_an_interrupt_ends_the_run_of_an_attempt_too(world: World) -> None:
 def test_what_was_left_sealed_is_announced_by_whoever_publishes_it(world: World) -> None:
     world.drive("a")
     request = PlanRequest(origin="manual__1")
-    slot = to_file(world).plan("trips", request).slot
+    slot = checkpoints.plan(to_file(world), "trips", request).slot
     assert slot is not None
-    to_file(world).fold("trips", slot, request)
+    checkpoints.fold(to_file(world), "trips", slot, request)
     world.drive("b")
-    planned = to_file(world).plan("trips", PlanRequest(origin="manual__2"))
+    planned = checkpoints.plan(to_file(world), "trips", PlanRequest(origin="manual__2"))
     assert planned.published == (1,)
     assert [e["eventType"] for e in lines(world)] == ["START", "COMPLETE"]
     assert {facet(e, "tidemark_checkpoint")["origin"] for e in lines(world)} == {"manual__1"}

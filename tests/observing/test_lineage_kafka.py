@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.observing.conftest import World
 from tests.observing.openlineage import complaints
 from tidemark.errors import UsageError
+from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 
@@ -29,7 +30,7 @@ def read(broker: str, topic: str, wanted: int) -> list[tuple[bytes, dict[str, An
 
 def test_events_are_records_of_the_topic_keyed_by_the_job(world: World, broker: str, topic: str) -> None:
     world.drive("a")
-    world.runtime(openlineage=f"kafka://{broker}/{topic}").run_once("trips", PlanRequest(origin="test"))
+    checkpoints.run_once(world.context(openlineage=f"kafka://{broker}/{topic}"), "trips", PlanRequest(origin="test"))
     found = read(broker, topic, 2)
     assert [(key, event["eventType"]) for key, event in found] == [
         (b"run:tidemark/trips", "START"),
@@ -41,9 +42,9 @@ def test_events_are_records_of_the_topic_keyed_by_the_job(world: World, broker: 
 def test_a_broker_that_is_not_there_costs_one_wait(world: World, logged: list[dict[str, Any]]) -> None:
     world.drive("a")
     began = time.monotonic()
-    world.runtime(openlineage="kafka://127.0.0.1:1/lineage").run_once("trips", PlanRequest(origin="test"))
+    checkpoints.run_once(world.context(openlineage="kafka://127.0.0.1:1/lineage"), "trips", PlanRequest(origin="test"))
     assert time.monotonic() - began < 8
-    assert len(world.runtime().checkpoints("trips")) == 1
+    assert len(reads.list_checkpoints(world.context(), "trips")) == 1
     assert [e["what"] for e in logged if e["event"] == "observer_given_up"] == ["lineage"]
 
 

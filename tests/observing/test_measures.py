@@ -8,10 +8,11 @@ import pytest
 from tests.observing.conftest import World
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NameRefusedError, UsageError
-from tidemark.model.metrics import METRICS, gauges
-from tidemark.model.punctuality import parse_deadlines
-from tidemark.wiring.pages import Pages
-from tidemark.wiring.pages.lines import HistoryQuery
+from tidemark.model.checkpoint.deadline import parse_deadlines
+from tidemark.model.checkpoint.metrics import METRICS, gauges
+from tidemark.operations import metrics, reads, stop, timelines
+from tidemark.web import details, overview
+from tidemark.web.history_json import HistoryQuery
 
 HOUR = 3_600_000
 COUNTS = {
@@ -24,7 +25,7 @@ COUNTS = {
 
 def told(world: World, **settings: Any) -> dict[str, float]:
     """The gauges that a new process tells."""
-    return gauges(world.runtime(**settings).standing("trips"))
+    return gauges(metrics.measure(world.context(**settings), "trips"))
 
 
 def test_before_the_first_checkpoint_what_is_not_there_is_minus_one(world: World) -> None:
@@ -42,7 +43,7 @@ def test_the_last_checkpoint_is_told_as_its_manifest_has_it(world: World) -> Non
     number = world.checkpoint("c", None)
     sealed_at = world.line.clock.ms
     world.line.clock.advance(5000)
-    (made, *_) = world.runtime().checkpoints("trips")
+    (made, *_) = reads.list_checkpoints(world.context(), "trips")
     found = told(world)
     (ack,) = made.sealed.acks
     assert found["lastCompletedCheckpointId"] == number
@@ -52,19 +53,22 @@ def test_the_last_checkpoint_is_told_as_its_manifest_has_it(world: World) -> Non
     assert (found["lastCheckpointRecords"], found["lastCheckpointDeadLetters"], found["deadLetterRows"]) == (2, 1, 1)
     assert found["lastCheckpointCompletedTimestamp"] == sealed_at
     assert found["lastCheckpointAge"] == 5000
-    assert world.runtime().stats("trips")["lastCheckpointExternalPath"] == "trips/timelines/t1/000000000002.json"
+    assert (
+        metrics.list_gauges(world.context(), "trips")["lastCheckpointExternalPath"]
+        == "trips/timelines/t1/000000000002.json"
+    )
 
 
 def test_the_stats_are_the_gauges_and_the_path(world: World) -> None:
     world.checkpoint("a")
-    assert set(world.runtime().stats("trips")) == {*METRICS, "pipeline", "lastCheckpointExternalPath"}
+    assert set(metrics.list_gauges(world.context(), "trips")) == {*METRICS, "pipeline", "lastCheckpointExternalPath"}
 
 
 def test_a_restore_is_told_and_the_age_begins_with_it(world: World) -> None:
     first = world.checkpoint("a")
     world.checkpoint("b")
     world.line.clock.advance(10 * HOUR)
-    world.runtime().restore("trips", RestoreRequest(checkpoint=first, request="r"))
+    timelines.restore(world.context(), "trips", RestoreRequest(checkpoint=first, request="r"))
     world.line.clock.advance(HOUR)
     found = told(world, checkpoint_deadline="2h")
     assert found["lastCompletedCheckpointId"] == first
@@ -102,10 +106,12 @@ def test_counts_are_those_of_the_history_whatever_happened(world: World, seed: i
                 world.fail()
             case "plan":
                 world.plan()
-            case "restore" if made := world.runtime().checkpoints("trips", limit=50):
+            case "restore" if made := reads.list_checkpoints(world.context(), "trips", limit=50):
                 point = chance.choice(made).id
-                world.runtime().restore("trips", RestoreRequest(checkpoint=point, request=str(chance.random())))
-        shown = Pages(world.runtime()).overview("trips", HistoryQuery()) if world.folder.is_dir() else None
+                timelines.restore(
+                    world.context(), "trips", RestoreRequest(checkpoint=point, request=str(chance.random()))
+                )
+        shown = overview.get_overview(world.context(), "trips", HistoryQuery()) if world.folder.is_dir() else None
         if shown is not None:
             found = told(world)
             assert {name: found[gauge] for name, gauge in COUNTS.items()} == {
@@ -122,7 +128,7 @@ def test_it_is_late_past_the_deadline_and_never_while_it_is_stopped(world: World
     assert told(world, checkpoint_deadline="2h")["checkpointLate"] == 1
     assert told(world, checkpoint_deadline="trips=3h,2h")["checkpointLate"] == 0
     assert told(world, checkpoint_deadline="flights=1h")["checkpointDeadline"] == -1
-    world.runtime().stop("trips", "enough")
+    stop.stop(world.context(), "trips", "enough")
     assert told(world, checkpoint_deadline="2h")["checkpointLate"] == 0
 
 
@@ -147,9 +153,9 @@ def test_a_deadline_that_is_none_is_refused(text: str) -> None:
 def test_the_page_shows_the_deadline_and_whether_it_is_late(world: World) -> None:
     world.checkpoint("a")
     world.line.clock.advance(HOUR + 1)
-    late = Pages(world.runtime(checkpoint_deadline="1h")).overview("trips", HistoryQuery())["health"]
+    late = overview.get_overview(world.context(checkpoint_deadline="1h"), "trips", HistoryQuery())["health"]
     assert (late["deadline"], late["late"], late["age"]) == (HOUR, True, HOUR + 1)
-    health = Pages(world.runtime()).overview("trips", HistoryQuery())["health"]
+    health = overview.get_overview(world.context(), "trips", HistoryQuery())["health"]
     assert (health["deadline"], health["late"]) == (None, False)
 
 
@@ -157,13 +163,13 @@ def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(
     world.checkpoint("a")
     due = world.line.clock.ms + HOUR
     world.line.clock.advance(26 * HOUR)
-    first = world.runtime(checkpoint_deadline="1h").lateness("trips")
+    first = metrics.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
     world.line.clock.advance(HOUR)
-    second = world.runtime(checkpoint_deadline="1h").lateness("trips")
+    second = metrics.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
     assert first["late"]
     assert (first["age"], first["deadline"], first["newest"]) == ("1 day, 2:00:00", "1:00:00", "chk-1")
     assert first["late_since_ms"] == second["late_since_ms"] == due
-    assert world.runtime().lateness("trips")["late_since_ms"] is None
+    assert metrics.check_deadline(world.context(), "trips")["late_since_ms"] is None
 
 
 def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> None:
@@ -171,28 +177,28 @@ def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> Non
         world.checkpoint("a", "b")
     found = told(world)
     assert (found["liveRuns"], found["deepestLevel"]) == (3, 0)
-    before = world.runtime().checkpoint("trips").handles["buses"]
+    before = reads.get_checkpoint(world.context(), "trips").handles["buses"]
     assert world.line.compact("buses", full=True)
     adopted = world.checkpoint("c")
     found = told(world)
     assert (found["liveRuns"], found["deepestLevel"]) == (1, 1)
-    (task,) = Pages(world.runtime()).details("trips", adopted)["tasks"]
+    (task,) = details.get_details(world.context(), "trips", adopted)["tasks"]
     assert task["run_rows"] == {"files": 1, "min": 1, "avg": 1.0, "max": 1}
     made = task["compaction"]
     assert (made["checkpoint"], made["bytes_before"], made["rows_before"], made["rows_after"]) == (
         "chk-3", before.bytes, 6, 2,
     )  # fmt: skip
-    (base,) = (s for s in world.runtime().checkpoint("trips").handles["buses"] if s.path.endswith("/base"))
+    (base,) = (s for s in reads.get_checkpoint(world.context(), "trips").handles["buses"] if s.path.endswith("/base"))
     on_disk = sum(p.stat().st_size for p in (world.line.root / base.path).rglob("*.parquet"))
     assert made["written_bytes"] == made["bytes_after"] == on_disk
-    assert Pages(world.runtime()).details("trips", 1)["tasks"][0]["compaction"] is None
+    assert details.get_details(world.context(), "trips", 1)["tasks"][0]["compaction"] is None
 
 
 def test_layers_of_tables_that_are_gone_are_not_known(world: World) -> None:
     number = world.checkpoint("a")
-    made = world.runtime().checkpoint("trips")
+    made = reads.get_checkpoint(world.context(), "trips")
     for segment in made.handles["buses"]:
         (world.line.root / segment.path / "_delta_log").rename(world.root / "gone")
-    (task,) = Pages(world.runtime()).details("trips", number)["tasks"]
+    (task,) = details.get_details(world.context(), "trips", number)["tasks"]
     assert (task["live_runs"], task["deepest_level"], task["run_rows"]) == (None, None, None)
     assert told(world)["liveRuns"] == -1

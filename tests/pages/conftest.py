@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.pipelines.trips import trips
+from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import DiskRuntime
+from tidemark.context import Context
 from tidemark.coordinator.records.states import OpenPlan
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Failure
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
-from tidemark.wiring.pages import Pages
 
 AT = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ class Trips:
     """The trips of buses: who drives, what is made of it, and what the pages say."""
 
     line: DiskLine
-    pages: Pages
+    pages: Context
     sent: list[tuple[str | None, int]] = field(default_factory=list)
 
     def drive(self, *buses: str | None, partition: int = 0) -> None:
@@ -66,7 +66,7 @@ def trips_of(tmp_path: Path) -> Callable[[], Trips]:
     """Makes the world; called again, it forgets what the pages have read, as a new process does."""
     line = DiskLine(tmp_path / "warehouse", trips, "trips")
     settings = load_settings(root=str(tmp_path), warehouse=str(tmp_path / "warehouse"), pipelines=str(PIPELINES))
-    return lambda: Trips(line, Pages(DiskRuntime(line, settings)))
+    return lambda: Trips(line, DiskContext(line, settings))
 
 
 @pytest.fixture

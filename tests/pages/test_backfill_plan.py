@@ -6,15 +6,18 @@ from tests.pages.conftest import Trips
 from tidemark.coordinator.recovery.backfill import Backfill
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, UsageError
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.wiring.backfills import BackfillTerms, outlook_facts
-from tidemark.wiring.pages.lines import HistoryQuery
-from tidemark.wiring.pages.outlooks import Beginning
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import backfill as backfill_operations
+from tidemark.operations import savepoints, timelines
+from tidemark.operations.backfill import BackfillTerms, outlook_facts
+from tidemark.web import overview, previews
+from tidemark.web.history_json import HistoryQuery
+from tidemark.web.previews import RestorePointRequest
 
 
 def backfill(world: Trips, number: int, fork: str) -> Backfill:
     terms = BackfillTerms(begins=RestoreRequest(checkpoint=number), fork=fork)
-    return world.pages.runtime.backfill("trips", terms)
+    return backfill_operations.open_backfill(world.pages, "trips", terms)
 
 
 def by_command(world: Trips, number: int) -> list[str]:
@@ -25,7 +28,9 @@ def by_command(world: Trips, number: int) -> list[str]:
 
 
 def by_page(world: Trips, number: int) -> list[str]:
-    found: list[str] = world.pages.backfill_outlook("trips", Beginning(checkpoint=number))["repeats"]
+    found: list[str] = previews.preview_backfill(world.pages, "trips", RestorePointRequest(checkpoint=number))[
+        "repeats"
+    ]
     return found
 
 
@@ -35,39 +40,39 @@ def promoted(world: Trips) -> list[int]:
     for bus in "abcd":
         world.checkpoint(bus)
     one = backfill(world, 1, "corrected")
-    runtime = world.pages.runtime
+    context = world.pages
     one.begin()
-    assert [c.plan.replays for c in runtime.repeat(one)] == [(2,), (3,), (4,)]
-    runtime.promote_backfill(one)
+    assert [c.plan.replays for c in backfill_operations.repeat(context, one)] == [(2,), (3,), (4,)]
+    backfill_operations.promote(context, one)
     world.checkpoint("e", "f")
     return list(range(1, 9))
 
 
 def test_a_checkpoint_of_a_closed_sibling_has_the_plan_of_the_command(world: Trips, promoted: list[int]) -> None:
     assert by_page(world, 3) == by_command(world, 3) == ["chk-7", "chk-8"]
-    left = world.pages.restore_outlook("trips", Beginning(checkpoint=3))["left"]
+    left = previews.preview_restore(world.pages, "trips", RestorePointRequest(checkpoint=3))["left"]
     assert left == ["chk-8", "chk-7", "chk-6", "chk-5"], "a restore sets aside other ones"
     assert {n: by_page(world, n) for n in promoted} == {n: by_command(world, n) for n in promoted}
     assert by_page(world, 8) == []
 
 
 def test_records_and_work_are_those_of_what_is_repeated(world: Trips, promoted: list[int]) -> None:
-    told = world.pages.backfill_outlook("trips", Beginning(checkpoint=3))
+    told = previews.preview_backfill(world.pages, "trips", RestorePointRequest(checkpoint=3))
     assert (told["checkpoint"], told["to"], told["records"]) == ("chk-3", "chk-8", 3)
-    lines = world.pages.overview("trips", HistoryQuery())["history"]
+    lines = overview.get_overview(world.pages, "trips", HistoryQuery())["history"]
     assert told["work_duration"] == sum(line["work_duration"] for line in lines if line["id"] in (7, 8))
 
 
 def test_a_savepoint_is_its_checkpoint(world: Trips, promoted: list[int]) -> None:
     request = SavepointRequest(name="kept", owner="me", origin="test", checkpoint=6, note="")
-    world.pages.runtime.savepoints("trips").create(request)
-    told = world.pages.backfill_outlook("trips", Beginning(savepoint="kept"))
+    savepoints.open_savepoints(world.pages, "trips").create(request)
+    told = previews.preview_backfill(world.pages, "trips", RestorePointRequest(savepoint="kept"))
     assert (told["checkpoint"], told["savepoint"], told["repeats"]) == ("chk-6", "kept", ["chk-7", "chk-8"])
 
 
 def test_what_cannot_be_repeated_is_refused_as_the_command_refuses_it(world: Trips) -> None:
     first, second = world.checkpoint("a"), world.checkpoint("b")
-    world.pages.runtime.restore("trips", RestoreRequest(checkpoint=first, request="r"))
+    timelines.restore(world.pages, "trips", RestoreRequest(checkpoint=first, request="r"))
     world.checkpoint("c")
     for ask in (by_page, by_command):
         with pytest.raises(ConflictError, match="did not come from"):
@@ -75,4 +80,4 @@ def test_what_cannot_be_repeated_is_refused_as_the_command_refuses_it(world: Tri
     with pytest.raises(NotFoundError):
         by_page(world, 99)
     with pytest.raises(UsageError):
-        world.pages.backfill_outlook("trips", Beginning())
+        previews.preview_backfill(world.pages, "trips", RestorePointRequest())

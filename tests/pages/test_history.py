@@ -8,13 +8,14 @@ import duckdb
 import pytest
 
 from tests.pages.conftest import Trips
-from tidemark.adapters.local_store import LocalStore
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.model.savepoint import TombstoneKind
+from tidemark.model.retention.savepoint import TombstoneKind
+from tidemark.operations import timelines
 from tidemark.ports import PutOutcome
-from tidemark.wiring.pages.history import CheckpointStatus, History, quantiles
-from tidemark.wiring.pages.overview import portion
+from tidemark.storage.local_store import LocalStore
+from tidemark.web.history import CheckpointStatus, History, quantiles
+from tidemark.web.history_cache import portion
 
 
 @dataclass
@@ -97,7 +98,7 @@ def test_a_plan_whose_timeline_ended_first_is_no_line(world: Trips, store: Watch
     first = world.checkpoint("a")
     world.checkpoint("b")
     open_one = world.plan()
-    world.pages.runtime.restore("trips", RestoreRequest(checkpoint=first, request="r"))
+    timelines.restore(world.pages, "trips", RestoreRequest(checkpoint=first, request="r"))
     history = History(store)
     history.refresh(100)
     assert open_one.id not in told(history)

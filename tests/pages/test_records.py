@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Command
+from tests.cli.disk_context import DiskContext, commands_over
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import DiskRuntime, commands_over
 from tests.pages.conftest import Trips
 from tidemark.errors import BusyError, NotFoundError, UsageError
-from tidemark.model.offsets import OffsetRange, TopicPartition
-from tidemark.wiring.pages import Pages
-from tidemark.wiring.pages.records import RecordQuery
-from tidemark.wiring.pages.texts import LONGEST, text_of
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.web import sink_rows
+from tidemark.web import source_lookup as records
+from tidemark.web.safe_text import LONGEST, text_of
+from tidemark.web.source_lookup import RecordQuery
 
 HERE = Path(__file__).parent
 WALK = HERE.parent / "process" / "pipelines" / "walk.py"
@@ -27,7 +28,7 @@ def places(told: Any) -> list[tuple[str, int]]:
 
 
 def ask(world: Trips, checkpoint: int, **query: Any) -> Any:
-    return world.pages.records_of("trips", checkpoint, RecordQuery(**query))
+    return records.read_records(world.pages, "trips", checkpoint, RecordQuery(**query))
 
 
 def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: Trips) -> None:
@@ -54,7 +55,7 @@ def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: Trips) -> N
         assert places(whole) == sorted((f"trips-{p}", o) for _, p, o in rows)
         letters = {(f"trips-{p}", o) for b, p, o in rows if b is None}
         assert {place for place, r in zip(places(whole), whole["records"], strict=True) if r["dead_letters"]} == letters
-        found = world.pages.dead_letters_of("trips", number, "buses", limit=100)
+        found = records.read_dead_letters(world.pages, "trips", number, "buses", limit=100)
         assert {(r["partition"], r["offset"]) for r in found["rows"]} == letters
         assert found["matching"] == len(letters) and {r["reason"] for r in found["rows"]} <= {"null_key"}
 
@@ -83,7 +84,7 @@ def test_what_kafka_has_trimmed_is_told_and_dead_letters_are_still_there(world: 
     assert (only["start"], only["end"], only["kept_start"], only["kept_end"]) == (0, 4, 3, 4)
     assert only["why"] == "Kafka has deleted the rest"
     assert places(told) == [("trips-0", 3)]
-    (letter,) = world.pages.dead_letters_of("trips", number, "buses")["rows"]
+    (letter,) = records.read_dead_letters(world.pages, "trips", number, "buses")["rows"]
     assert letter["offset"] == 1 and json.loads(letter["value"]["text"])["bus"] is None
     world.line.log.trim(FIRST, 9)
     told = ask(world, number)
@@ -139,7 +140,7 @@ def test_a_third_reader_is_told_to_ask_again(world: Trips, monkeypatch: pytest.M
     from threading import BoundedSemaphore
 
     turns = BoundedSemaphore(1)
-    monkeypatch.setattr(Pages, "_turns", turns)
+    monkeypatch.setattr("tidemark.web.source_lookup._TURNS", turns)
     number = world.checkpoint("a")
     with turns, pytest.raises(BusyError, match="being read for others"):
         ask(world, number)
@@ -165,7 +166,7 @@ def walk(tmp_path: Path) -> tuple[Command, DiskLine]:
     """Steps of two walkers, in two checkpoints; whoever goes far is emitted to a sink."""
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(WALK, topic="steps")
-    line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("walk"), "steps")
+    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("walk"), "steps")
     for portion in ([("ann", 5), ("bob", 1), ("bob", 9)], [("ann", 1), ("ann", 7), ("bob", 8)]):
         line.send([(0, json.dumps({"who": who, "n": n}).encode(), 0) for who, n in portion])
         line.checkpoint()
@@ -174,18 +175,20 @@ def walk(tmp_path: Path) -> tuple[Command, DiskLine]:
 
 def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]) -> None:
     tidemark, line = walk
-    pages = Pages(DiskRuntime(line, tidemark.settings))
-    told = pages.sink_origin("walk", "far", 2, {"who": "ann"})
+    pages = DiskContext(line, tidemark.settings)
+    told = sink_rows.find_sink_origin(pages, "walk", "far", 2, {"who": "ann"})
     (row,) = told["rows"]
     assert (row["row"]["total"], row["partition"], row["offset"]) == (13, "steps-0", 4)
     assert (told["changed"]["name"], told["uid"], told["more"]) == ("chk-2", "walkers", False)
     assert [(r["start"], r["end"]) for r in told["changed"]["ranges"]] == [(3, 6)]
     query = RecordQuery(partition="steps-0", start=4, end=5)
-    (record,) = pages.records_of("walk", 2, query)["records"]
+    (record,) = records.read_records(pages, "walk", 2, query)["records"]
     assert json.loads(record["value"]["text"]) == {"who": "ann", "n": 7}
-    both = pages.sink_origin("walk", "far", 1, {}, limit=1)
+    both = sink_rows.find_sink_origin(pages, "walk", "far", 1, {}, limit=1)
     assert (len(both["rows"]), both["more"]) == (1, True)
-    assert [r["row"]["who"] for r in pages.sink_origin("walk", "far", 1, {"_offset": "2"})["rows"]] == ["bob"]
+    assert [r["row"]["who"] for r in sink_rows.find_sink_origin(pages, "walk", "far", 1, {"_offset": "2"})["rows"]] == [
+        "bob"
+    ]
     for wrong, kind in (
         (("far", 2, {"who": "eve"}), NotFoundError),
         (("far", 9, {}), NotFoundError),
@@ -195,7 +198,7 @@ def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]
         (("far", 1, {"last": "x"}), UsageError),
     ):
         with pytest.raises(kind):
-            pages.sink_origin("walk", *wrong)
+            sink_rows.find_sink_origin(pages, "walk", *wrong)
 
 
 def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:
@@ -222,7 +225,7 @@ def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:
 
 def test_the_part_of_a_range_that_is_kept_is_never_outside_it() -> None:
     from tidemark.ports import PartitionLog
-    from tidemark.wiring.pages.records import _kept
+    from tidemark.web.source_lookup import _kept
 
     within = OffsetRange(5, 10)
     for earliest in range(14):

@@ -1,1 +1,1 @@
-"""What `make bench` runs."""
+"""Pages of benchmarks, held to their data; and what only a large state shows."""

@@ -7,13 +7,15 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from benchmarks import generator
+from devstack import control
 from tests.kafka.topics import Topics
-from tests.perf import generator
+from tidemark.context import open_context
+from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
-from tidemark.stack import control
-from tidemark.wiring import open_runtime
 
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 KEYS, UPDATES, SEED = 8_000_000, 20_000, 7
 
@@ -21,7 +23,7 @@ KEYS, UPDATES, SEED = 8_000_000, 20_000, 7
 @pytest.fixture
 def settings(broker: str, tmp_path: Path) -> Iterator[Settings]:
     """Those of a Spark server as users have it: the one that tests share has no compiler for what runs so long."""
-    made = load_settings(home=str(tmp_path), pipelines=str(Path(__file__).parent), kafka_bootstrap=broker)
+    made = load_settings(home=str(tmp_path), pipelines=str(BENCHMARKS), kafka_bootstrap=broker)
     control.up(made, only=("spark",), warm=False)
     try:
         yield made
@@ -35,20 +37,20 @@ def test_a_checkpoint_of_eight_million_keys_fits_a_heap_of_two_gigabytes(
 ) -> None:
     print(f"seed {SEED}")
     assert settings.spark_driver_memory == "2g", "the server was started with the default heap"
-    runtime, name = open_runtime(settings), f"bench-{KEYS}"
+    context, name = open_context(settings), f"bench-{KEYS}"
     topics.make(name, partitions=4)
     batches = (generator.first(KEYS), generator.uniform(KEYS, UPDATES, SEED))
     for batch, records in zip(batches, (KEYS, UPDATES), strict=True):
         generator.produce(broker, name, batch)
-        made = runtime.run_once(name, PlanRequest(origin="test")).checkpoint
+        made = checkpoints.run_once(context, name, PlanRequest(origin="test")).checkpoint
         assert made is not None
         assert made.sealed.facts.records == records
-    state = runtime.state_table(name, "totals")
+    state = reads.read_state(context, name, "totals")
     counts, sums = generator.expected(iter(batches), KEYS)
     assert state.num_rows == KEYS
     assert pc.sum(state["updates"]).as_py() == counts.sum() == KEYS + UPDATES
     assert pc.sum(state["amount"]).as_py() == sums.sum()
     touched = np.unique(batches[1].keys)[:200].tolist()
     for number in touched[::20]:
-        (row,) = runtime.state_table(name, "totals", key=[generator.key_text(number)]).to_pylist()
+        (row,) = reads.read_state(context, name, "totals", key=[generator.key_text(number)]).to_pylist()
         assert (row["updates"], row["amount"], row["_changed"]) == (counts[number], sums[number], 2)

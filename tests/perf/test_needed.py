@@ -4,7 +4,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from tests.perf.needed import delta_files, flink_files, rocksdb_files
+from benchmarks.needed import delta_files, flink_files, rocksdb_files
 
 
 def _commit(table: Path, version: int, *actions: dict[str, object]) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.perf import report, scale_page
-from tests.perf.facts import told
-from tests.perf.latency import page as latency_page
-from tests.perf.peers import page as peers_page
-from tests.perf.report import FOLDER
+from benchmarks import report, scale_page
+from benchmarks.facts import told
+from benchmarks.latency import page as latency_page
+from benchmarks.peers import page as peers_page
+from benchmarks.report import FOLDER
 
 ROOT = FOLDER.parents[1]
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
@@ -93,7 +93,7 @@ def test_the_readme_lists_every_page_and_every_file_of_data() -> None:
 
 def _modules_of_bench() -> list[str]:
     recipe = (ROOT / "Makefile").read_text().partition("\nbench:")[2].partition("\n\n")[0]
-    return re.findall(r"-m (tests\.perf\.\w+)", recipe)
+    return re.findall(r"-m (benchmarks\.\w+)", recipe)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -102,7 +102,7 @@ def test_a_page_names_the_command_that_made_it_and_what_it_writes(page: str) -> 
     _, _, head = (FOLDER / f"{page}.md").read_text().partition("\n\n")
     made = re.match(r"Made by `([^`]+)`", head)
     assert made, "the first paragraph says by what the page was made"
-    module = re.search(r"tests\.perf\.\w+", made[1])
+    module = re.search(r"benchmarks\.\w+", made[1])
     assert command == made[1] or (module and (command, module[0]) in {("make bench", m) for m in _modules_of_bench()})
     by_hand = "written by hand" in head.partition("\n\n##")[0]
     assert by_hand == (writes != "page and data"), "what a command does not write is written by hand, and says so"
@@ -114,10 +114,10 @@ def test_the_command_of_a_page_exists_and_writes_what_is_said(page: str) -> None
     if command == "make test-faults":
         assert "faults.csv" in (ROOT / "tests/faults/conftest.py").read_text()
         return
-    names = [f"{n}.py" for n in re.findall(r"tests\.perf\.(\w+)", command)] or [
+    names = [f"{n}.py" for n in re.findall(r"benchmarks\.(\w+)", command)] or [
         f"{m.rpartition('.')[2]}.py" for m in _modules_of_bench()
     ]
-    perf = ROOT / "tests/perf"
+    perf = ROOT / "benchmarks"
     places = [perf / name if (perf / name).is_file() else perf / name.removesuffix(".py") / "page.py" for name in names]
     text = "".join(path.read_text() for path in [*places, *([perf / "report.py"] if command == "make bench" else [])])
     assert (f'"{page}' in text or f'"{page}.json"' in text) == (writes != NOTHING)
@@ -158,7 +158,7 @@ def test_history_pages(title: str) -> None:
 
 
 RETENTION = {
-    "a plan by a runtime that has read nothing: 1,000": ("plan_s", 2),
+    "a plan by a context that has read nothing: 1,000": ("plan_s", 2),
     "the plan again, one checkpoint later": ("plan_after_one_more_checkpoint_s", 2),
     "a sweep that releases 971": ("sweep_that_releases_s", 1),
     "the sweep that deletes 983 files and 1,025 files of logs | 1": ("sweep_that_deletes_s", 1),

@@ -18,9 +18,9 @@ from deltalake.exceptions import DeltaError
 from tests.power_loss.scenario import ERASED, KEPT, Line
 from tests.retention.shelves import TOPIC
 from tidemark.errors import TidemarkError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.offsets import TopicPartition
 
 PARTITION = TopicPartition(TOPIC, 0)
 

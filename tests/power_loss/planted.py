@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tidemark.adapters import delta_durability, delta_log, delta_mending, local_store
-from tidemark.adapters.local_disk import fsync
-from tidemark.adapters.table_files import LocalTableFiles
-from tidemark.adapters.torn_logs import HINT
-from tidemark.model.delta_logs import LOG
-from tidemark.model.segments import Segment
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.retention.delta_logs import LOG
+from tidemark.storage import local_store
+from tidemark.storage.fsync import fsync
+from tidemark.tables import delta_tables as delta_log
+from tidemark.tables import durability as delta_durability
+from tidemark.tables import log_repair as delta_mending
+from tidemark.tables.local_table_files import LocalTableFiles
+from tidemark.tables.torn_logs import HINT
 
 Planted = Callable[[], AbstractContextManager[None]]
 

@@ -20,19 +20,19 @@ import pyarrow as pa
 from tests.cli.disk_line import read_rows, write_file
 from tests.power_loss.planted import PLANTED
 from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
-from tidemark.adapters import delta_log
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.memory_merge import compacted
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.engine.compaction import CompactionTask, Compactor
-from tidemark.faults import no_crash
-from tidemark.model import delta_logs
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.compaction import Compaction, LevelPolicy
-from tidemark.model.resolving import run_columns
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import WrittenRun
-from tidemark.retention import Retention
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.declare.retention import Retention
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.retention import delta_logs
+from tidemark.model.state.compaction import Compaction, LevelPolicy
+from tidemark.sql.resolve import run_columns
+from tidemark.tables import delta_tables as delta_log
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.twin.merge import compacted
 
 TOLD = "told"
 """The file beside the warehouse with what was reported."""
@@ -82,8 +82,8 @@ class Line(DiskShelf):
     def completed(self) -> Checkpoint:
         """Completes a checkpoint over what was paid; time goes on."""
         self.clock.advance(1000)
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run)
-        return advance.once(ASK).checkpoints[-1]
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run)
+        return loop.run_once(ASK).checkpoints[-1]
 
     def killed(self, at: tuple[str, str]) -> None:
         """An attempt that is killed at a step."""
@@ -95,7 +95,7 @@ class Line(DiskShelf):
         self.clock.advance(1000)
         execute = lambda attempt: self.run(attempt, crash)  # noqa: E731
         try:
-            Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute).once(ASK)
+            CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute).run_once(ASK)
         except Killed:
             return
         raise AssertionError(f"nobody came to {at}")
@@ -122,7 +122,7 @@ class Line(DiskShelf):
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,
-            crash=no_crash,
+            listener=ignore_step,
             put_job=objects.put,
             put_record=objects.put,
         )

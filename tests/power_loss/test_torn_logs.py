@@ -12,20 +12,21 @@ from deltalake import DeltaTable
 
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
 from tests.power_loss.scenario import INTERVAL, Line, short_logs
-from tidemark.adapters import delta_durability, delta_mending
-from tidemark.adapters.delta_mending import mend_commits
-from tidemark.adapters.local_disk import fsync
-from tidemark.adapters.sink_reader import read_sink
-from tidemark.adapters.state_reader import files_of, range_reader, read_state, stored_rows
-from tidemark.adapters.table_files import LocalTableFiles
-from tidemark.engine.resolving import resolved, union_of
-from tidemark.engine.warehouse import Warehouse
+from tidemark.declare.retention import Retention
+from tidemark.engine.state.resolve_sql import resolved, union_of
+from tidemark.engine.state.state_files import Warehouse
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.delta_logs import LOG, log_version
-from tidemark.model.segments import Segment
-from tidemark.model.sinks import SinkTable
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.retention.delta_logs import LOG, log_version
+from tidemark.readers.sink_reader import read_sink
+from tidemark.readers.state_reader import files_of, range_reader, read_state, stored_rows
+from tidemark.storage.fsync import fsync
+from tidemark.tables import durability as delta_durability
+from tidemark.tables import log_repair as delta_mending
+from tidemark.tables.local_table_files import LocalTableFiles
+from tidemark.tables.log_repair import mend_commits
 
 Tear = Callable[[Path], object]
 TEARS: dict[str, Tear] = {

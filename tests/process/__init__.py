@@ -1,1 +1,1 @@
-"""Process operators: the runtime, its twins, its failures, its sinks."""
+"""Process operators: the context, its twins, its failures, its sinks."""

@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.cli.disk_line import DiskLine
 from tests.kafka.topics import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.memory_decoding import decode
+from tidemark.context import Context
 from tidemark.errors import BrokerError
-from tidemark.model.types import record_type
+from tidemark.formats import Json
+from tidemark.model.core.types import record_type
+from tidemark.operations import reads, sinks
 from tidemark.settings import load_settings
-from tidemark.wiring import Runtime
-from tidemark.wiring.lazy_sender import LazySender
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -59,7 +59,7 @@ class House:
     """A pipeline whose checkpoints are made without Spark, and the real delivery."""
 
     line: DiskLine
-    runtime: Runtime
+    context: Context
     broker: str
     topic: str
 
@@ -76,7 +76,7 @@ class House:
         found = []
         while len(found) < end and (message := consumer.poll(10)) is not None:
             headers = dict(message.headers() or [])
-            decoded = decode(message.value(), record_type(Alert))
+            decoded = Json().decode_one(message.value(), record_type(Alert))
             found.append((message.key(), decoded, headers["tidemark-id"].decode()))
         consumer.close()
         return found
@@ -96,9 +96,9 @@ def house(broker: str, topics: Topics, tmp_path: Path) -> House:
     )
     pipeline = Pipeline(name="ticks", source=KafkaSource("ticks", Tick), operators=[process])
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap=broker)
-    line = DiskLine(tmp_path / "w", pipeline, "ticks", sender=LazySender(settings))
+    line = DiskLine(tmp_path / "w", pipeline, "ticks", sender=Context(settings).sender)
     line.log.create(topic)
-    return House(line, Runtime(settings), broker, topic)
+    return House(line, Context(settings), broker, topic)
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def sending(house: House) -> House:
 
 def test_emitted_records_arrive_once_in_order_with_their_ids(house: House) -> None:
     house.checkpoint(("a", 1), ("b", 2))
-    assert house.runtime.deliver("ticks") == 4
-    assert house.runtime.deliver("ticks") == 0
+    assert sinks.deliver(house.context, "ticks") == 4
+    assert sinks.deliver(house.context, "ticks") == 0
     arrived = house.arrived()
     assert [(key, value["n"], id_) for key, value, id_ in arrived] == [
         (b"a", 1, "ticks/t1/chk-1/alerts/ticks-0-0-0"),
@@ -129,9 +129,9 @@ def test_what_a_crash_left_behind_is_sent_first_and_in_order(house: House) -> No
     house.checkpoint(("a", 1))
     house.checkpoint()
     house.checkpoint(("a", 2))
-    assert house.runtime.deliver("ticks") == 4
+    assert sinks.deliver(house.context, "ticks") == 4
     house.checkpoint(("a", 3))
-    assert house.runtime.deliver("ticks") == 2
+    assert sinks.deliver(house.context, "ticks") == 2
     assert [value["n"] for _, value, _ in house.arrived() if value["n"]] == [1, 2, 3]
 
 
@@ -140,10 +140,10 @@ def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
 ) -> None:
     house.checkpoint(("a", 1))
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.wiring.deliveries.delivered", _killed)
+        patch.setattr("tidemark.operations.sinks.delivered", _killed)
         with pytest.raises(KeyboardInterrupt):
-            house.runtime.deliver("ticks")
-    assert house.runtime.deliver("ticks") == 2
+            sinks.deliver(house.context, "ticks")
+    assert sinks.deliver(house.context, "ticks") == 2
     ids = [id_ for *_, id_ in house.arrived()]
     assert len(ids) == 4 and len(set(ids)) == 2
 
@@ -151,20 +151,20 @@ def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
 def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.adapters.kafka_outbox.STALL", 1.0)
+    monkeypatch.setattr("tidemark.kafka.outbox.STALL", 1.0)
     house.checkpoint(("a", 1))
     nobody = replace(
-        house, runtime=Runtime(house.runtime.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
+        house, context=Context(house.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
     )
-    assert nobody.runtime.deliver("ticks") == 0
+    assert sinks.deliver(nobody.context, "ticks") == 0
     monkeypatch.undo()
-    assert house.runtime.checkpoint("ticks").id == 1
-    assert house.runtime.deliver("ticks") == 2
+    assert reads.get_checkpoint(house.context, "ticks").id == 1
+    assert sinks.deliver(house.context, "ticks") == 2
 
 
 def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: House) -> None:
     sending.checkpoint(("a", 1), ("b", 2))
-    assert sending.runtime.deliver("ticks") == 0, "nothing is left for afterwards"
+    assert sinks.deliver(sending.context, "ticks") == 0, "nothing is left for afterwards"
     arrived = sending.arrived()
     assert [(key, value["n"], id_) for key, value, id_ in arrived] == [
         (b"a", 1, "ticks/t1/chk-1/alerts/ticks-0-0-0"),
@@ -182,13 +182,13 @@ def test_a_broker_that_is_down_fails_an_attempt_that_sends_and_the_state_stays(
     sending.checkpoint(("a", 1))
     real = sending.line.sender
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.adapters.kafka_outbox.STALL", 1.0)
-        nobody = sending.runtime.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
-        sending.line.sender = LazySender(nobody)
+        patch.setattr("tidemark.kafka.outbox.STALL", 1.0)
+        nobody = sending.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
+        sending.line.sender = Context(nobody).sender
         with pytest.raises(BrokerError, match=f"sending to topic {sending.topic}") as caught:
             sending.checkpoint(("a", 2))
         assert "not sealed" in caught.value.safe and "same ids" in caught.value.next
-    assert sending.runtime.checkpoint("ticks").id == 1
+    assert reads.get_checkpoint(sending.context, "ticks").id == 1
     sending.line.sender = real
     sending.line.checkpoint()
     assert [value["n"] for _, value, _ in sending.arrived() if value["n"]] == [1, 2]

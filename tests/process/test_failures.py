@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.process.twins import SparkWorld, World
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.failures import classify, failure_of
+from tidemark.coordinator.checkpoints.failure_policy import classify, failure_of
 from tidemark.errors import DeadLettersExceededError, ProcessFunctionError, StateOverflowError
-from tidemark.model.failure import FailureReason
+from tidemark.model.checkpoint.failure import FailureReason
 
 
 @dataclass(frozen=True)

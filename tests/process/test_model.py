@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.process.model import TTL, Model, Rules
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.memory_merge import compacted, resolved
-from tidemark.model.dialects import DUCKDB_MACROS
-from tidemark.model.resolving import compacted_sql, resolving_sql, run_columns
+from tidemark.portable_sql.dialects import DUCKDB_MACROS
+from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
+from tidemark.tables.arrow_types import arrow_schema
 from tidemark.testing import BARRIER, CRASH, replay
+from tidemark.testing.twin.merge import compacted, resolved
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 UIDS = ["process.p", "fold.p", "runs.p", "emitted.p", "outputs.p", "commit.outputs.p", "seal", "publish", "gate"]

@@ -16,8 +16,8 @@ from tests.process.lists import PIPELINE, Oracle, Order, orders, told
 from tests.process.twins import SparkWorld, World
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.errors import StateOverflowError
-from tidemark.model import codec
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.state import Precision
 
 

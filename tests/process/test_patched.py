@@ -11,16 +11,16 @@ from pyspark.sql import SparkSession
 
 from tests.process.cases import PIPELINE, visits
 from tests.process.twins import SparkWorld, World
-from tidemark.adapters.parquet_folder import ParquetFolder
-from tidemark.adapters.patching import GivenPatch, patch_rows
-from tidemark.adapters.state_reader import read_state
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.recovery.patching import Patcher, Patching, patched
-from tidemark.coordinator.recovery.recovery import Recovery
-from tidemark.engine.files import bounded_columns, written_run
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.model.writes import WrittenRun
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
+from tidemark.engine.write.written_files import bounded_columns, written_run
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.readers.state_reader import read_state
+from tidemark.storage.parquet_folder import ParquetFolder
+from tidemark.transfer.patch_tables import GivenPatch, patch_rows
 
 UIDS = ("people", "rooms")
 

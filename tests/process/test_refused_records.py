@@ -12,23 +12,24 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from tests.cli.disk_context import DiskContext
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import DiskRuntime
 from tests.process.test_deliveries import Last, Tick
 from tests.process.test_sending import World, ticks
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
-from tidemark.adapters.memory import MemorySender
 from tidemark.cli.main import app
 from tidemark.coordinator.checkpoints.backlog import backlogs, refusal_to_skip, skip
-from tidemark.coordinator.checkpoints.failures import classify
-from tidemark.coordinator.records.refusals import Refusals
+from tidemark.coordinator.checkpoints.failure_policy import classify
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.states import OpenPlan
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, RecordRefusedError, UsageError
-from tidemark.model.failure import FailureReason
-from tidemark.model.messages import Message, RecordPlace
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.messages import Message, RecordPlace
+from tidemark.operations import sinks
 from tidemark.settings import load_settings
+from tidemark.testing.twin.memory import MemorySender
 
 SECRET = "payload"
 
@@ -87,7 +88,7 @@ class House:
     """A pipeline with two Kafka sinks, `a` and `b`, to topics of the same names."""
 
     line: DiskLine
-    runtime: DiskRuntime
+    context: DiskContext
     broker: Broker
 
     def checkpoint(self, *sizes: int) -> None:
@@ -96,10 +97,10 @@ class House:
         self.line.checkpoint()
 
     def deliver(self) -> int:
-        return self.runtime.deliver("notes")
+        return sinks.deliver(self.context, "notes")
 
     def backlog(self, sink: str) -> dict[str, object]:
-        (found,) = (s for s in self.runtime.sinks("notes") if s["sink"] == sink)
+        (found,) = (s for s in sinks.list_sinks(self.context, "notes") if s["sink"] == sink)
         return found
 
     def id(self, checkpoint: int, offset: int, uid: str = "a") -> str:
@@ -110,9 +111,9 @@ class House:
 def house(tmp_path: Path) -> House:
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap="127.0.0.1:1")
     line = noting(tmp_path / "w", {"a": "a", "b": "b"})
-    runtime, broker = DiskRuntime(line, settings), Broker()
-    runtime.outbox = broker
-    return House(line, runtime, broker)
+    context, broker = DiskContext(line, settings), Broker()
+    context.outbox = broker
+    return House(line, context, broker)
 
 
 def test_a_sink_that_cannot_be_sent_to_stops_no_other(house: House) -> None:
@@ -195,10 +196,12 @@ def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once
     for offset in (1, 3):
         house.deliver()
         record = house.id(1, offset)
-        assert not house.runtime.skip_record("notes", "a", record)["skipped"], "a dry run"
+        assert not sinks.skip_record(house.context, "notes", "a", record)["skipped"], "a dry run"
         assert house.deliver() == 0
-        assert house.runtime.skip_record("notes", "a", record, "me", "case 12")["skipped"]
-        assert house.runtime.skip_record("notes", "a", record, "me")["skipped"], "again, and nothing else happens"
+        assert sinks.skip_record(house.context, "notes", "a", record, "me", "case 12")["skipped"]
+        assert sinks.skip_record(house.context, "notes", "a", record, "me")["skipped"], (
+            "again, and nothing else happens"
+        )
     with capture_logs() as logged:
         assert house.deliver() == 4
     assert [(e["sink"], e["checkpoint"], e["records"]) for e in logged if e["event"] == "records_skipped"] == [
@@ -206,14 +209,14 @@ def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once
     ]
     assert house.broker.ids("a") == [*(house.id(1, o) for o in (0, 2, 4)), house.id(2, 5)]
     assert house.deliver() == 0
-    letters = house.runtime.skipped_records("notes", "a")
+    letters = sinks.list_skipped_records(house.context, "notes", "a")
     assert [(r["record"], r["partition"], r["offset"], r["number"]) for r in letters] == [
         (house.id(1, 1), "ticks-0", 1, 0),
         (house.id(1, 3), "ticks-0", 3, 0),
     ]
     assert letters[0]["owner"] == "me" and letters[0]["note"] == "case 12" and "too large" in letters[0]["why"]
-    assert house.runtime.skipped_records("notes") == letters
-    assert house.runtime.skipped_records("notes", "b") == []
+    assert sinks.list_skipped_records(house.context, "notes") == letters
+    assert sinks.list_skipped_records(house.context, "notes", "b") == []
     assert house.backlog("a")["skipped"] == 2 and house.backlog("a")["failure"] is None
 
 
@@ -255,7 +258,7 @@ def test_what_is_kept_of_a_refusal_holds_no_payload(house: House) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(900)
     house.deliver()
-    house.runtime.skip_record("notes", "a", house.id(1, 0), "me")
+    sinks.skip_record(house.context, "notes", "a", house.id(1, 0), "me")
     kept = [f for f in (house.line.root / "notes").rglob("*.json") if f.parts[-3] in ("skips", "delivery_failures")]
     assert len(kept) == 2 and not [f for f in kept if SECRET in f.read_text()]
 
@@ -265,21 +268,21 @@ def test_only_a_record_that_was_refused_and_still_waits_can_be_skipped(house: Ho
     house.checkpoint(1, 900)
     house.deliver()
     with pytest.raises(UsageError, match="not the id"):
-        house.runtime.skip_record("notes", "a", "ticks-0-1-0", "me")
+        sinks.skip_record(house.context, "notes", "a", "ticks-0-1-0", "me")
     for sink, record in (("a", house.id(1, 0)), ("b", house.id(1, 1)), ("a", house.id(7, 1))):
         with pytest.raises(NotFoundError, match="has refused no record"):
-            house.runtime.skip_record("notes", sink, record, "me")
+            sinks.skip_record(house.context, "notes", sink, record, "me")
     house.broker.largest.clear()
     house.deliver()
     with pytest.raises(ConflictError, match="does not wait any more"):
-        house.runtime.skip_record("notes", "a", house.id(1, 1), "me")
-    assert house.runtime.skipped_records("notes") == []
+        sinks.skip_record(house.context, "notes", "a", house.id(1, 1), "me")
+    assert sinks.list_skipped_records(house.context, "notes") == []
 
 
 def test_the_commands_show_skip_and_list_what_is_refused(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/how-to/keep-state-with-process.md has them typed."""
     for room in ("sink", "sources"):
-        monkeypatch.setattr(f"tidemark.cli.{room}.open_runtime", lambda: house.runtime)
+        monkeypatch.setattr(f"tidemark.cli.{room}.open_context", lambda: house.context)
     house.broker.largest["a"] = 1_000
     house.checkpoint(1, 900, 2)
     house.deliver()

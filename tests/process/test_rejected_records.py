@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.process.cases import DAY, PIPELINE, Visit, visits
 from tests.process.twins import SparkWorld, World
 from tidemark import Fold, Pipeline, state
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 Twin = Callable[[Pipeline], World]
 

@@ -1,9 +1,9 @@
 """Restores of a pipeline whose attempts send to a topic themselves: what they have sent, they have sent (D9, I8)."""
 
 from tests.process.test_sending import World, ticks
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_preview import plan_restore
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.restoring import plan_restore
 
 
 def test_a_restore_tells_what_attempts_have_sent() -> None:

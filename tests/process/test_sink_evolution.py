@@ -17,18 +17,17 @@ from tests.cli.disk_line import DiskLine
 from tests.unit.model.evolution_cases import TYPES
 from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.sink_reader import read_sink
 from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.engine.resolving import union_of
-from tidemark.engine.warehouse import Warehouse
+from tidemark.engine.state.resolve_sql import union_of
+from tidemark.engine.state.state_files import Warehouse
 from tidemark.errors import IncompatibleStateError
-from tidemark.model.codec import from_json, to_json
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.sink_evolution import evolved_sink, sink_misfits, sources_of
-from tidemark.model.sinks import Columns, SinkTable
-from tidemark.model.types import FieldType
-from tidemark.operators import KafkaSink
-from tidemark.state import Precision
+from tidemark.model.checkpoint.codec import from_json, to_json
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.sinks import Columns, SinkTable
+from tidemark.model.core.types import FieldType, Precision
+from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits, sources_of
+from tidemark.readers.sink_reader import read_sink
+from tidemark.sinks import KafkaSink
 
 Narrow, Wide = Annotated[Decimal, Precision(10, 2)], Annotated[Decimal, Precision(20, 2)]
 BASE = "p/sinks/s/t1"
@@ -233,7 +232,7 @@ def test_what_does_not_fit_is_refused_before_a_plan_and_the_same_for_an_outbox(t
 
 
 def test_what_waits_in_an_outbox_is_sent_with_the_fields_it_was_emitted_with(tmp_path: Path) -> None:
-    from tidemark.adapters.sink_reader import outbox_rows
+    from tidemark.readers.sink_reader import outbox_rows
 
     line = DiskLine(tmp_path, declared({"a": "int", "b": "str"}, kafka=True), "rows", partitions=1)
     emit(line, 1)

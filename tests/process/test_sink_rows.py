@@ -7,7 +7,7 @@ import pytest
 
 from tests.process.twins import World
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.ports import PlanRequest
 from tidemark.testing import BARRIER, Crash, Replayed, replay
 
@@ -96,7 +96,7 @@ def test_rows_of_a_dead_attempt_are_in_the_newest_version_and_no_reader_sees_the
         tables=world.tables,
         clock=world.clock,
         write_ids=world.ids,
-        crash=_dies,
+        listener=_dies,
         max_dead_letters=0.0,
     )
     with pytest.raises(Killed):

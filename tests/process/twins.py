@@ -15,9 +15,24 @@ from tests.engine.warehouses import warehouse_of
 from tests.in_memory import InMemory
 from tests.reading.ranges import read_by_ranges
 from tidemark import Pipeline
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.memory import (
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.engine.compute import SparkBatch, SparkCompute
+from tidemark.engine.read.batch_reader import Taker
+from tidemark.engine.read.source import KafkaOptions
+from tidemark.engine.state.resolve_sql import compacted as by_spark
+from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.ports import PlanRequest
+from tidemark.readers.state_reader import files_of, read_state
+from tidemark.sql.resolve import run_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.twin.feed import Feed
+from tidemark.testing.twin.memory import (
     ManualClock,
     MemoryCompute,
     MemoryLog,
@@ -26,22 +41,7 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.adapters.memory_feed import Feed
-from tidemark.adapters.memory_merge import compacted
-from tidemark.adapters.state_reader import files_of, read_state
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.engine.compute import SparkBatch, SparkCompute
-from tidemark.engine.intake import Taker
-from tidemark.engine.job import CheckpointJob
-from tidemark.engine.resolving import compacted as by_spark
-from tidemark.engine.resolving import resolved
-from tidemark.engine.source import KafkaOptions
-from tidemark.engine.warehouse import Warehouse
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.resolving import run_columns
-from tidemark.model.segments import StateHandle
-from tidemark.ports import PlanRequest
+from tidemark.testing.twin.merge import compacted
 
 NOW_MS = 4_102_444_800_000
 _RAW = pa.schema(
@@ -124,14 +124,14 @@ class World(InMemory):
                 tables=self.tables,
                 clock=self.clock,
                 write_ids=self.ids,
-                crash=lambda step, moment: None,
+                listener=lambda step, moment: None,
                 max_dead_letters=self.pipeline.max_dead_letters,
                 sender=self.sender,
             )
             return job.execute(attempt)
 
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
-        return advance.once(PlanRequest(origin="test")).checkpoints[-1]
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
+        return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]
 
     def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
         """Resolved rows in order of keys."""

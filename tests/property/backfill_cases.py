@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from tests.in_memory import InMemory
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.memory import (
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.declare.pipeline import Broadcast, DeltaSink, DeltaTable
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.ttl import Ttl
+from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import (
     ManualClock,
     MemoryCompute,
     MemoryForeignTables,
@@ -18,17 +29,6 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
-from tidemark.engine.job import CheckpointJob
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.ttl import Ttl
-from tidemark.pipeline import Broadcast, DeltaSink, DeltaTable
-from tidemark.ports import PlanRequest
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 DAY_MS = int(DAY.timestamp() * 1000)
@@ -168,7 +168,7 @@ class ShopWorld(InMemory):
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        return replace(super().coordinator, foreign=self.foreign, crash=self.crash)
+        return replace(super().coordinator, foreign=self.foreign, listener=self.crash)
 
     def rate(self, rate: int) -> None:
         """A new version of the table."""
@@ -190,7 +190,7 @@ class ShopWorld(InMemory):
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=self.crash,
+            listener=self.crash,
             max_dead_letters=pipeline.max_dead_letters,
         )
         return job.execute(attempt)
@@ -208,8 +208,8 @@ class ShopWorld(InMemory):
             value = {"amount": sale.amount, "at": sale.at.isoformat()} | ({"shop": sale.shop} if sale.shop else {})
             self.log.append(TopicPartition("sales", partition), repr(value).replace("'", '"').encode())
         made = pipeline or shops()
-        advance = Advance(coordinator=self.coordinator, pipeline=made, execute=lambda a: self.executed(made, a))
-        return advance.once(ASK).checkpoints[0]
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=made, execute=lambda a: self.executed(made, a))
+        return loop.run_once(ASK).checkpoints[0]
 
     def history(self, batches: Sequence[Batch]) -> list[Checkpoint]:
         """A live timeline."""

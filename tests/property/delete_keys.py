@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime
 
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
 
 Columns = tuple[tuple[str, FieldType], ...]
 STR: Columns = (("name", FieldType("str")),)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.property.backfill_cases import BATCHES, SHOPS, Batch, Killed, ShopWorld, Wider, as_rated, shops
 from tidemark.coordinator.records.states import Promoted
 from tidemark.coordinator.recovery.backfill import Backfill
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 T = TypeVar("T")
 HISTORIES = st.lists(BATCHES, min_size=1, max_size=6)

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.duckdb_session import asking
-from tidemark.adapters.memory_merge import compacted, resolved
-from tidemark.model.resolving import compacted_sql, run_columns
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.ttl import Now
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.duckdb_session import asking
+from tidemark.sql.resolve import compacted_sql, run_columns
+from tidemark.tables.arrow_types import arrow_schema
 from tidemark.testing import BARRIER, Replayed, replay
+from tidemark.testing.twin.merge import compacted, resolved
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

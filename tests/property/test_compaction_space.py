@@ -12,10 +12,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.model.compaction import Compaction, Group, LevelPolicy, amplification, due, groups_of
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import LiveFile, WrittenFile
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.table_writes import LiveFile, WrittenFile
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.compaction import Compaction, Group, LevelPolicy, amplification, due, groups_of
 
 POLICY = LevelPolicy(file_bytes=4000)
 ROW, TOMBSTONE, FOOTER = 40, 8, 60

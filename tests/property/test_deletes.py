@@ -9,8 +9,9 @@ import pytest
 
 from tests.property.delete_keys import CASES, Columns
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.memory_decoding import BadRecord, decode_key
 from tidemark.errors import DeclarationError
+from tidemark.formats.base import BadRecord
+from tidemark.formats.json import decode_key
 from tidemark.testing import BARRIER, CRASH, Replayed, replay
 
 

@@ -17,17 +17,17 @@ import pytest
 from tests.in_memory import START_MS, InMemory
 from tests.property.evolution_cases import History, Narrow, encoded
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.duckdb_session import Ask, asking
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.dialects import DUCKDB
-from tidemark.model.layouts import mapped_sql, table_columns
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.resolving import resolving_sql
-from tidemark.model.segments import StateHandle
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.ports import PlanRequest
+from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.sql.resolve import resolving_sql
+from tidemark.sql.schema_mapping import mapped_sql, table_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 PLACE = TopicPartition("records", 0)
@@ -63,10 +63,10 @@ class Line(InMemory):
         """One checkpoint over records of one time."""
         for record in records:
             self.log.append(PLACE, encoded(record), timestamp_ms=at_ms)
-        advance = Advance(
+        loop = CheckpointLoop(
             coordinator=self.coordinator, pipeline=pipeline, execute=lambda owned: self.executed(pipeline, owned)
         )
-        return advance.once(PlanRequest(origin="test")).checkpoints[0]
+        return loop.run_once(PlanRequest(origin="test")).checkpoints[0]
 
     def state(self, pipeline: Pipeline, found: Checkpoint, uid: str) -> State:
         """What memory resolves."""

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, at
-from tidemark.adapters.memory_log import MemoryLog
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.testing.twin.log import MemoryLog
 
 HOUR = 3_600_000
 AHEAD = PIPELINE.max_future // timedelta(milliseconds=1)

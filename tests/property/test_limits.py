@@ -16,12 +16,12 @@ import pytest
 from tests.property.limit_cases import limit_case, outgrown
 from tests.property.ttl_cases import Batch, Case, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory_fold import folded
-from tidemark.adapters.memory_limits import refuse_overflow
-from tidemark.adapters.memory_merge import compacted, resolved
 from tidemark.errors import StateOverflowError
-from tidemark.model.limits import limited
+from tidemark.sql.limits import limited
 from tidemark.testing import BARRIER, replay
+from tidemark.testing.twin.compute import refuse_overflow
+from tidemark.testing.twin.fold import folded
+from tidemark.testing.twin.merge import compacted, resolved
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

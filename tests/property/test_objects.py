@@ -12,13 +12,13 @@ from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_attempts import DECLINED
 from tidemark.coordinator.records.objects import KINDS, decoded, encoded
 from tidemark.errors import CorruptObjectError
-from tidemark.model import canonical, codec, keys
-from tidemark.model.checkpoint import Commit, Expectation, Verdict
-from tidemark.model.erasure import ErasureEnd, ErasureRecord
-from tidemark.model.failure import FailureReason
-from tidemark.model.fates import FateRecord
-from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
-from tidemark.model.records import (
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Commit, Expectation, Verdict
+from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import (
     Closing,
     CompactionRecord,
     DeliveryRecord,
@@ -29,10 +29,12 @@ from tidemark.model.records import (
     OffsetReport,
     StopRecord,
 )
-from tidemark.model.refusals import DeliveryFailure, SkippedRecord
-from tidemark.model.savepoint import SavepointRequest, TombstoneKind
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.sweeps import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
+from tidemark.model.core import canonical
+from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
+from tidemark.model.retention.promotion_claims import FateRecord
+from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
+from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 
 
 @cache

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import UsageError
-from tidemark.model.offsets import Barrier, OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 partitions = st.builds(TopicPartition, names, st.integers(0, 1000))
@@ -50,7 +50,7 @@ def test_the_ranges_between_an_end_and_a_barrier_follow_without_a_break(
 ) -> None:
     starts = added | parent.ends
     ends = {tp: start + data.draw(st.integers(0, 9)) for tp, start in starts.items()}
-    child = OffsetRanges.between(starts, Barrier(ends))
+    child = OffsetRanges.between(starts, BarrierOffsets(ends))
     assert child.breaks_from(parent) == []
     assert child.breaks_from(None) == []
     assert child.ends == ends
@@ -74,5 +74,5 @@ def test_every_break_is_named(parent: OffsetRanges, data: st.DataObject) -> None
 def test_a_barrier_over_other_partitions_is_refused() -> None:
     with pytest.raises(UsageError, match="differ in b-0"):
         OffsetRanges.between(
-            {TopicPartition("a", 0): 0}, Barrier({TopicPartition("a", 0): 0, TopicPartition("b", 0): 1})
+            {TopicPartition("a", 0): 0}, BarrierOffsets({TopicPartition("a", 0): 0, TopicPartition("b", 0): 1})
         )

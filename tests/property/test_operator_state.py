@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.process.lists import PIPELINE, Oracle, orders, told
 from tests.process.twins import World
-from tidemark.model.operator_state import OperatorList, OperatorState, Redistribution
-from tidemark.model.types import FieldType
+from tidemark.model.checkpoint.operator_lists import OperatorList, OperatorState, Redistribution
+from tidemark.model.core.types import FieldType
 
 
 @settings(max_examples=150, deadline=None, print_blob=True)

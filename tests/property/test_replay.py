@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.property.oracle import DAY, PIPELINE, Reading, fold, scripts
 from tidemark.errors import DeadLettersExceededError, UsageError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.testing import BARRIER, CRASH, replay
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, Process, state
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.testing import BARRIER, CRASH, Overwrite, replay
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -15,15 +15,15 @@ import pytest
 
 from tests.property.ttl_cases import EPOCH, Case, Reading, case, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.duckdb_session import Ask, asking
-from tidemark.adapters.memory_fold import folded
-from tidemark.adapters.memory_merge import compacted, resolved
 from tidemark.errors import StateOverflowError
-from tidemark.model.resolving import compacted_sql, resolving_sql, run_columns
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.ttl import Now
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
+from tidemark.tables.arrow_types import arrow_schema
 from tidemark.testing import BARRIER, replay
+from tidemark.testing.twin.fold import folded
+from tidemark.testing.twin.merge import compacted, resolved
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

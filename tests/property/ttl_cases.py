@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory_fold import Decoded, Deleted
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.ttl import Now
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.state import Precision
 from tidemark.testing import BARRIER, replay
+from tidemark.testing.twin.fold import Decoded, Deleted
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START_MS = 1_577_836_800_000

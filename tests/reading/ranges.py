@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.located import Root
-from tidemark.adapters.state_reader import range_reader
-from tidemark.model.key_groups import key_group_ranges
-from tidemark.model.resolving import empty_columns
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import StateHandle
-from tidemark.model.ttl import Now
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.key_groups import key_group_ranges
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.state_reader import range_reader
+from tidemark.sql.resolve import empty_columns
+from tidemark.storage.warehouse_path import Root
+from tidemark.tables.arrow_types import arrow_schema
 
 
 def read_by_ranges(root: Root, schema: OperatorSchema, handle: StateHandle, now: Now, count: int = 2) -> pa.Table:

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.reading.ledger import UID, Book, Ledger
-from tidemark.adapters.checkpoint_reader import read_checkpoint
-from tidemark.adapters.state_diff import Comparison, Detail, Diff
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.readers.checkpoint_reader import read_checkpoint
+from tidemark.readers.state_diff import Comparison, Detail, Diff
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20241121"))
 KEYS = [(bank, n) for bank in ("north", "süd", "") for n in (-1, 0, 7, 2**40)]

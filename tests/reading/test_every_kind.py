@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 DECLARATION = '''
@@ -85,7 +85,7 @@ QUERY = """
 def _weights(tidemark: Command, *cuts: tuple[float, ...]) -> DiskLine:
     """A warehouse with a checkpoint per cut: a rule and sales of these weights."""
     tidemark.declare(DECLARATION, file="shop.py")
-    line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("shop"), "sales", partitions=1)
+    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("shop"), "sales", partitions=1)
     line.log.create("rules", 1)
     for n, weights in enumerate(cuts, start=1):
         rule = json.dumps({"item": "tea", "rate": n}).encode()

@@ -81,7 +81,7 @@ class Site:
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, file="visits.py")
-    made = Site(tidemark, DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("visits"), "visits", partitions=1))
+    made = Site(tidemark, DiskLine(tidemark.warehouse, tidemark.context.pipeline("visits"), "visits", partitions=1))
     for visits in ([("ann", 0), ("bob", 10)], [("ann", 40)], [("cy", 80)], []):
         made.visit(*visits)
         if request.param == "compacted":

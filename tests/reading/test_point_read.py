@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.reading.ledger import UID, Ledger
-from tidemark.adapters.checkpoint_reader import read_checkpoint
-from tidemark.adapters.state_reader import read_state
 from tidemark.errors import StoreError
-from tidemark.model.key_groups import key_group
+from tidemark.model.schema.key_groups import key_group
+from tidemark.readers.checkpoint_reader import read_checkpoint
+from tidemark.readers.state_reader import read_state
 
 KEYS = [("bank", n) for n in range(400)]
 

@@ -86,7 +86,7 @@ def test_sql_diff_and_hash_of_process_state(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, file="baskets.py")
-    line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("baskets"), "acts", partitions=1)
+    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("baskets"), "acts", partitions=1)
     states: list[State] = [{}]
     touched: list[set[str]] = [set()]
     for n in range(5):

@@ -15,12 +15,12 @@ import pytest
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import Payment
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.duckdb_session import asking
-from tidemark.adapters.state_change import StateChange, _field, change_of
-from tidemark.adapters.state_diff import Comparison
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.readers.duckdb_session import asking
+from tidemark.readers.field_changes import StateChange, _field, change_of
+from tidemark.readers.state_diff import Comparison
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20241121"))
 

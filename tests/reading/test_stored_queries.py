@@ -17,10 +17,10 @@ from tests.cli.command import Command
 from tests.cli.disk_line import DiskLine
 from tests.reading.stored_queries import manifests, resolved, segments, text_of
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.engine.session import SparkSettings, open_session
+from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.errors import CorruptObjectError
-from tidemark.model import codec
-from tidemark.model.plan import CheckpointPlan
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint.plan import CheckpointPlan
 
 SEED = 20250207
 START = datetime(2024, 5, 1, tzinfo=UTC)

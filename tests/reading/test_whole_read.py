@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.reading.ledger import UID, Ledger
 from tests.reading.ranges import read_by_ranges
-from tidemark.adapters import state_reader
-from tidemark.adapters.delta_log import DeltaTables
-from tidemark.adapters.memory import ManualClock
-from tidemark.model.compaction import groups_of, is_top_light
+from tidemark.model.state.compaction import groups_of, is_top_light
+from tidemark.readers import state_reader
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.twin.memory import ManualClock
 
 ACCOUNTS = [("bank", n) for n in range(60)]
 amounts = st.dictionaries(

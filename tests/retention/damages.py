@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from random import Random
 
 from tests.retention.shelves import Shelf
-from tidemark.coordinator.retention.giving_up import GivingUp
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.coordinator.retention.give_up import GivingUp
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 
 def key_of(checkpoint: Checkpoint) -> str:

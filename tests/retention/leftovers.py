@@ -6,14 +6,14 @@ from tests.retention.shelves import MemoryShelf
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.plans.inputs import adopt
-from tidemark.coordinator.records.branches import Branch, branches
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
+from tidemark.coordinator.records.timeline_tree import Branch, branches
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.records import CompactionRecord, Genesis, JobRecord
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, JobRecord
 
 
 def orphans(c: CheckpointCoordinator, promised: Collection[str]) -> list[str]:

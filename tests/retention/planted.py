@@ -7,15 +7,18 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.planted import promote_without_a_claim
-from tidemark.coordinator.records.fates import Fates
+from tidemark.coordinator.records.claim_records import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.recovery.recovery import Recovery
-from tidemark.coordinator.retention import pins, planning, survey, sweeping
-from tidemark.coordinator.retention.planning import Judge
-from tidemark.coordinator.retention.rules import Lines
-from tidemark.coordinator.retention.sweeping import Sweeper
-from tidemark.model.keys import slot_key
-from tidemark.model.savepoint import TombstoneKind
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.retention import collect_roots as survey
+from tidemark.coordinator.retention import deletion_plan as planning
+from tidemark.coordinator.retention import pins
+from tidemark.coordinator.retention import sweep as sweeping
+from tidemark.coordinator.retention.deletion_plan import Judge
+from tidemark.coordinator.retention.stored_rule import Lines
+from tidemark.coordinator.retention.sweep import Sweeper
+from tidemark.model.checkpoint.object_keys import slot_key
+from tidemark.model.retention.savepoint import TombstoneKind
 
 
 @contextmanager
@@ -84,7 +87,7 @@ def forget_the_tombstone() -> Iterator[None]:
 
     def release(self: Sweeper, seen: Any) -> tuple[str, ...]:
         for found in seen.subsumed:
-            self.coordinator.crash("sweep.tombstones", "before")
+            self.coordinator.listener("sweep.tombstones", "before")
             place = slot_key(found.timeline, found.sequence)
             standing, _ = self._tombstones.raise_for(TombstoneKind.CHECKPOINT, found.name, "x", place)
             self._tombstones.confirm(standing)

@@ -24,26 +24,26 @@ from tests.retention.shelves import ASK, ONE_FOLD, OUTBOX, MemoryShelf
 from tests.simulation.scheduler import Killed, Scheduler
 from tests.simulation.stepped import Steps
 from tests.simulation.world import Declared
-from tidemark.adapters.memory import ManualClock, SequentialIds
-from tidemark.adapters.memory_table_files import MemoryTableFiles
-from tidemark.adapters.memory_tables import MemoryTables
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.branches import branches
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
-from tidemark.coordinator.retention.survey import Survey, look
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.collect_roots import Survey, look
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, NotFoundError, StoreError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.keys import job_key
-from tidemark.model.records import Closing, JobRecord
-from tidemark.model.shared_state import StoredFile
-from tidemark.model.writes import WrittenRun
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import job_key
+from tidemark.model.checkpoint.store_objects import Closing, JobRecord
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.retention.shared_state import StoredFile
+from tidemark.testing.twin.memory import ManualClock, SequentialIds
+from tidemark.testing.twin.table_files import MemoryTableFiles
+from tidemark.testing.twin.tables import MemoryTables
 
 World = tuple[MemoryShelf, dict[int, dict[str, list[str]]]]
 Act = Callable[[], None]
@@ -138,7 +138,7 @@ def abandon(shelf: MemoryShelf, checkpoint: int) -> None:
         if (step, moment) == ("genesis", "after"):
             raise Stopped
 
-    c = replace(shelf.coordinator, crash=crash)
+    c = replace(shelf.coordinator, listener=crash)
     with suppress(Stopped):
         Recovery(coordinator=c).restore(Beginning(checkpoint=shelf.coordinator.checkpoint(checkpoint)))
 
@@ -310,7 +310,9 @@ class Races:
     def _run(self, timeline: str | None = None) -> None:
         shelf = self.shelf
         shelf.pay(self.rng.choice(("a", "b", "") if shelf.pipeline is WHOLE else "ab"))
-        Advance(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=shelf.run, timeline=timeline).once(ASK)
+        CheckpointLoop(
+            coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=shelf.run, timeline=timeline
+        ).run_once(ASK)
 
     def _merge(self) -> None:
         """A compaction as the product has it: job record, files, commit, record."""

@@ -14,36 +14,36 @@ from deltalake.exceptions import DeltaError
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.adapters.key_files import ParquetKeyFiles
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.adapters.memory_key_files import MemoryKeyFiles
-from tidemark.adapters.memory_table_files import MemoryTableFiles
-from tidemark.adapters.table_files import LocalTableFiles
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Ended
-from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.retention.erasing import Erased, Eraser, ErasureRequest
-from tidemark.coordinator.retention.planning import plan
-from tidemark.coordinator.retention.sweeping import Sweeper, Swept
-from tidemark.engine.files import written_run
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.deletion_plan import plan
+from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest
+from tidemark.coordinator.retention.sweep import Sweeper, Swept
+from tidemark.declare.retention import Retention
+from tidemark.engine.write.written_files import written_run
 from tidemark.errors import StoreError
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.deletion import DeletionPlan
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.records import Closing
-from tidemark.model.savepoint import SavepointRecord, SavepointRequest
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.ports import CrashPoints, KeyFiles, PlanRequest, TableFiles
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.deletion import DeletionPlan
+from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
+from tidemark.ports import KeyFiles, PlanRequest, StepListener, TableFiles
+from tidemark.tables.key_rewriter import ParquetKeyFiles
+from tidemark.tables.local_table_files import LocalTableFiles
+from tidemark.testing.twin.key_files import MemoryKeyFiles
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.table_files import MemoryTableFiles
 
 TOPIC = "payments"
 ASK = PlanRequest(origin="test")
@@ -143,10 +143,10 @@ class Shelf:
         """Pays, and completes a checkpoint; time goes on by a second."""
         self.clock.advance(1000)
         self.pay(*accounts)
-        advance = Advance(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run, timeline=timeline)
-        return advance.once(ASK).checkpoints[-1]
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run, timeline=timeline)
+        return loop.run_once(ASK).checkpoints[-1]
 
-    def run(self, attempt: Any, crash: CrashPoints = no_crash) -> Sealed:
+    def run(self, attempt: Any, crash: StepListener = ignore_step) -> Sealed:
         """One attempt, up to its seal."""
         raise NotImplementedError
 
@@ -182,15 +182,15 @@ class Shelf:
         """Closes a timeline that is not live."""
         return Ending(coordinator=self.coordinator).close(name)
 
-    def sweep(self, rule: Retention | None, grace_ms: int = 0, crash: CrashPoints = no_crash) -> Swept:
+    def sweep(self, rule: Retention | None, grace_ms: int = 0, crash: StepListener = ignore_step) -> Swept:
         """Releases and deletes."""
-        c = replace(self.coordinator, crash=crash)
+        c = replace(self.coordinator, listener=crash)
         return Sweeper(coordinator=c, files=self.files, rule=rule, grace_ms=grace_ms).sweep()
 
-    def erase(self, uid: str, key: str, crash: CrashPoints = no_crash, *, forever: bool = False) -> Erased:
+    def erase(self, uid: str, key: str, crash: StepListener = ignore_step, *, forever: bool = False) -> Erased:
         """Erases a key."""
         c, asked = (
-            replace(self.coordinator, crash=crash),
+            replace(self.coordinator, listener=crash),
             ErasureRequest(uid=uid, key=(key,), texts=(key,), forever=forever, owner="test"),
         )
         return Eraser(coordinator=c, tables=self.tables, files=self.keys, logs=self.files, request=asked).erase()
@@ -262,7 +262,7 @@ class MemoryShelf(Shelf, InMemory):
         self.files = MemoryTableFiles(self.tables)
         self.keys = MemoryKeyFiles(self.tables)
 
-    def run(self, attempt: Any, crash: CrashPoints = no_crash) -> Sealed:
+    def run(self, attempt: Any, crash: StepListener = ignore_step) -> Sealed:
         job = CheckpointJob(
             compute=MemoryCompute(
                 pipeline=self.pipeline,
@@ -273,7 +273,7 @@ class MemoryShelf(Shelf, InMemory):
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=crash,
+            listener=crash,
             max_dead_letters=1.0,
         )
         return job.execute(attempt)
@@ -311,7 +311,7 @@ class DiskShelf(DiskLine, Shelf):
     def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
         return Shelf.checkpoint(self, *accounts, timeline=timeline)
 
-    def run(self, attempt: Any, crash: CrashPoints | None = None) -> Sealed:
+    def run(self, attempt: Any, crash: StepListener | None = None) -> Sealed:
         before, self.crash = self.crash, crash or self.crash
         try:
             return self.execute(attempt)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.adapters import table_files
-from tidemark.adapters.local_cache import LocalCache
-from tidemark.adapters.table_files import LocalTableFiles
 from tidemark.errors import StoreError
-from tidemark.model import canonical
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.shared_state import Holder, SharedStateRegistry
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.core import canonical
+from tidemark.model.retention.shared_state import Holder, SharedStateRegistry
+from tidemark.storage.object_cache import LocalCache
+from tidemark.tables import local_table_files as table_files
+from tidemark.tables.local_table_files import LocalTableFiles
 
 VERSIONS = 1000
 KEPT = 30

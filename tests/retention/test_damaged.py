@@ -12,15 +12,15 @@ import pytest
 
 from tests.retention.damages import damaged, giving_up, key_of, torn
 from tests.retention.shelves import ASK, ONE_FOLD, MemoryShelf
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.retention.holding import Holding
+from tidemark.coordinator.retention.legal_holds import Holding
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, CorruptObjectError, ReleasedError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import OffsetRange, TopicPartition
-from tidemark.model.places import place_of
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.retention.file_paths import place_of
 
 KEEP = Retention.keep_last(1)
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_DAMAGES", "60")))
@@ -170,9 +170,9 @@ def test_where_the_one_before_was_released_nothing_starts_anew_by_itself() -> No
 def test_an_open_plan_that_reads_it_goes_on(tmp_path: Any) -> None:
     shelf, made = shelved(2)
     shelf.pay("c")
-    advance = Advance(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=dying)
+    loop = CheckpointLoop(coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=dying)
     with pytest.raises(Died):
-        advance.once(ASK)
+        loop.run_once(ASK)
     damage(shelf, made[1])
     giving_up(shelf).give_up(2)
     shelf.sweep(KEEP)
@@ -226,7 +226,7 @@ def test_killed_anywhere_a_sweep_deletes_nothing_and_a_repetition_ends_it(step: 
 
     verb = giving_up(shelf)
     with pytest.raises(Died):
-        replace(verb, coordinator=replace(verb.coordinator, crash=crash)).give_up(number)
+        replace(verb, coordinator=replace(verb.coordinator, listener=crash)).give_up(number)
     decided = (step, moment) == ("give_up.decision", "after")
     shelf.sweep(KEEP)
     assert decided or shelf.data() == before

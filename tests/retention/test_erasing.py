@@ -10,18 +10,18 @@ import pytest
 
 from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf, MemoryShelf, Shelf
 from tests.retention.walk import CrashAt, Died
-from tidemark.adapters.memory import MemoryCompute
 from tidemark.coordinator.plans import inputs
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Aborted, OpenPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.retention.survey import look
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.retention import Retention
-from tidemark.wiring.replays import Rehearsal
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.operations.replay import Rehearsal
+from tidemark.testing.twin.memory import MemoryCompute
 
 Make = Callable[[Path], Shelf]
 WORLDS = [pytest.param(lambda at: MemoryShelf(), id="memory"), pytest.param(DiskShelf, id="disk")]

@@ -8,7 +8,7 @@ import pytest
 from tests.finds import violations
 from tests.retention.erasure_races import explore
 from tidemark.coordinator.checkpoints import coordinator
-from tidemark.coordinator.recovery import recovery
+from tidemark.coordinator.recovery import restore as recovery
 
 SCHEDULES = int(os.environ.get("TIDEMARK_TEST_ERASURE_RACES", "150"))
 ENOUGH = 3000

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.retention.shelves import DiskShelf, MemoryCache, MemoryShelf
-from tidemark.adapters.local_cache import LocalCache
-from tidemark.adapters.memory_store import MemoryStore
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.retention.survey import Survey, look
-from tidemark.model import canonical
-from tidemark.model.index_text import KIND
-from tidemark.retention import Retention
+from tidemark.coordinator.retention.collect_roots import Survey, look
+from tidemark.declare.retention import Retention
+from tidemark.model.core import canonical
+from tidemark.model.retention.manifest_index_file import KIND
+from tidemark.storage.object_cache import LocalCache
+from tidemark.testing.twin.memory import MemoryStore
 
 RULE = Retention.keep_last(2)
 

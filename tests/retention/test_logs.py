@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.retention.shelves import ONE_FOLD, DiskShelf
-from tidemark.adapters.state_reader import read_state
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.retention import Retention
+from tidemark.declare.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.readers.state_reader import read_state
 
 ROOT = Path(__file__).parents[2]
 YEAR_MS = 365 * 86_400_000

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from tests.retention.shelves import ONE_FOLD, MemoryShelf
 from tests.unit.coordinator.house import House
-from tidemark.coordinator.recovery.stopping import Stopping
-from tidemark.coordinator.retention.holding import Holding
-from tidemark.coordinator.retention.rules import Rules
+from tidemark.coordinator.recovery.stop_and_resume import Stopping
+from tidemark.coordinator.retention.legal_holds import Holding
+from tidemark.coordinator.retention.stored_rule import Rules
+from tidemark.declare.retention import Retention
+from tidemark.declare.retention_text import parse_retention
 from tidemark.errors import ConflictError, DeclarationError, NotFoundError
-from tidemark.model.deletion import spans
-from tidemark.model.retention_text import parse_retention
-from tidemark.model.savepoint import TombstoneKind
-from tidemark.retention import Retention
+from tidemark.model.retention.deletion import spans
+from tidemark.model.retention.savepoint import TombstoneKind
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.retention.shelves import MemoryShelf
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored
-from tidemark.coordinator.recovery.ending import Ending
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError
-from tidemark.faults import no_crash
-from tidemark.retention import Retention
 
 NEWEST = Retention.keep_last(1)
 
@@ -38,7 +38,7 @@ def beside(shelf: MemoryShelf, at: tuple[str, str], act: Callable[[], object]) -
             done.append(None)
             act()
 
-    return Recovery(coordinator=replace(shelf.coordinator, crash=crash))
+    return Recovery(coordinator=replace(shelf.coordinator, listener=crash))
 
 
 def outlived(shelf: MemoryShelf) -> None:
@@ -97,7 +97,7 @@ def test_what_was_refused_holds_nothing_and_can_be_closed() -> None:
     beginning = Beginning(checkpoint=shelf.coordinator.checkpoint(2))
     with pytest.raises(ConflictError, match="whose sinks"):
         beside(shelf, ("genesis", "before"), lambda: outlived(shelf)).restore(beginning)
-    assert Ending(coordinator=replace(shelf.coordinator, crash=no_crash)).close("t3").won
+    assert Ending(coordinator=replace(shelf.coordinator, listener=ignore_step)).close("t3").won
     shelf.savepoints.dispose("other")
     assert "chk-2" in shelf.sweep(NEWEST).released
 

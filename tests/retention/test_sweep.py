@@ -9,15 +9,15 @@ import pytest
 from tests.retention.planted import BUGS
 from tests.retention.shelves import ONE_FOLD, DiskShelf, MemoryShelf
 from tests.retention.walk import CrashAt, Died
-from tidemark.adapters.verifying import TableChecks
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.retention.planning import sweeps_of
+from tidemark.coordinator.retention.deletion_plan import sweeps_of
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, ReleasedError, StoreError
-from tidemark.model import keys
-from tidemark.model.records import JobRecord
-from tidemark.model.sweeps import SweptRecord
-from tidemark.retention import Retention
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.store_objects import JobRecord
+from tidemark.model.retention.sweep_records import SweptRecord
+from tidemark.tables.integrity_check import TableChecks
 
 KEEP = Retention.keep_last(1)
 
@@ -212,7 +212,7 @@ def test_a_timeline_that_began_too_late_takes_no_checkpoint() -> None:
     beginning = shelf.coordinator.checkpoint(1)
     shelf.sweep(Retention.keep_last(3))
     late = replace(shelf.recovery, coordinator=replace(shelf.coordinator, files_exist=lambda handle: True))
-    from tidemark.coordinator.plans.beginnings import Beginning
+    from tidemark.coordinator.plans.restore_point import Beginning
 
     with pytest.raises((ConflictError, ReleasedError)):
         late.fork(Beginning(checkpoint=beginning), "late")

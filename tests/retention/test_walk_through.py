@@ -10,16 +10,16 @@ import pytest
 from tests.cli.disk_line import ParquetFiles, write_file
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
 from tests.retention.shelves import ONE_FOLD, DiskShelf
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.table_files import LocalTableFiles
-from tidemark.coordinator.retention.survey import look
-from tidemark.faults import no_crash
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.resolving import run_columns
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.shared_state import Holder, SharedStateRegistry
-from tidemark.model.writes import WrittenFile, WrittenRun
-from tidemark.retention import Retention
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.declare.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.table_writes import WrittenFile, WrittenRun
+from tidemark.model.retention.shared_state import Holder, SharedStateRegistry
+from tidemark.sql.resolve import run_columns
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.local_table_files import LocalTableFiles
 
 KEEP = Retention.keep_last(2)
 
@@ -185,7 +185,7 @@ def test_when_the_third_checkpoint_dies_behind_its_commit_the_second_is_whole(st
     story.shelf.crash = _at("runs.accounts", "after")
     with pytest.raises(_Died):
         story.complete("a")
-    story.shelf.crash = no_crash
+    story.shelf.crash = ignore_step
     story._name()
     assert story.sweep() == set(), "what the dead attempt has removed in the log, manifest 2 names"
     assert story.shelf.rows(two) == rows

@@ -17,13 +17,13 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.retention.planning import Judge
-from tidemark.coordinator.retention.survey import look
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.coordinator.retention.deletion_plan import Judge
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, ReleasedError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.records import Failure
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Failure
 
 Rows = dict[str, list[str]]
 DAY_MS = 86_400_000

@@ -17,7 +17,7 @@ from tests.engine.standalone import QUICK_JAVA, environment
 from tests.prerequisites import needs
 from tests.s3.proxy import Request
 from tests.s3.server import Bucket
-from tidemark.airflow.jobs import spark_home, submit_command, submit_environment
+from tidemark.airflow.spark_jobs import spark_home, submit_command, submit_environment
 from tidemark.settings import load_settings
 
 pytestmark = [
@@ -45,10 +45,10 @@ import json, os, sys, urllib.request
 from pathlib import Path
 from pyspark.sql import SparkSession
 from tidemark.settings import load_settings
-from tidemark.wiring import open_runtime
+from tidemark.context import open_context
 
 spark = SparkSession.builder.getOrCreate()
-for name, value in open_runtime(load_settings()).spark_conf.items():
+for name, value in open_context(load_settings()).spark_conf.items():
     spark.conf.set(name, value)
 place = sys.argv[1]
 spark.range(100).write.parquet(place)

@@ -20,6 +20,7 @@ from tests.kafka.topics import Topics
 from tests.prerequisites import needs
 from tests.s3.proxy import Fault, Proxy, Rule, Times, strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
+from tidemark.operations import reads
 from tidemark.settings import load_settings
 
 pytestmark = [
@@ -147,13 +148,13 @@ def test_bodies_that_trickle_are_waited_for(line: BucketLine, proxy: Proxy) -> N
 
 def test_files_that_listings_hide_are_never_committed_in_part(line: BucketLine, proxy: Proxy) -> None:
     line.send()
-    count = len(line.runtime.checkpoints("sweep"))
+    count = len(reads.list_checkpoints(line.context, "sweep"))
     proxy.hidden = re.compile(r"/runs/\d+\.\d+/part-")
     done = line.run()
     assert done.returncode == 1, done.stderr
     assert "rows" in done.stderr or "No such file" in done.stderr, done.stderr
     proxy.reset()
-    assert len(line.runtime.checkpoints("sweep")) == count
+    assert len(reads.list_checkpoints(line.context, "sweep")) == count
     line.repair()
 
 
@@ -170,11 +171,11 @@ def test_a_store_that_ignores_conditions_is_refused_before_a_plan(line: BucketLi
 
 def test_two_drivers_on_two_hosts_complete_one_checkpoint(line: BucketLine, proxy: Proxy) -> None:
     line.send()
-    count = len(line.runtime.checkpoints("sweep"))
+    count = len(reads.list_checkpoints(line.context, "sweep"))
     drivers = [here.started("run", "sweep", "--json") for here in (line, line.elsewhere())]
     codes = sorted(driver.wait().returncode for driver in drivers)
     assert codes in ([0, 0], [0, 1], [0, 4]), [driver.wait().stderr for driver in drivers]
-    assert len(line.runtime.checkpoints("sweep")) in (count + 1, count + 2)
+    assert len(reads.list_checkpoints(line.context, "sweep")) in (count + 1, count + 2)
     line.repair()
 
 
@@ -201,11 +202,11 @@ def test_a_driver_that_was_killed_is_repaired(line: BucketLine, proxy: Proxy, po
 
 
 def test_a_backfill_is_compared_and_a_key_erased_in_a_bucket(line: BucketLine, proxy: Proxy) -> None:
-    if not line.runtime.checkpoints("sweep"):
+    if not reads.list_checkpoints(line.context, "sweep"):
         line.repair()
     line.send()
     assert line.run().returncode == 0
-    newest, parent = line.runtime.checkpoints("sweep", limit=2)
+    newest, parent = reads.list_checkpoints(line.context, "sweep", limit=2)
     told: Any = line.command("backfill", "sweep", "--from-checkpoint", parent.plan.name, "--execute")
     assert ([step["repeats"] for step in told["done"]], told["promoted"]) == ([[newest.plan.name]], False)
     changes = {d["uid"]: (d["inserted"], d["deleted"], d["changed"]) for d in told["differences"]}

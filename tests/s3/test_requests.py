@@ -20,9 +20,9 @@ from tests.cli.sales import Sales
 from tests.cli.shops import DECLARATION, SEED
 from tests.s3.proxy import Fault, Proxy, Request, Times
 from tests.s3.server import Server
-from tidemark.adapters.s3_folder import S3Folder
-from tidemark.adapters.state_reader import read_state
 from tidemark.errors import FencedError, StoreError
+from tidemark.readers.state_reader import read_state
+from tidemark.storage.s3_folder import S3Folder
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def till(s3_server: Server, s3_folder: S3Folder, tmp_path_factory: pytest.TempPa
     tidemark = Command(tmp_path_factory.mktemp("till"), "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, topic="sales")
     with mock.patch.dict(os.environ, s3_server.variables):
-        line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("till"), "sales", bucket=folder)
+        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", bucket=folder)
         made = Till(line, Sales(SEED), s3_server.proxy)
         made.sell()
         line.checkpoint()

@@ -11,14 +11,14 @@ from uuid import uuid4
 import pytest
 
 from tests.cli.command import Answer, Command
+from tests.cli.disk_context import commands_over
 from tests.cli.disk_line import DiskLine
-from tests.cli.disk_runtime import commands_over
 from tests.cli.sales import Sales
 from tests.cli.shops import DECLARATION, SEED
 from tests.reading.ranges import read_by_ranges
 from tests.s3.proxy import strips_conditions
 from tests.s3.server import SECRETS, Bucket, Server
-from tidemark.adapters.s3_folder import S3Folder
+from tidemark.storage.s3_folder import S3Folder
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +80,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory, bucket: Bucket, s3_folder: S
     def side(name: str, variables: dict[str, str], **more: S3Folder) -> Side:
         tidemark = Command(root / name, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(DECLARATION, topic="sales")
-        line = DiskLine(tidemark.warehouse, tidemark.runtime.pipeline("till"), "sales", **more)
+        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", **more)
         return Side(tidemark, line, variables)
 
     there = {"TIDEMARK_WAREHOUSE": f"s3://{bucket.name}/house", **bucket.server.variables}
@@ -167,7 +167,7 @@ def test_an_export_leaves_one_bucket_for_another_and_is_imported_there(twins: Tw
 
 
 def test_lineage_names_tables_by_their_bucket_and_no_object_holds_a_secret(twins: Twins, bucket: Bucket) -> None:
-    from tidemark.model.lineage import Naming
+    from tidemark.model.checkpoint.openlineage_events import Naming
 
     named = Naming(jobs="j", broker="b:1", warehouse=f"s3://{bucket.name}/house").table("till/state/accounts/t1-1/runs")
     assert named == {"namespace": f"s3://{bucket.name}", "name": "house/till/state/accounts/t1-1/runs"}

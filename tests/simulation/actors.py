@@ -1,16 +1,18 @@
 """What the processes of a schedule do. An error of ours ends one, as it ends a command; any other is a find."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from tests.simulation.world import OTHER_CODE, PIPELINE, World
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.states import OpenPlan, Promoted, Superseded
-from tidemark.coordinator.recovery.ending import Ending
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, SealedPlan, Superseded
+from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.records import Failure
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.ports import PlanRequest
 
 EXPECTED = (ConflictError, StoreError, CheckpointExpiredError)
@@ -22,6 +24,10 @@ def populate(world: World) -> None:
     rng, add = world.rng, world.scheduler.add
     for n in range(rng.choice((2, 2, 3))):
         add(f"runner{n}", _patient(world, _runner(world)))
+    if rng.random() < 0.3:
+        run = _dag_run(world)
+        for n in range(rng.choice((1, 2))):
+            add(f"task{n}", _patient(world, run))
     if rng.random() < 0.4:
         add("aborter", _patient(world, _aborter(world)))
     if rng.random() < 0.35:
@@ -63,8 +69,41 @@ def _runner(world: World) -> Callable[[], object]:
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
 
     def act() -> None:
-        done = Advance(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).once(request)
+        done = CheckpointLoop(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).run_once(request)
         world.told += [c.plan.slot for c in done.checkpoints]
+
+    return act
+
+
+def _dag_run(world: World) -> Callable[[], object]:
+    """A DAG run: each task drives the loop to its own stage, from the plan that the task before it returned.
+
+    Two processes may be at the same run, as a task that is taken for dead and its retry are.
+    """
+    end = datetime.fromtimestamp(world.clock.now_ms() / 1000 + world.rng.choice((0, 60)), tz=UTC)
+    request = PlanRequest(origin="dag", interval_end=end, max_records=world.rng.choice((None, 1, 2)))
+    pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
+    returned: dict[str, CheckpointPlan] = {}
+
+    def act() -> None:
+        loop = CheckpointLoop(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute)
+        if "plan" not in returned:
+            planned = loop.plan(request)
+            world.told += [c.plan.slot for c in planned.checkpoints]
+            if not isinstance(planned.state, OpenPlan):
+                return
+            returned["plan"] = planned.state.plan
+        if "fold" not in returned:
+            folded = loop.fold(returned["plan"], request)
+            world.told += [c.plan.slot for c in folded.checkpoints]
+            if not isinstance(folded.state, SealedPlan):
+                return
+            returned["fold"] = folded.state.plan
+        done = loop.complete(returned["fold"])
+        if isinstance(done, Completed):
+            world.told.append(done.checkpoint.plan.slot)
+            world.look_at_interval(done.checkpoint, end)
+            world.scheduler.trace.append(f"  DAG run completed {done.checkpoint.plan.slot}")
 
     return act
 
@@ -116,9 +155,9 @@ def _promoter(world: World) -> Callable[[], object]:
         name = f"f{world.ids()[-6:]}"
         world.recovery.fork(Beginning(checkpoint=world.rng.choice(found)), name)
         for _ in range(2):
-            Advance(coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute, timeline=name).once(
-                PlanRequest(origin="sim", max_records=most)
-            )
+            CheckpointLoop(
+                coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute, timeline=name
+            ).run_once(PlanRequest(origin="sim", max_records=most))
             done = world.promotion.promote(name)
             world.scheduler.trace.append(f"  {done}")
             if isinstance(done, Promoted):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from tests.simulation.actors import UID
 from tests.simulation.world import PIPELINE, World
-from tidemark.adapters.memory import MemoryCompute
 from tidemark.errors import TidemarkError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.testing.twin.memory import MemoryCompute
 
 
 def violations(world: World) -> list[str]:

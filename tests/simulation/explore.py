@@ -11,7 +11,7 @@ from tests.simulation import planted
 from tests.simulation.actors import populate
 from tests.simulation.checker import violations
 from tests.simulation.world import PIPELINE, World
-from tidemark.coordinator.checkpoints.advance import Advance
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records import objects
 from tidemark.ports import PlanRequest
 
@@ -61,7 +61,7 @@ def _repaired(world: World) -> list[str]:
     ends = {}
     for _ in range(4):
         try:
-            done = Advance(coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute).once(
+            done = CheckpointLoop(coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute).run_once(
                 PlanRequest(origin="re-run")
             )
         except Exception as error:

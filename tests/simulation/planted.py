@@ -5,20 +5,30 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from tidemark.adapters.memory_tables import MemoryTables
+from tidemark.coordinator.checkpoints import loop
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
-from tidemark.coordinator.checkpoints.publishing import Publisher
+from tidemark.coordinator.checkpoints.coordinator import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
-from tidemark.coordinator.records.fates import Fates
+from tidemark.coordinator.records.claim_records import Fates
 from tidemark.coordinator.records.objects import Objects, encoded
-from tidemark.coordinator.records.states import Aborted, Behind, Completed, OpenPlan, Promoted, Superseded, Void
+from tidemark.coordinator.records.states import (
+    Aborted,
+    Behind,
+    Completed,
+    OpenPlan,
+    Promoted,
+    SealedPlan,
+    Superseded,
+    Void,
+)
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.records import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind
-from tidemark.model.segments import StateHandle
-from tidemark.model.writes import LiveFile
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind
+from tidemark.model.checkpoint.table_writes import LiveFile
 from tidemark.ports import PutOutcome, UncertainPut
+from tidemark.testing.twin.tables import MemoryTables
 
 
 class _Blind:
@@ -240,6 +250,13 @@ def promote_without_a_claim() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def fold_stops_at_any_seal() -> Iterator[None]:
+    """A fold takes the first plan that it seals for the one that covers the interval."""
+    with patch.object(loop, "_is_folded", lambda state, request: isinstance(state, SealedPlan)):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "drop-the-check": drop_the_check,
     "check-before-the-version": check_before_the_version,
@@ -252,6 +269,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "unknown-means-won": unknown_means_won,
     "promote-without-another-look": promote_without_another_look,
     "promote-without-a-claim": promote_without_a_claim,
+    "fold-stops-at-any-seal": fold_stops_at_any_seal,
     "void-counts-as-complete": void_counts_as_complete,
 }
 """By name."""

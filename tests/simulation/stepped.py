@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tidemark.adapters.memory import MemoryStore
 from tidemark.ports import PutOutcome
+from tidemark.testing.twin.memory import MemoryStore
 
 
 @lru_cache(maxsize=1 << 16)

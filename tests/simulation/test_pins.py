@@ -13,12 +13,12 @@ import pytest
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.stepped import Steps
 from tests.unit.coordinator.house import House
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import Tombstones
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NotFoundError, ReleasedError
-from tidemark.model.savepoint import SavepointRequest, TombstoneKind
+from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 
 SEEDS = range(400)
 CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT

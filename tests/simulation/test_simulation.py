@@ -59,6 +59,7 @@ def test_schedules_reach_every_kind_of_accident() -> None:
         "  restore lost",
         "  Promoted(",
         "  Behind(",
+        "  DAG run completed ",
         "/base 0",
         "abort.json",
     ):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from random import Random
 
@@ -12,7 +13,16 @@ from tests.in_memory import START_MS, InMemory, Payment, payment
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.stepped import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory import (
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.steps import CommitGap
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.object_keys import outcome_key
+from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, WrittenRun
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.ports import Fence, PutOutcome, UncertainPut
+from tidemark.testing.twin.memory import (
     Fault,
     FaultyStore,
     ManualClock,
@@ -21,15 +31,6 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.engine.steps import CommitGap
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.keys import outcome_key
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import Slot
-from tidemark.model.records import Closing
-from tidemark.model.writes import CommitRequest, Committed, WrittenRun
-from tidemark.ports import Fence, PutOutcome, UncertainPut
 
 PARTITIONS = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 
@@ -179,6 +180,11 @@ class World(InMemory):
         old, new = (self._ends(name) for name in (promoted.timeline, promoted.successor))
         if any(new.get(tp, 0) < end for tp, end in old.items()):
             self.complaints.append(f"I1: {promoted.successor} was promoted at {new}, {promoted.timeline} had {old}")
+
+    def look_at_interval(self, made: Checkpoint, end: datetime) -> None:
+        """What a DAG run left as its last checkpoint covers its interval, however many came before it."""
+        if made.covered_until_ms is None or made.covered_until_ms < end.timestamp() * 1000:
+            self.complaints.append(f"E5: {made.plan.slot} ended a DAG run up to {end}, covered {made.covered_until_ms}")
 
     def _ends(self, timeline: str) -> dict[str, int]:
         ends: dict[str, int] = {}

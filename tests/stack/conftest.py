@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from devstack.control import down
 from tests.stack.homes import settings_for
 from tidemark.settings import Settings
-from tidemark.stack.control import down
 
 HERE = Path(__file__).parent
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
+from devstack.control import down, up
 from tidemark.settings import STACK_VARIABLE, Settings, load_settings
-from tidemark.stack.control import down, up
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from devstack import java
 from tests.stack.homes import ROOT
-from tidemark.stack import java
 
 BOOTSTRAP = ROOT / "include" / "tidemark" / "stack" / "bootstrap.py"
 
@@ -40,7 +40,7 @@ def test_the_lock_has_hashes_and_names_no_host() -> None:
 
 
 def test_the_block_of_one_package_is_cut_from_the_lock() -> None:
-    cut = "import sys; from tidemark.stack import bootstrap; print(bootstrap.locked_block(sys.argv[1], 'b'), end='')"
+    cut = "import sys; from devstack import bootstrap; print(bootstrap.locked_block(sys.argv[1], 'b'), end='')"
     lock = "a==1 \\\n    --hash=x\nb==2 \\\n    --hash=y \\\n    --hash=z\nbc==3 \\\n    --hash=w\n"
     answer = subprocess.run(
         [sys.executable, "-c", cut, lock], cwd=ROOT / "include", capture_output=True, text=True, check=True

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from devstack import processes
+from devstack.control import ServiceStatus, down, log_lines, status, up
 from tests.stack.homes import listening, processes_of
 from tidemark.errors import NotFoundError, TidemarkError, UsageError
 from tidemark.settings import Settings, recorded_service
-from tidemark.stack import processes
-from tidemark.stack.control import ServiceStatus, down, log_lines, status, up
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

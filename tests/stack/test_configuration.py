@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from devstack import spark_server
+from devstack.addresses import Addresses, choose_addresses
+from devstack.airflow_services import COMPONENTS, LOCAL_SETTINGS, airflow_environment
+from devstack.broker import server_properties
+from devstack.control import up
+from devstack.credentials import ensure_credentials, load_credentials, secrets_path
+from devstack.services import settings_environment
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.settings import Settings, load_settings
-from tidemark.stack import spark_server
-from tidemark.stack.addresses import Addresses, choose_addresses
-from tidemark.stack.airflow_services import COMPONENTS, LOCAL_SETTINGS, airflow_environment
-from tidemark.stack.broker import server_properties
-from tidemark.stack.control import up
-from tidemark.stack.credentials import ensure_credentials, load_credentials, secrets_path
-from tidemark.stack.services import settings_environment
 
 ADDRESSES = Addresses(kafka_port=1001, kafka_controller_port=1002, spark_port=1003, airflow_port=1004)
 NONE: frozenset[str] = frozenset()

@@ -7,11 +7,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from devstack import commands as stack_commands
+from devstack import doctor, java
 from tests.stack.homes import settings_for
-from tidemark.cli import stack_commands
+from tidemark.cli import doctor as own
+from tidemark.cli.doctor import Finding, examine
 from tidemark.settings import Settings
-from tidemark.stack import doctor, java
-from tidemark.stack.doctor import Finding, examine
+
+own.add_checks(doctor.CHECKS)
 
 
 def _find(settings: Settings, check: str) -> Finding:
@@ -52,7 +55,7 @@ def test_a_warehouse_without_hard_links_is_refused(home_settings: Settings, monk
     def refuse(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr(doctor.os, "link", refuse)
+    monkeypatch.setattr(own.os, "link", refuse)
     found = _find(home_settings, "warehouse")
     assert found.verdict == "missing"
     assert "Operation not permitted" in found.detail
@@ -76,6 +79,7 @@ def test_the_command_fails_when_something_is_missing_and_prints_json_only(
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TIDEMARK_KAFKA_BOOTSTRAP", "127.0.0.1:9")
     app = typer.Typer()
+    own.register(app)
     stack_commands.register(app)
     answer = CliRunner().invoke(app, ["doctor", "--json"])
     assert answer.exit_code == 1

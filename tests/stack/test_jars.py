@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from devstack import jars
 from tests.stack.homes import ROOT
 from tidemark.errors import TidemarkError
-from tidemark.stack import jars
 
 
 @pytest.fixture

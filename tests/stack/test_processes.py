@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from devstack import control, processes
+from devstack.addresses import choose_addresses, exclusive, is_free, record_process
+from devstack.control import down, status
+from devstack.processes import ProcessRecord
 from tests.stack.homes import processes_of
 from tidemark.settings import STACK_VARIABLE, Settings, recorded_service
-from tidemark.stack import control, processes
-from tidemark.stack.addresses import choose_addresses, exclusive, is_free, record_process
-from tidemark.stack.control import down, status
-from tidemark.stack.processes import ProcessRecord
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 STUBBORN = (

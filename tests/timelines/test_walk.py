@@ -4,7 +4,7 @@ import pytest
 
 from tests.process.twins import World
 from tests.timelines.walk import PIPELINE, Walk
-from tidemark.model.sinks import SinkTable
+from tidemark.model.checkpoint.sinks import SinkTable
 
 SEEDS = range(5)
 STEPS = 200

@@ -11,20 +11,20 @@ from tests.in_memory import Payment
 from tests.process.twins import World
 from tests.timelines.oracle import Oracle
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
-from tidemark.coordinator.recovery.ending import Ending
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.engine.job import CheckpointJob
+from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.keys import slot_key
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import slot_key
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 
 PARTITIONS = 2
@@ -134,11 +134,11 @@ class Walk:
         at_most, crash = rng.choice((None, 1, 2, 3)), CrashAfter(rng.choice((None, None, None, rng.randrange(1, 60))))
         ends = oracle.planned(name, at_most)
         coordinator = self._coordinator(crash)
-        line = Advance(
+        line = CheckpointLoop(
             coordinator=coordinator, pipeline=PIPELINE, execute=lambda a: self._job(crash).execute(a), timeline=name
         )
         try:
-            done = line.once(PlanRequest(origin="walk", max_records=at_most)).checkpoints[0]
+            done = line.run_once(PlanRequest(origin="walk", max_records=at_most)).checkpoints[0]
         except Died:
             self.trace.append(f"  {name} died {crash.at}")
             if crash.at not in UNPLANNED:
@@ -303,7 +303,7 @@ class Walk:
         return self.world.emitted("teller", found)
 
     def _coordinator(self, crash: CrashAfter) -> CheckpointCoordinator:
-        return replace(self.world.coordinator, crash=crash)
+        return replace(self.world.coordinator, listener=crash)
 
     def _job(self, crash: CrashAfter) -> CheckpointJob:
         world = self.world
@@ -312,7 +312,7 @@ class Walk:
             tables=world.tables,
             clock=world.clock,
             write_ids=world.ids,
-            crash=crash,
+            listener=crash,
             max_dead_letters=0.0,
         )
 

@@ -4,16 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.world import MemoryRuntime, World
+from tests.airflow.world import MemoryContext, World
+from tidemark.context import Context
 from tidemark.coordinator.records.states import Aborted, OpenPlan
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.discovery import find_pipeline
+from tidemark.declare.discovery import find_pipeline
 from tidemark.errors import ConflictError
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.operations import backfill, checkpoints, timelines
+from tidemark.operations.backfill import BackfillTerms
 from tidemark.ports import PlanRequest
-from tidemark.wiring import Runtime
-from tidemark.wiring.backfills import BackfillTerms
 
 ASK = PlanRequest(origin="test")
 TRIPS = (Path(__file__).parents[1] / "airflow/pipelines/trips.py").read_text()
@@ -49,12 +50,12 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Releases:
 
 
 @pytest.fixture
-def runtime(releases: Releases) -> Runtime:
+def context(releases: Releases) -> Context:
     """One trip, planned by the first release; the second one is deployed then."""
     world = World()
     world.drive("a", 3)
     releases.deploy(releases.made("first", TRIPS))
-    return MemoryRuntime(world)
+    return MemoryContext(world)
 
 
 def test_a_copy_of_a_file_is_the_same_code(releases: Releases) -> None:
@@ -72,46 +73,48 @@ def test_a_link_leads_to_the_code_that_it_leads_to_now(releases: Releases) -> No
     assert len(set(found)) == 2
 
 
-def test_a_plan_of_other_code_is_planned_anew_by_the_fold_that_meets_it(runtime: Runtime, releases: Releases) -> None:
-    planned = runtime.plan("trips", ASK).slot
+def test_a_plan_of_other_code_is_planned_anew_by_the_fold_that_meets_it(context: Context, releases: Releases) -> None:
+    planned = checkpoints.plan(context, "trips", ASK).slot
     assert planned is not None
     releases.deploy(releases.made("second", OTHER))
-    folded = runtime.fold("trips", planned, ASK)
-    assert runtime.fold("trips", planned, ASK).slot == folded.slot, "a repeated task finds what stands in its place"
-    made = runtime.complete("trips", folded.slot)
+    folded = checkpoints.fold(context, "trips", planned, ASK)
+    assert checkpoints.fold(context, "trips", planned, ASK).slot == folded.slot, (
+        "a repeated task finds what stands in its place"
+    )
+    made = checkpoints.complete(context, "trips", folded.slot)
     assert folded.slot != planned
-    assert made.plan.fingerprint == runtime.pipeline("trips").fingerprint
-    state = runtime.coordinator("trips").state(runtime.plan_at("trips", planned))
+    assert made.plan.fingerprint == context.pipeline("trips").fingerprint
+    state = context.coordinator("trips").state(checkpoints.get_plan(context, "trips", planned))
     assert isinstance(state, Aborted)
     assert state.record.failure.reason is FailureReason.CODE_CHANGED
 
 
-def test_what_was_sealed_before_stays_what_it_is(runtime: Runtime, releases: Releases) -> None:
-    planned = runtime.plan("trips", ASK).slot
+def test_what_was_sealed_before_stays_what_it_is(context: Context, releases: Releases) -> None:
+    planned = checkpoints.plan(context, "trips", ASK).slot
     assert planned is not None
-    before = runtime.pipeline("trips").fingerprint
-    runtime.fold("trips", planned, ASK)
+    before = context.pipeline("trips").fingerprint
+    checkpoints.fold(context, "trips", planned, ASK)
     releases.deploy(releases.made("second", OTHER))
-    assert runtime.complete("trips", planned).plan.fingerprint == before
+    assert checkpoints.complete(context, "trips", planned).plan.fingerprint == before
 
 
-def test_a_step_of_a_backfill_is_left_to_its_backfill(runtime: Runtime, releases: Releases) -> None:
+def test_a_step_of_a_backfill_is_left_to_its_backfill(context: Context, releases: Releases) -> None:
     for _ in range(2):
-        assert runtime.run_once("trips", ASK).checkpoint is not None
-    one = runtime.backfill("trips", BackfillTerms(begins=RestoreRequest(checkpoint=1)))
+        assert checkpoints.run_once(context, "trips", ASK).checkpoint is not None
+    one = backfill.open_backfill(context, "trips", BackfillTerms(begins=RestoreRequest(checkpoint=1)))
     one.begin()
-    step = runtime.next_step(one)
+    step = backfill.plan_step(context, one)
     assert isinstance(step, CheckpointPlan)
     releases.deploy(releases.made("second", OTHER))
     with pytest.raises(ConflictError, match="was planned by other code"):
-        runtime.fold("trips", str(step.slot), ASK)
-    assert isinstance(runtime.coordinator("trips").state(step), OpenPlan)
+        checkpoints.fold(context, "trips", str(step.slot), ASK)
+    assert isinstance(context.coordinator("trips").state(step), OpenPlan)
 
 
-def test_a_run_whose_timeline_ended_before_its_fold_goes_on_with_the_live_one(runtime: Runtime) -> None:
-    assert runtime.run_once("trips", ASK).checkpoint is not None
-    planned = runtime.plan("trips", ASK).slot
+def test_a_run_whose_timeline_ended_before_its_fold_goes_on_with_the_live_one(context: Context) -> None:
+    assert checkpoints.run_once(context, "trips", ASK).checkpoint is not None
+    planned = checkpoints.plan(context, "trips", ASK).slot
     assert planned is not None
-    runtime.restore("trips", RestoreRequest(checkpoint=1))
-    made = runtime.complete("trips", runtime.fold("trips", planned, ASK).slot)
+    timelines.restore(context, "trips", RestoreRequest(checkpoint=1))
+    made = checkpoints.complete(context, "trips", checkpoints.fold(context, "trips", planned, ASK).slot)
     assert (Slot.parse(planned).timeline, made.plan.slot.timeline) == ("t1", "t2")

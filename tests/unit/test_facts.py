@@ -1,9 +1,9 @@
 """What is told in JSON is structured; people read the same in short."""
 
 from tidemark.cli.output import cell
-from tidemark.model.offsets import OffsetRange, TopicPartition
-from tidemark.model.plan import Gap
-from tidemark.wiring.facts import as_text, loss_facts, range_facts
+from tidemark.model.checkpoint.checkpoint_facts import as_text, loss_facts, range_facts
+from tidemark.model.checkpoint.plan import Gap
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 
 def test_a_range_is_an_object_with_start_and_end() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.adapters import flights_data
-from tidemark.adapters.flights_data import (
+from devstack.demo import flights_data
+from devstack.demo.flights_data import (
     FlightRecord,
     find_flights,
     read_flights,

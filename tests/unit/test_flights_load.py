@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tidemark.adapters import flights_data, kafka_producer
-from tidemark.adapters.kafka_producer import Load, LoadOutcome, Progress
-from tidemark.cli import topic
+from devstack.demo import flights_data, topic
+from devstack.demo import topic_loader as kafka_producer
+from devstack.demo.topic_loader import Load, LoadOutcome, Progress
 from tidemark.errors import BusyError
 
 calls: list[str] = []

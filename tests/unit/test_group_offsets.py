@@ -5,20 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.world import PLACE, MemoryRuntime, World
-from tidemark.adapters.memory import MemoryLog
+from tests.airflow.world import PLACE, MemoryContext, World
 from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+from tidemark.operations import checkpoints, queries, reads
 from tidemark.ports import PlanRequest
-from tidemark.wiring import Runtime
+from tidemark.testing.twin.memory import MemoryLog
 
 ASK = PlanRequest(origin="test")
 TRIPS = Path(__file__).parents[1] / "airflow/pipelines/trips.py"
-
-
-class Reporting(MemoryRuntime):
-    """Reports as the real runtime does, to the twin of Kafka."""
-
-    report_offsets = Runtime.report_offsets
 
 
 class Deaf(MemoryLog):
@@ -41,7 +36,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(folder))
     made = World()
-    monkeypatch.setattr("tidemark.wiring.core.LazyLog", lambda settings: made.log)
     return _driven(made)
 
 
@@ -51,18 +45,18 @@ def _driven(world: World) -> World:
     return world
 
 
-def _sealed(runtime: Reporting) -> str:
-    slot = runtime.plan("trips", ASK).slot
+def _sealed(context: MemoryContext) -> str:
+    slot = checkpoints.plan(context, "trips", ASK).slot
     assert slot is not None
-    runtime.fold("trips", slot, ASK)
+    checkpoints.fold(context, "trips", slot, ASK)
     return slot
 
 
 def test_the_groups_offsets_are_reported_once_the_checkpoint_is_complete_and_not_before(world: World) -> None:
-    runtime = Reporting(world)
-    slot = _sealed(runtime)
+    context = MemoryContext(world)
+    slot = _sealed(context)
     assert world.log.group_offsets("watchers", [PLACE]) == {}
-    runtime.complete("trips", slot)
+    checkpoints.complete(context, "trips", slot)
     assert world.log.group_offsets("watchers", [PLACE]) == {PLACE: 3}
 
 
@@ -72,39 +66,41 @@ def test_a_report_that_fails_harms_nothing(world: World, error: type[TidemarkErr
     world.log = Deaf()
     world.log.error = error
     world.log.create(PLACE.topic, 1)
-    runtime = Reporting(_driven(world))
-    assert runtime.complete("trips", _sealed(runtime)).id == 1
+    context = MemoryContext(_driven(world))
+    assert checkpoints.complete(context, "trips", _sealed(context)).id == 1
     world.drive("a", 4)
-    assert runtime.complete("trips", _sealed(runtime)).id == 2
+    assert checkpoints.complete(context, "trips", _sealed(context)).id == 2
     assert world.buses() == {"a": (4, 10)}
 
 
-def _metrics(runtime: Reporting) -> dict[tuple[int, str], int]:
-    rows = runtime.sql("trips", "SELECT checkpoint, metric, value FROM metrics WHERE partition IS NULL").to_pylist()
-    parted = runtime.sql("trips", "SELECT * FROM metrics WHERE partition IS NOT NULL").to_pylist()
+def _metrics(context: MemoryContext) -> dict[tuple[int, str], int]:
+    rows = queries.run_sql(
+        context, "trips", "SELECT checkpoint, metric, value FROM metrics WHERE partition IS NULL"
+    ).to_pylist()
+    parted = queries.run_sql(context, "trips", "SELECT * FROM metrics WHERE partition IS NOT NULL").to_pylist()
     assert {(row["topic"], row["partition"]) for row in parted} == {(PLACE.topic, PLACE.partition)}
     return {(row["checkpoint"], row["metric"]): row["value"] for row in rows + parted}
 
 
 def test_source_metrics_have_flinks_names_and_count_reports(world: World) -> None:
     """J14. Three trips lie there; two are taken, then the third while Kafka takes no offsets, then a fourth."""
-    runtime = Reporting(world)
-    runtime.run_once("trips", replace(ASK, max_records=2))
+    context = MemoryContext(world)
+    checkpoints.run_once(context, "trips", replace(ASK, max_records=2))
     heard = world.log
     world.log = Deaf()
     world.log.create(PLACE.topic, 1)
     _driven(world)
-    runtime.run_once("trips", ASK)
+    checkpoints.run_once(context, "trips", ASK)
     world.log = heard
     world.drive("a", 4)
-    runtime.run_once("trips", ASK)
-    found = _metrics(runtime)
+    checkpoints.run_once(context, "trips", ASK)
+    found = _metrics(context)
     assert [found[n, "pendingRecords"] for n in (1, 2, 3)] == [1, 0, 0]
     assert [found[n, "currentOffsets"] for n in (1, 2, 3)] == [2, 3, 4]
     assert [found.get((n, "committedOffsets")) for n in (1, 2, 3)] == [2, None, 4]
     assert [found[n, "commitsSucceeded"] for n in (1, 2, 3)] == [1, 1, 2]
     assert [found[n, "commitsFailed"] for n in (1, 2, 3)] == [0, 1, 1]
-    made = runtime.checkpoints("trips")[0]
+    made = reads.list_checkpoints(context, "trips")[0]
     assert made.sealed.facts.watermark_ms is not None
     assert found[3, "watermarkLag"] == made.plan.logical_time_ms - made.sealed.facts.watermark_ms
-    assert runtime.facts(runtime.checkpoint("trips", 1))["pending_records"] == 1
+    assert checkpoint_facts(reads.get_checkpoint(context, "trips", 1))["pending_records"] == 1

@@ -9,10 +9,10 @@ import pytest
 
 from tidemark import Broadcast, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.errors import DeclarationError
-from tidemark.model.evolution import compared
-from tidemark.model.joins import Join
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.evolution import compared
 
 
 @dataclass(frozen=True)

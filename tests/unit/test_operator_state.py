@@ -9,10 +9,10 @@ import pytest
 from tests.process.lists import PIPELINE, Local, Order, Seen, follow, told
 from tests.process.twins import World
 from tidemark import Fold, Process, state
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DeclarationError, IncompatibleStateError, NameRefusedError, ProcessFunctionError
-from tidemark.model.operator_state import Redistribution
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.operator_lists import Redistribution
 from tidemark.ports import PlanRequest
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, state
 from tidemark.errors import DeclarationError, NameRefusedError, NotFoundError, UsageError
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
 
 ROOT = Path(__file__).resolve().parents[2]
 

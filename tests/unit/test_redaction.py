@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.coordinator.house import House
-from tidemark.coordinator.checkpoints.failures import failure_of
+from tidemark.coordinator.checkpoints.failure_policy import failure_of
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.ports import PlanRequest
 from tidemark.redaction import redacted, redacted_event, secrets_of
@@ -57,7 +57,7 @@ def test_a_failure_behind_a_foreign_exception_is_recorded_without_it() -> None:
     house = House(fail=RuntimeError(ADDRESSES[0]))
     house.send(2)
     with pytest.raises(RuntimeError):
-        house.advance.once(PlanRequest(origin="test"))
+        house.loop.run_once(PlanRequest(origin="test"))
     (report,) = house.reports
     assert report.state is not None
     house.coordinator.abort(report.state.plan, report.failure)
@@ -92,7 +92,7 @@ def test_a_traceback_of_a_defect_is_printed_without_it(tmp_path: Path) -> None:
         "from tidemark.cli import checkpoint\n"
         "from tidemark.cli.main import entry\n"
         f"def defect(): raise RuntimeError({ADDRESSES[0]!r})\n"
-        "checkpoint.open_runtime = defect\n"
+        "checkpoint.open_context = defect\n"
         "sys.argv = ['tidemark', 'checkpoint', 'list', 'flights']\n"
         "entry()\n"
     )

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tidemark import Retention
+from tidemark.declare.retention import Subsumption
 from tidemark.errors import DeclarationError
-from tidemark.retention import Subsumption
 
 
 def ms(text: str) -> int:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tidemark import Fold, state
 from tidemark.errors import DeclarationError
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.type_json import type_from_json, type_to_json
-from tidemark.model.types import FieldType, Precision, record_type
+from tidemark.model.core.type_json import type_from_json, type_to_json
+from tidemark.model.core.types import FieldType, Precision, record_type
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 @dataclass(frozen=True)

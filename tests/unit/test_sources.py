@@ -7,7 +7,7 @@ import pytest
 
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, TopicPattern, state
 from tidemark.errors import DeclarationError
-from tidemark.model.offsets import TopicPartition
+from tidemark.model.core.offsets import TopicPartition
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.engine.session.job_result import answer
 from tidemark.errors import GateFailedError
-from tidemark.wiring.answers import answer
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST = json.dumps({"origin": "test"})

@@ -9,7 +9,7 @@ import pytest
 
 from tidemark import state
 from tidemark.errors import DeclarationError, NameRefusedError
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
 
 
 class Aircraft(state.Keyed):

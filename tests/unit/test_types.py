@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.errors import DeclarationError, NameRefusedError
-from tidemark.model.names import checked_field, checked_name
-from tidemark.model.types import FieldType, Precision, field_type, record_type
+from tidemark.model.core.names import checked_field, checked_name
+from tidemark.model.core.types import FieldType, Precision, field_type, record_type
 
 
 @dataclass(frozen=True)

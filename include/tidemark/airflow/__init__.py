@@ -8,15 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark.airflow.backfill import backfill_dag
-    from tidemark.airflow.compaction import compaction_dag
-    from tidemark.airflow.factory import checkpoint_dag
-    from tidemark.airflow.forking import fork_dag
-    from tidemark.airflow.patching import patch_dag
-    from tidemark.airflow.restoring import restore_dag
-    from tidemark.airflow.retention import retention_dag
-    from tidemark.airflow.savepoints import savepoint_dag
-    from tidemark.airflow.watching import watch_dag
+    from tidemark.airflow.backfill_dag import backfill_dag
+    from tidemark.airflow.checkpoint_dag import checkpoint_dag
+    from tidemark.airflow.compaction_dag import compaction_dag
+    from tidemark.airflow.deadline_dag import watch_dag
+    from tidemark.airflow.fork_dag import fork_dag
+    from tidemark.airflow.patch_dag import patch_dag
+    from tidemark.airflow.restore_dag import restore_dag
+    from tidemark.airflow.retention_dag import retention_dag
+    from tidemark.airflow.savepoint_dag import savepoint_dag
 
 __all__ = [
     "backfill_dag",
@@ -31,15 +31,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "backfill_dag": "tidemark.airflow.backfill",
-    "checkpoint_dag": "tidemark.airflow.factory",
-    "compaction_dag": "tidemark.airflow.compaction",
-    "fork_dag": "tidemark.airflow.forking",
-    "patch_dag": "tidemark.airflow.patching",
-    "restore_dag": "tidemark.airflow.restoring",
-    "retention_dag": "tidemark.airflow.retention",
-    "savepoint_dag": "tidemark.airflow.savepoints",
-    "watch_dag": "tidemark.airflow.watching",
+    "backfill_dag": "tidemark.airflow.backfill_dag",
+    "checkpoint_dag": "tidemark.airflow.checkpoint_dag",
+    "compaction_dag": "tidemark.airflow.compaction_dag",
+    "fork_dag": "tidemark.airflow.fork_dag",
+    "patch_dag": "tidemark.airflow.patch_dag",
+    "restore_dag": "tidemark.airflow.restore_dag",
+    "retention_dag": "tidemark.airflow.retention_dag",
+    "savepoint_dag": "tidemark.airflow.savepoint_dag",
+    "watch_dag": "tidemark.airflow.deadline_dag",
 }
 
 

@@ -9,9 +9,10 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset
 
-from tidemark.model.lineage import EMBEDDED_BROKER
-from tidemark.operators import DeltaSink, KafkaSink, Process
-from tidemark.pipeline import KafkaSource, Pipeline, TopicPattern
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.sources import KafkaSource, TopicPattern
+from tidemark.model.checkpoint.openlineage_events import EMBEDDED_BROKER
 
 GROUP = "tidemark"
 
@@ -54,14 +55,14 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
     address = broker or _set_broker() or EMBEDDED_BROKER
     topics = [name for source in pipeline.inputs.values() for name in topic_names(source)]
     sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
-    kafka = [sink for sink in sinks if isinstance(sink, KafkaSink)]
+    sent = [(sink.kafka_topic, sink.traits.keeps_rows) for sink in sinks if sink.kafka_topic is not None]
     return PipelineAssets(
         topics=tuple(_topic(address, name) for name in topics),
         states=state_assets(pipeline),
         dead_letters=_of_each(pipeline, "dead_letters"),
-        sinks=tuple(_own(pipeline.name, "sinks", s.name) for s in sinks if isinstance(s, DeltaSink)),
-        sent=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "exactly_once_by_id"),
-        sent_ahead=tuple(_topic(address, s.topic) for s in kafka if s.guarantee == "at_least_once"),
+        sinks=tuple(_own(pipeline.name, "sinks", s.name) for s in sinks if s.traits.is_transactional),
+        sent=tuple(_topic(address, topic) for topic, is_kept in sent if is_kept),
+        sent_ahead=tuple(_topic(address, topic) for topic, is_kept in sent if not is_kept),
         checkpoint=checkpoint_asset(pipeline),
     )
 

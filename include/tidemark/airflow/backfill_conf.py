@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from airflow.sdk import Context, Param
 from pydantic import Field
 
-from tidemark.airflow.answering import (
+from tidemark.airflow.checkpoint_tasks import PLAN
+from tidemark.airflow.form_answers import (
     SELDOM,
     asked_for,
     number_field,
@@ -14,15 +15,14 @@ from tidemark.airflow.answering import (
     savepoint_field,
     text_field,
 )
-from tidemark.airflow.forms import BeginningConf, beginning_fields
-from tidemark.airflow.operators import PLAN
-from tidemark.model.names import parse_id
+from tidemark.airflow.form_dag import BeginningConf, beginning_fields
+from tidemark.model.core.names import parse_id
 
 if TYPE_CHECKING:
-    from tidemark.adapters.state_change import FieldChange
+    from tidemark.context import Context as TidemarkContext
     from tidemark.coordinator.recovery.backfill import Backfill
-    from tidemark.wiring import Runtime
-    from tidemark.wiring.backfills import BackfillTerms
+    from tidemark.operations.backfill import BackfillTerms
+    from tidemark.readers.field_changes import FieldChange
 
 FORK = "fork"
 """Key of the XCom that names the fork; what `plan` returns are the steps, because Airflow maps over that alone."""
@@ -59,7 +59,7 @@ class BackfillConf(BeginningConf):
             UsageError: no beginning, or two; or an end, where the fork may become live.
         """
         from tidemark.coordinator.recovery.restore_request import RestoreRequest
-        from tidemark.wiring.backfills import BackfillTerms
+        from tidemark.operations.backfill import BackfillTerms
 
         begins = RestoreRequest(
             savepoint=self.savepoint or None,
@@ -87,15 +87,19 @@ def asked(context: Context, pipelines: Sequence[str]) -> BackfillConf:
     return asked_for(BackfillConf, context, pipelines)
 
 
-def found(opened: "Runtime", context: Context, pipelines: Sequence[str]) -> "Backfill":
+def found(opened: "TidemarkContext", context: Context, pipelines: Sequence[str]) -> "Backfill":
     """The backfill that this DAG run is at, by the fork that its `plan` named."""
+    from tidemark.operations import backfill
+
     conf, fork = asked(context, pipelines), context["ti"].xcom_pull(task_ids=PLAN, key=FORK)
-    return opened.backfill(conf.pipeline, conf.terms(context["dag_run"].run_id, fork))
+    return backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id, fork))
 
 
-def summary(opened: "Runtime", one: "Backfill") -> str:
+def summary(opened: "TidemarkContext", one: "Backfill") -> str:
     """The differences as Markdown."""
-    differences = opened.differences(one)
+    from tidemark.operations import backfill
+
+    differences = backfill.compare(opened, one)
     if differences is None:
         return f"Fork `{one.fork}` has repeated nothing: there is no difference."
     pair = differences.pair

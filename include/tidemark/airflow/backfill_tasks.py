@@ -11,15 +11,15 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidemark.airflow.answering import PipelinesOperator, answering
 from tidemark.airflow.backfill_conf import FORK, asked, found, summary
-from tidemark.airflow.jobs import SparkJob, fold, spark_job
-from tidemark.airflow.operators import Ids, announce, runtime
+from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
+from tidemark.airflow.form_answers import PipelinesOperator, answering
+from tidemark.airflow.spark_jobs import SparkJob, fold, spark_job
 
 if TYPE_CHECKING:
+    from tidemark.context import Context as TidemarkContext
     from tidemark.coordinator.recovery.backfill import Backfill
-    from tidemark.model.checkpoint import Checkpoint
-    from tidemark.wiring import Runtime
+    from tidemark.model.checkpoint.manifest import Checkpoint
 
 _NOTHING = "nothing is left"
 _ANSWERS = "Approve: the fork catches up and becomes live. Reject: it stays beside the live timeline."
@@ -37,11 +37,12 @@ class PlanBackfillOperator(PipelinesOperator):
             AirflowFailException: the form does not fit, or Kafka lacks records; the message says what to type.
             TidemarkError: the store or Kafka did not answer; the task is retried.
         """
-        from tidemark.wiring.backfills import outlook_facts
+        from tidemark.operations import backfill
+        from tidemark.operations.backfill import outlook_facts
 
         with answering():
-            conf, opened = asked(context, self.pipelines), runtime()
-            outlook = opened.backfill(conf.pipeline, conf.terms(context["dag_run"].run_id)).outlook()
+            conf, opened = asked(context, self.pipelines), open_tidemark()
+            outlook = backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id)).outlook()
         for name, value in outlook_facts(outlook).items():
             self.log.info("%s: %s", name, value)
         steps = [" ".join(f"chk-{n}" for n in step.ids) for step in outlook.left]
@@ -73,7 +74,7 @@ class RepeatOperator(PipelinesOperator):
         """
         if _has_failed(context):
             raise AirflowFailException("a step before this one failed, and no step can be left out: clear both")
-        opened = runtime()
+        opened = open_tidemark()
         with answering():
             one = found(opened, context, self.pipelines)
             one.begin()
@@ -103,19 +104,20 @@ class StepJobs:
         self._say = say
         self._job: SparkJob | None = None
 
-    def step(self, opened: "Runtime", one: "Backfill") -> "Checkpoint | None":
+    def step(self, opened: "TidemarkContext", one: "Backfill") -> "Checkpoint | None":
         """One step; None where nothing is left."""
-        from tidemark.model.checkpoint import Checkpoint
+        from tidemark.model.checkpoint.manifest import Checkpoint
+        from tidemark.operations import backfill
         from tidemark.ports import PlanRequest
 
-        plan = opened.next_step(one)
+        plan = backfill.plan_step(opened, one)
         if plan is None or isinstance(plan, Checkpoint):
             return plan
         self._job = spark_job("checkpoint", "fold", self._say)
         fold(self._job, one.pipeline.name, str(plan.slot), PlanRequest(origin=plan.origin))
-        return opened.complete_step(one.pipeline.name, plan)
+        return backfill.complete_step(opened, one.pipeline.name, plan)
 
-    def all(self, opened: "Runtime", one: "Backfill") -> None:
+    def all(self, opened: "TidemarkContext", one: "Backfill") -> None:
         """Steps until nothing is left."""
         while not one.promoted and self.step(opened, one) is not None:
             pass
@@ -137,7 +139,7 @@ class CompareOperator(PipelinesOperator):
         Raises:
             TidemarkError: state could not be read; the task is retried.
         """
-        opened = runtime()
+        opened = open_tidemark()
         with answering():
             one = found(opened, context, self.pipelines)
             self.log.info("%s", summary(opened, one))
@@ -170,7 +172,7 @@ class ApproveOperator(ApprovalOperator):
             raise AirflowSkipException("compare only: the fork stays beside the live timeline")
         if conf.mode == "promote":
             return None
-        opened = runtime()
+        opened = open_tidemark()
         with answering():
             self.body = f"{summary(opened, found(opened, context, self.pipelines))}\n\n{_ANSWERS}"
         return super().execute(context)
@@ -198,14 +200,17 @@ class PromoteOperator(PipelinesOperator):
             AirflowFailException: the fork lacks what the live timeline has, or something else became live.
             TidemarkError: anything else; the task is retried.
         """
-        opened = runtime()
+        from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+        from tidemark.operations import backfill
+
+        opened = open_tidemark()
         with answering():
             one = found(opened, context, self.pipelines)
-            done = opened.promote_backfill(one, lambda: self._jobs.all(opened, one))
+            done = backfill.promote(opened, one, lambda: self._jobs.all(opened, one))
         name = one.pipeline.name
         self.outlets = [self.checkpoints[name]]
         newest = next(one.coordinator.checkpoints())
-        announce(context, self.outlets, opened.facts(newest), [newest.plan.name])
+        announce(context, self.outlets, checkpoint_facts(newest), [newest.plan.name])
         self.log.info("timeline %s is live; %s ended, and stays readable", one.fork, done.closing.timeline)
         return {"timeline": one.fork, "replaced": [c.plan.name for c in done.replaced]}
 

@@ -16,18 +16,21 @@ LIBRARIES = (
     "pyspark.sql.connect.session",
 )
 OURS = (
-    "tidemark.adapters.delta_log",
-    "tidemark.adapters.kafka",
-    "tidemark.adapters.local_cache",
-    "tidemark.adapters.local_store",
-    "tidemark.adapters.openlineage",
-    "tidemark.adapters.statsd",
-    "tidemark.adapters.timeline_lock",
-    "tidemark.airflow.factory",
+    "tidemark.tables.delta_tables",
+    "tidemark.kafka.record_reader",
+    "tidemark.storage.object_cache",
+    "tidemark.storage.local_store",
+    "tidemark.telemetry.openlineage",
+    "tidemark.telemetry.statsd",
+    "tidemark.storage.timeline_lock",
+    "tidemark.airflow.checkpoint_dag",
     "tidemark.engine.compute",
-    "tidemark.engine.job",
-    "tidemark.engine.session",
-    "tidemark.wiring.answers",
+    "tidemark.coordinator.checkpoints.job",
+    "tidemark.engine.session.session",
+    "tidemark.engine.session.job_result",
+    "tidemark.model.kinds.registry",
+    "tidemark.operations.checkpoints",
+    "tidemark.operations.metrics",
 )
 """What the four tasks import of this package; `tests/airflow/test_preloading.py` finds what is missing."""
 

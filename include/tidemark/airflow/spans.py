@@ -16,9 +16,9 @@ from tidemark.errors import TidemarkError
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-    from tidemark.model.checkpoint import Sealed
-    from tidemark.model.plan import CheckpointPlan
-    from tidemark.wiring import Runtime
+    from tidemark.context import Context as TidemarkContext
+    from tidemark.model.checkpoint.manifest import Sealed
+    from tidemark.model.checkpoint.plan import CheckpointPlan
 
 _log = logging.getLogger(__name__)
 _NS = 1_000_000
@@ -26,7 +26,7 @@ _NS = 1_000_000
 
 
 @contextmanager
-def attempts_traced(opened: "Runtime", pipeline: str, slot: str) -> Iterator[list[int]]:
+def attempts_traced(opened: "TidemarkContext", pipeline: str, slot: str) -> Iterator[list[int]]:
     """Leaves a span for every attempt that the block sealed, or one for the attempt that failed.
 
     Args:
@@ -57,9 +57,9 @@ def attempts_traced(opened: "Runtime", pipeline: str, slot: str) -> Iterator[lis
             _log.warning("chk-%d is not traced: %s", number, error)
 
 
-def _completed(tracer: "Tracer", opened: "Runtime", pipeline: str, number: int) -> None:
+def _completed(tracer: "Tracer", opened: "TidemarkContext", pipeline: str, number: int) -> None:
     from tidemark.coordinator.records.states import Completed, SealedPlan
-    from tidemark.wiring.measuring import sealed_ms
+    from tidemark.operations.metrics import sealed_ms
 
     coordinator = opened.coordinator(pipeline)
     plan = coordinator.plan_of(number)
@@ -74,7 +74,7 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) 
     """The attempt, and below it its steps: only their lengths are recorded, so they are laid end to end."""
     from opentelemetry.trace import set_span_in_context
 
-    from tidemark.model.keys import external_path
+    from tidemark.model.checkpoint.object_keys import external_path
 
     at = end - sum(sealed.timings_ms.values())
     told: dict[str, str | int] = {
@@ -102,7 +102,7 @@ def _failed(tracer: "Tracer", told: dict[str, str | int], error: Exception, time
     """An attempt that was not sealed. Its message is in the log: it may hold a key."""
     from opentelemetry.trace import StatusCode
 
-    from tidemark.coordinator.checkpoints.failures import classify
+    from tidemark.coordinator.checkpoints.failure_policy import classify
 
     told |= {"checkpointStatus": "FAILED", "failureReason": classify(error).value}
     span = tracer.start_span("Checkpoint", start_time=times[0] * _NS, attributes=told)
@@ -110,7 +110,7 @@ def _failed(tracer: "Tracer", told: dict[str, str | int], error: Exception, time
     span.end(end_time=times[1] * _NS)
 
 
-def _failing(opened: "Runtime", pipeline: str, slot: str) -> dict[str, str | int]:
+def _failing(opened: "TidemarkContext", pipeline: str, slot: str) -> dict[str, str | int]:
     """Id, timeline and number of the attempt that has just failed; nothing where the store cannot tell."""
     try:
         number, timeline, attempt = _standing(opened, pipeline, slot)
@@ -121,7 +121,7 @@ def _failing(opened: "Runtime", pipeline: str, slot: str) -> dict[str, str | int
     return told | ({"attempt": attempt} if attempt else {})
 
 
-def _standing(opened: "Runtime", pipeline: str, slot: str) -> tuple[int, str, int]:
+def _standing(opened: "TidemarkContext", pipeline: str, slot: str) -> tuple[int, str, int]:
     """Of the plan that the block was at: the open one, which a retry takes up, or the one that was aborted.
 
     Where neither stands there, another process has gone on: then it is the plan that the block began with, attempt 0.
@@ -130,8 +130,9 @@ def _standing(opened: "Runtime", pipeline: str, slot: str) -> tuple[int, str, in
         TidemarkError: the store could not be read.
     """
     from tidemark.coordinator.records.states import NothingOpen, OpenPlan
+    from tidemark.operations import checkpoints
 
-    first = opened.plan_at(pipeline, slot)
+    first = checkpoints.get_plan(opened, pipeline, slot)
     found = opened.coordinator(pipeline).open_plan(first.slot.timeline)
     if isinstance(found, OpenPlan):
         return found.plan.id, found.plan.slot.timeline, found.attempt

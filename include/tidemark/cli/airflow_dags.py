@@ -1,4 +1,4 @@
-"""The DAGs that checkpoint a pipeline, paused and unpaused through Airflow's REST API, where the embedded one is up."""
+"""The DAGs that checkpoint a pipeline, paused and unpaused through Airflow's REST API, where a login to it is known."""
 
 import time
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from tidemark.cli.airflow_api import AirflowApi, AirflowError
 from tidemark.settings import Settings
-from tidemark.stack import control
-from tidemark.stack.credentials import ADMIN, load_credentials
 
+Login = Callable[[Settings], AirflowApi | None]
 POLL = 1.0
 TASKS = frozenset({"plan", "fold", "validate", "complete"})
 """What tells a DAG that makes checkpoints from others of the same pipeline."""
+_LOGINS: list[Login] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +83,12 @@ class PipelineDags:
         self.api.patch(f"dags/{quote(dag, safe='')}", {"is_paused": paused})
 
 
+def add_login(login: Login) -> None:
+    """Adds a way to an Airflow: a function of the settings that returns a session, or None where it knows of none."""
+    _LOGINS.append(login)
+
+
 def dags_of(settings: Settings, pipeline: str) -> PipelineDags | None:
-    """The DAGs of a pipeline in the embedded Airflow; None where it is not up."""
-    login = load_credentials(settings.home)
-    running = any(s.group == "airflow" and s.state == "running" for s in control.status(settings))
-    if login is None or not running:
-        return None
-    return PipelineDags(
-        api=AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password), pipeline=pipeline
-    )
+    """The DAGs of a pipeline in the first Airflow that a login leads to; None where there is none."""
+    sessions = (login(settings) for login in _LOGINS)
+    return next((PipelineDags(api=api, pipeline=pipeline) for api in sessions if api is not None), None)

@@ -12,12 +12,13 @@ from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
 from tidemark.cli.plain import plain
-from tidemark.cli.progress import Steps
+from tidemark.cli.progress import ProgressListener
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
+from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.backfill import Backfill, Outlook
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.wiring import Runtime, open_runtime
-from tidemark.wiring.backfills import BackfillTerms, difference_facts, outlook_facts, step_facts
+from tidemark.operations import backfill as backfill_operations
+from tidemark.operations.backfill import BackfillTerms, difference_facts, outlook_facts, step_facts
 
 
 class Mode(Enum):
@@ -105,23 +106,23 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
       tidemark backfill flights --from-savepoint end-of-june --execute
       tidemark backfill flights --from-checkpoint chk-6 --max-records 100000 --mode promote --execute
     """
-    runtime = open_runtime()
+    context = open_context()
     terms = replace(what.terms(consent.mode), send=consent.send)
-    with Steps() as steps:
-        one = runtime.backfill(pipeline, terms, steps)
+    with ProgressListener() as progress:
+        one = backfill_operations.open_backfill(context, pipeline, terms, progress)
         found = one.begin() if consent.execute else one.outlook()
         if consent.execute:
-            _repeat(runtime, one, found)
+            _repeat(context, one, found)
     if not consent.execute:
         _outlook(found, consent, as_json)
         return
-    differences = runtime.differences(one)
+    differences = backfill_operations.compare(context, one)
     compared, skipped = difference_facts(differences), list(differences.not_compared) if differences else []
     if not as_json:
         show_rows([difference_row(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
     if skipped:
         note(f"not compared, because one side lacks them or their keys differ: {', '.join(skipped)}")
-    promoted = found.promoted or (_wanted(consent) and _promote(runtime, one))
+    promoted = found.promoted or (_wanted(consent) and _promote(context, one))
     if as_json:
         told = {**outlook_facts(one.outlook()), "promoted": promoted}
         print_json({"executed": True, **told, "differences": plain(compared), "not_compared": skipped})
@@ -141,11 +142,11 @@ def _outlook(found: Outlook, consent: Consent, as_json: bool) -> None:
     )
 
 
-def _repeat(runtime: Runtime, one: Backfill, found: Outlook) -> None:
+def _repeat(context: Context, one: Backfill, found: Outlook) -> None:
     done, whole = len(found.done), len(found.done) + len(found.left)
     if found.done and found.left:
         note(f"going on: {done} of {whole} steps were done before")
-    for made in runtime.repeat(one):
+    for made in backfill_operations.repeat(context, one):
         done += 1
         told, of = step_facts(made), max(whole, done)
         note(f"[{done}/{of}] {told['checkpoint']} repeats {cell(told['repeats'])}, {told['records']} records")
@@ -162,9 +163,9 @@ def _wanted(consent: Consent) -> bool:
     return typer.confirm("Promote it?", err=True)
 
 
-def _promote(runtime: Runtime, one: Backfill) -> bool:
-    with Steps():
-        done = runtime.promote_backfill(one)
+def _promote(context: Context, one: Backfill) -> bool:
+    with ProgressListener():
+        done = backfill_operations.promote(context, one)
     note(
         f"timeline {one.fork} is live, {done.closing.timeline} ended and stays readable."
         f" Next: tidemark run {one.pipeline.name}"

@@ -10,11 +10,12 @@ from tidemark.cli.exports import brought
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import PipelineName, parse_time
-from tidemark.coordinator.plans.given_starts import Starts
+from tidemark.context import open_context
+from tidemark.coordinator.plans.bootstrap_offsets import Starts
 from tidemark.errors import UsageError
-from tidemark.model.offsets import TopicPartition
-from tidemark.wiring import open_runtime
-from tidemark.wiring.bootstraps import BootstrapRequest
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.operations import bootstrap as bootstrap_operations
+from tidemark.operations.bootstrap import BootstrapRequest
 
 _STARTS = "`earliest`, `latest`, TOPIC:PARTITION=OFFSET (once per partition), or a JSON file: topic, partition, offset."
 
@@ -49,8 +50,12 @@ def bootstrap(
         starts=parse_starts(starts),
         at=None if at is None else parse_time(at),
     )
-    runtime = open_runtime()
-    done = runtime.bootstrap(request) if execute else runtime.bootstrap_plan(request)
+    context = open_context()
+    done = (
+        bootstrap_operations.bootstrap(context, request)
+        if execute
+        else bootstrap_operations.plan_bootstrap(context, request)
+    )
     show_fields({k: v for k, v in brought(done).items() if k not in ("from", "left_behind")}, as_json=as_json)
     note(f"Next: tidemark run {pipeline}" if done.checkpoint else "Next: repeat it with --execute")
 

@@ -10,12 +10,13 @@ from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
 from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
+from tidemark.context import open_context
 from tidemark.errors import ConflictError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.segments import Segment
-from tidemark.wiring import open_runtime
-from tidemark.wiring.facts import iso
-from tidemark.wiring.retentions import given_up_facts
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts, iso
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.operations import checkpoints, compaction, metrics, reads, retention, savepoints
+from tidemark.operations.retention import given_up_facts
 
 
 def register(app: typer.Typer) -> None:
@@ -43,20 +44,20 @@ def list_checkpoints(
       tidemark checkpoint list flights
       tidemark checkpoint list flights --limit 5 --json
     """
-    runtime = open_runtime()
-    found = runtime.checkpoints(pipeline, limit=limit)
-    pins = runtime.savepoints(pipeline).pins()
-    gone = runtime.released(pipeline)
+    context = open_context()
+    found = reads.list_checkpoints(context, pipeline, limit=limit)
+    pins = savepoints.open_savepoints(context, pipeline).pins()
+    gone = reads.list_released(context, pipeline)
     rows = [
         {
-            **(runtime.facts(c) if as_json else _line(c)),
+            **(checkpoint_facts(c) if as_json else _line(c)),
             "savepoints": list(pins.get(c.id, ())),
             "released": c.plan.name in gone if as_json else "released" if c.plan.name in gone else None,
         }
         for c in found
     ]
     show_rows(rows, as_json=as_json, empty=f"{pipeline} has no checkpoints yet: tidemark run {pipeline}")
-    pending = runtime.pending(pipeline)
+    pending = checkpoints.find_pending(context, pipeline)
     if pending is not None:
         note(f"in progress: {pending.name} (planned {when(pending.planned_at_ms)})")
 
@@ -68,15 +69,17 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
       tidemark checkpoint show flights chk-3
       tidemark checkpoint show flights 3 --json
     """
-    runtime = open_runtime()
-    found, gone = runtime.recorded(pipeline, parse_id(checkpoint))
-    pins: dict[str, object] = {"savepoints": list(runtime.savepoints(pipeline).pins().get(found.id, ()))}
+    context = open_context()
+    found, gone = reads.get_recorded_checkpoint(context, pipeline, parse_id(checkpoint))
+    pins: dict[str, object] = {
+        "savepoints": list(savepoints.open_savepoints(context, pipeline).pins().get(found.id, ()))
+    }
     pins["released"] = None if gone is None else f"{iso(gone.at_ms)} {gone.why}"
-    layers = {ack.uid: runtime.layers(found, ack.uid) for ack in found.sealed.acks}
+    layers = {ack.uid: compaction.describe_layers(context, found, ack.uid) for ack in found.sealed.acks}
     if as_json:
-        print_json({**runtime.details(found), **pins, "layers": layers})
+        print_json({**reads.describe_manifest(context, found), **pins, "layers": layers})
         return
-    show_fields({**runtime.facts(found), **pins}, as_json=False)
+    show_fields({**checkpoint_facts(found), **pins}, as_json=False)
     note("")
     for ack in found.sealed.acks:
         for segment in ack.handle:
@@ -102,7 +105,7 @@ def stats(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
       tidemark checkpoint stats flights
       tidemark checkpoint stats flights --json
     """
-    show_fields(open_runtime().stats(pipeline), as_json=as_json)
+    show_fields(metrics.list_gauges(open_context(), pipeline), as_json=as_json)
 
 
 def abort(
@@ -117,8 +120,8 @@ def abort(
       tidemark checkpoint abort flights
       tidemark checkpoint abort flights chk-4 --execute
     """
-    runtime = open_runtime()
-    pending = runtime.pending(pipeline)
+    context = open_context()
+    pending = checkpoints.find_pending(context, pipeline)
     if pending is None:
         _show_abort(None, None, None, as_json=as_json)
         note(f"{pipeline} has no checkpoint in progress.")
@@ -133,7 +136,7 @@ def abort(
         note(f"would abort {pending.name}: ranges {pending.ranges.span} offsets; completed checkpoints stay.")
         note(f"Next: tidemark checkpoint abort {pipeline} {pending.name} --execute")
         return
-    reason = runtime.decline(pipeline, pending)
+    reason = checkpoints.decline(context, pipeline, pending)
     if reason is None:
         raise ConflictError(
             f"{pending.name} was sealed first, so it is going to be a checkpoint",
@@ -154,7 +157,7 @@ def give_up(
       tidemark checkpoint give-up flights chk-3
       tidemark checkpoint give-up flights chk-3 --execute
     """
-    found = open_runtime().give_up(pipeline, parse_id(checkpoint), execute=execute)
+    found = retention.give_up(open_context(), pipeline, parse_id(checkpoint), execute=execute)
     show_fields(given_up_facts(found), as_json=as_json)
     if found.stops_at is not None:
         note(f"{found.stops_at}, before it, was released. Restore one that is kept, with --restore-sinks:")

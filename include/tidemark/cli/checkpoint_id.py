@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from tidemark.model.names import parse_id as parse_id
-from tidemark.wiring import Runtime
+from tidemark.context import Context
+from tidemark.model.core.names import parse_id as parse_id
+from tidemark.operations import savepoints
 
 CheckpointId = Annotated[str, typer.Argument(metavar="ID", help="A checkpoint id, as in chk-17.")]
 At = Annotated[str | None, typer.Option("--checkpoint", metavar="ID", help="A checkpoint; the newest without it.")]
@@ -14,17 +15,19 @@ AtSavepoint = Annotated[
 ]
 
 
-def chosen_id(runtime: Runtime, pipeline: str, checkpoint: str | None, savepoint: str | None) -> int | None:
+def chosen_id(context: Context, pipeline: str, checkpoint: str | None, savepoint: str | None) -> int | None:
     """The id that `--checkpoint` or `--savepoint` names; None where neither is given.
 
     Raises:
         UsageError: both, or no checkpoint id.
         NotFoundError: no such savepoint.
     """
-    return runtime.checkpoint_id(pipeline, None if checkpoint is None else parse_id(checkpoint), savepoint)
+    return savepoints.resolve_checkpoint_id(
+        context, pipeline, None if checkpoint is None else parse_id(checkpoint), savepoint
+    )
 
 
-def named_id(runtime: Runtime, pipeline: str, text: str) -> int:
+def named_id(context: Context, pipeline: str, text: str) -> int:
     """The id that a text names: `chk-17`, `17`, or a savepoint, which can never read as an id.
 
     Raises:
@@ -32,4 +35,4 @@ def named_id(runtime: Runtime, pipeline: str, text: str) -> int:
     """
     if text.removeprefix("chk-").isdecimal():
         return parse_id(text)
-    return runtime.savepoints(pipeline).get(text).checkpoint
+    return savepoints.open_savepoints(context, pipeline).get(text).checkpoint

@@ -8,8 +8,9 @@ import typer
 
 from tidemark.cli.option_groups import Execute, user_name, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
-from tidemark.wiring import open_runtime
-from tidemark.wiring.erasing import ErasureReport, erasure_facts
+from tidemark.context import open_context
+from tidemark.operations import erasure
+from tidemark.operations.erasure import ErasureReport, ErasureTerms, erasure_facts
 
 Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
 Key = Annotated[list[str], typer.Option("--key", help="The key; once per key column, in the order of key_by.")]
@@ -41,11 +42,12 @@ def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, a
       tidemark erase flights routes --key EWR --key ORD --execute
       tidemark erase flights aircraft --key N14228 --block --now --owner privacy --execute --json
     """
-    runtime, (pipeline, uid) = open_runtime(), operator
+    context, (pipeline, uid) = open_context(), operator
     if execute:
-        report = runtime.erase(pipeline, uid, key, forever=how.block, owner=how.owner or user_name(), now=how.now)
+        terms = ErasureTerms(forever=how.block, owner=how.owner or user_name(), now=how.now)
+        report = erasure.erase(context, pipeline, uid, key, terms)
     else:
-        report = runtime.erasure_plan(pipeline, uid, key)
+        report = erasure.plan_erasure(context, pipeline, uid, key)
     if as_json:
         print_json(erasure_facts(report))
         return

@@ -8,10 +8,12 @@ from tidemark.cli.checkpoint_id import At, AtSavepoint, parse_id
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
+from tidemark.context import open_context
 from tidemark.errors import UsageError
-from tidemark.model.exports import Export
-from tidemark.wiring import open_runtime
-from tidemark.wiring.imports import Imported, ImportRequest
+from tidemark.model.retention.export_manifest import Export
+from tidemark.operations import export as export_operations
+from tidemark.operations import import_ as import_operations
+from tidemark.operations.import_ import Imported, ImportRequest
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +43,7 @@ def export(
     if savepoint is not None and checkpoint is not None:
         raise UsageError("both a savepoint and a checkpoint", next="name one of them.")
     at = savepoint if checkpoint is None else parse_id(checkpoint)
-    made = open_runtime().export(pipeline, at, to)
+    made = export_operations.export(open_context(), pipeline, at, to)
     if as_json:
         print_json({"pipeline": pipeline, "checkpoint": f"chk-{made.checkpoint}", "folder": to, **_sizes(made)})
         return
@@ -74,8 +76,12 @@ def import_(
     request = ImportRequest(
         folder=folder, pipeline=name, timeline=timeline, allow_non_restored_state=allow_non_restored_state
     )
-    runtime = open_runtime()
-    done = runtime.import_folder(request) if execute else runtime.import_plan(request)
+    context = open_context()
+    done = (
+        import_operations.import_folder(context, request)
+        if execute
+        else import_operations.plan_import(context, request)
+    )
     show_fields(brought(done), as_json=as_json)
     where = f" --timeline {timeline}" if timeline else ""
     if done.checkpoint is None:

@@ -15,18 +15,18 @@ from tidemark.cli import (
     backfill,
     bootstrap,
     checkpoint,
+    doctor,
     erase,
     exports,
+    extensions,
     restore,
     retention,
     run,
     savepoint,
     sink,
-    stack_commands,
     state,
     stop,
     timeline,
-    topic,
     verify,
 )
 from tidemark.cli.help_texts import keep_examples
@@ -43,7 +43,7 @@ app = typer.Typer(
 )
 for module in (
     run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, retention, erase, exports, bootstrap, state,
-    sink, topic, stack_commands,
+    sink, doctor, extensions,
 ):  # fmt: skip
     module.register(app)
 keep_examples(app)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.errors import TidemarkError
-from tidemark.wiring.facts import as_text
+from tidemark.model.checkpoint.checkpoint_facts import as_text
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
 """The `--json` option, the same everywhere."""

@@ -8,9 +8,10 @@ import typer
 from tidemark.cli.option_groups import Execute, Expires, Note, user_name
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.run import AllowNonRestoredState, parse_time
-from tidemark.model.expiry import expiry_ms
-from tidemark.wiring import open_runtime
-from tidemark.wiring.patches import Patched, PatchRequest, source_of, tables_of
+from tidemark.context import open_context
+from tidemark.model.core.savepoint_expiry import expiry_ms
+from tidemark.operations import patch as patch_operations
+from tidemark.operations.patch import Patched, PatchRequest, source_of, tables_of
 
 From = Annotated[
     tuple[str, str], typer.Argument(metavar="PIPELINE FROM", help="A pipeline, and a savepoint or a checkpoint of it.")
@@ -69,8 +70,8 @@ def patch(
       tidemark savepoint patch flights june --as june-fixed --set aircraft=/data/right.parquet
       tidemark savepoint patch flights chk-6 --as june-fixed --delete routes=/data/wrong-keys --execute
     """
-    runtime, (pipeline, of) = open_runtime(), source
-    expires = None if label.expires is None else expiry_ms(label.expires, runtime.clock.now_ms())
+    context, (pipeline, of) = open_context(), source
+    expires = None if label.expires is None else expiry_ms(label.expires, context.clock.now_ms())
     request = PatchRequest(
         pipeline=pipeline,
         source=source_of(of, force=corrections.force, allow_non_restored_state=corrections.allow_non_restored_state),
@@ -83,7 +84,7 @@ def patch(
         note=label.text or "",
         expires_at_ms=expires,
     )
-    done = runtime.patch(request) if execute else runtime.patch_plan(request)
+    done = patch_operations.patch(context, request) if execute else patch_operations.plan_patch(context, request)
     _show(pipeline, done, as_json=as_json)
 
 

@@ -8,15 +8,20 @@ from rich.console import Console
 from rich.status import Status
 
 
-class Steps:
-    """Told of every step by the engine's crash points; in a block, it shows the step that is running."""
+class ProgressListener:
+    """Shows the step that is running, in a block (port `StepListener`).
+
+    Example:
+        with ProgressListener() as progress:
+            checkpoints.run_once(context, "flights", request, progress)
+    """
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._status: Status | None = None
         self._started: dict[str, float] = {}
 
-    def __enter__(self) -> "Steps":
+    def __enter__(self) -> "ProgressListener":
         if self._console.is_terminal:
             self._status = self._console.status("starting")
             self._status.start()

@@ -7,11 +7,12 @@ import typer
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
 from tidemark.cli.output import JsonFlag, cell, print_json, show_rows
 from tidemark.cli.plain import plain
-from tidemark.cli.progress import Steps
+from tidemark.cli.progress import ProgressListener
 from tidemark.cli.run import PipelineName
+from tidemark.context import open_context
 from tidemark.errors import ReplayDiffersError
-from tidemark.wiring import open_runtime
-from tidemark.wiring.replays import ReplayedState
+from tidemark.operations import replay as replay_operations
+from tidemark.operations.replay import ReplayedState
 
 _DIGITS = 16
 
@@ -30,8 +31,10 @@ def replay(
       tidemark checkpoint replay flights chk-3
       tidemark checkpoint replay flights 3 --json
     """
-    with Steps() as steps:
-        states = open_runtime().replay(pipeline, parse_id(checkpoint), force=force, crash=steps)
+    with ProgressListener() as progress:
+        states = replay_operations.replay(
+            open_context(), pipeline, parse_id(checkpoint), force=force, listener=progress
+        )
     if as_json:
         print_json([_facts(state) for state in states])
     else:

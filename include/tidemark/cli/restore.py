@@ -10,13 +10,14 @@ from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time
-from tidemark.coordinator.plans.starts import to_ms
+from tidemark.context import open_context
+from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.states import Promoted
+from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.stepping_back import MAX_FALLBACK
 from tidemark.errors import UsageError
-from tidemark.wiring import open_runtime
-from tidemark.wiring.recoveries import fork_facts, restore_facts
+from tidemark.operations import timelines
+from tidemark.operations.timelines import fork_facts, restore_facts
 
 ForkName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fork.")]
 
@@ -106,16 +107,16 @@ def restore(
       tidemark restore flights --newest-whole
     """
     request = where.request(terms)
-    runtime = open_runtime()
+    context = open_context()
     if execute:
-        plan, done = runtime.restore(pipeline, request)
+        plan, done = timelines.restore(context, pipeline, request)
         told = {**restore_facts(plan), "left": [c.plan.name for c in done.left]}
         show_fields({"executed": True, "timeline": done.genesis.timeline, **told}, as_json=as_json)
         if done.overtaken:
             note(f"completed meanwhile, and left behind too: {', '.join(c.plan.name for c in done.overtaken)}")
         note(f"Next: tidemark run {pipeline}    (goes on after {plan.checkpoint.plan.name}).")
         return
-    plan = runtime.restore_plan(pipeline, request)
+    plan = timelines.plan_restore(context, pipeline, request)
     show_fields({"executed": False, "timeline": None, **restore_facts(plan)}, as_json=as_json)
     if not terms.accept_loss:
         plan.refuse_gaps()
@@ -135,7 +136,7 @@ def fork(
       tidemark fork flights bugfix --savepoint june
       tidemark fork flights what-if --checkpoint chk-6 --note "with next year's fares"
     """
-    done = open_runtime().fork(pipeline, name, replace(where.request(Terms()), note=text))
+    done = timelines.fork(open_context(), pipeline, name, replace(where.request(Terms()), note=text))
     show_fields({**fork_facts(done.genesis), "began_now": done.won}, as_json=as_json)
     note(f"Next: tidemark run {pipeline} --timeline {name}")
 
@@ -160,13 +161,13 @@ def promote(
       tidemark promote flights bugfix
       tidemark promote flights bugfix --execute
     """
-    runtime = open_runtime()
+    context = open_context()
     if execute:
-        done = runtime.promote(pipeline, name, discard=discard, send=send)
+        done = timelines.promote(context, pipeline, name, discard=discard, send=send)
         show_fields({"executed": True, **_promoted(name, done)}, as_json=as_json)
         note(f"Next: tidemark run {pipeline}    (goes on with {name}).")
         return
-    plan = runtime.promote_plan(pipeline, name)
+    plan = timelines.plan_promote(context, pipeline, name)
     show_fields({"executed": False, **_promoted(name, plan)}, as_json=as_json)
     if plan.left and not discard:
         note(f"{name} lacks what is left behind. Next: tidemark run {pipeline} --timeline {name}    (catches up)")

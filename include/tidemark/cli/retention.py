@@ -10,12 +10,13 @@ from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
 from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
-from tidemark.coordinator.recovery.verification import refuse_damaged
-from tidemark.coordinator.retention.storage import Storage, Stored
-from tidemark.model.deletion import DeletionPlan, spans
-from tidemark.model.expiry import span_ms
-from tidemark.wiring import open_runtime
-from tidemark.wiring.retentions import applied_facts, plan_facts
+from tidemark.context import open_context
+from tidemark.coordinator.recovery.integrity import refuse_damaged
+from tidemark.coordinator.retention.storage_report import Storage, Stored
+from tidemark.model.core.savepoint_expiry import span_ms
+from tidemark.model.retention.deletion import DeletionPlan, spans
+from tidemark.operations import retention
+from tidemark.operations.retention import applied_facts, plan_facts
 
 Keep = Annotated[
     str | None,
@@ -43,7 +44,7 @@ def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json:
       tidemark retention plan flights --keep "keep_last(2) | monthly(12)"
       tidemark retention plan flights --all --json
     """
-    found = open_runtime().retention_plan(pipeline, keep)
+    found = retention.plan_sweep(open_context(), pipeline, keep)
     if as_json:
         print_json(plan_facts(found, 0, shown=None))
         return
@@ -64,9 +65,9 @@ def apply(
       tidemark retention apply flights --execute
       tidemark retention apply flights --keep "keep_last(2)" --grace 0 --execute
     """
-    runtime, grace_ms = open_runtime(), span_ms(grace)
+    context, grace_ms = open_context(), span_ms(grace)
     if not execute:
-        found = runtime.retention_plan(pipeline, keep)
+        found = retention.plan_sweep(context, pipeline, keep)
         if as_json:
             print_json(plan_facts(found, grace_ms))
             return
@@ -78,7 +79,7 @@ def apply(
         note(f"Next: tidemark retention apply {pipeline}{_again(keep)} --grace {grace} --execute")
         return
     with Counted() as counted:
-        done = runtime.retention_apply(pipeline, keep, grace_ms=grace_ms, tell=counted)
+        done = retention.sweep_and_verify(context, pipeline, keep, grace_ms=grace_ms, tell=counted)
     facts = dict(applied_facts(done))
     show_fields(facts if as_json else {**facts, "released": spans(done.swept.released)}, as_json=as_json)
     refuse_damaged(done.verified)
@@ -91,7 +92,7 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
       tidemark storage flights
       tidemark storage flights --json
     """
-    found = open_runtime().storage(pipeline)
+    found = retention.measure_storage(open_context(), pipeline)
     if as_json:
         print_json(_storage_facts(pipeline, found))
         return

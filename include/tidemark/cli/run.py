@@ -9,12 +9,14 @@ import typer
 
 from tidemark.cli.option_groups import with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
-from tidemark.cli.progress import Steps
+from tidemark.cli.progress import ProgressListener
+from tidemark.context import open_context
 from tidemark.errors import UsageError
-from tidemark.model.compaction import Group, amplification
-from tidemark.model.records import CompactionRecord
+from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.state.compaction import Group, amplification
+from tidemark.operations import checkpoints, compaction, metrics
 from tidemark.ports import PlanRequest
-from tidemark.wiring import open_runtime
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of the pipeline.")]
 AcceptLoss = Annotated[bool, typer.Option("--accept-loss", help="Record offsets that were lost instead of stopping.")]
@@ -70,14 +72,14 @@ def run(
         allow_non_restored_state=allow_non_restored_state,
         accept_time=accept_time,
     )
-    runtime = open_runtime()
+    context = open_context()
     try:
-        with Steps() as steps:
-            made = runtime.run_once(pipeline, request, steps, bounds.timeline)
+        with ProgressListener() as progress:
+            made = checkpoints.run_once(context, pipeline, request, progress, bounds.timeline)
     finally:
-        runtime.tell_metrics(pipeline)
+        metrics.report_metrics(context, pipeline)
     if made.checkpoint is not None:
-        show_fields(runtime.facts(made.checkpoint), as_json=as_json)
+        show_fields(checkpoint_facts(made.checkpoint), as_json=as_json)
         return
     if as_json:
         print_json({"covered_by": f"chk-{made.covered_by}"})
@@ -98,10 +100,15 @@ def compact(
       tidemark compact flights
       tidemark compact flights aircraft --full
     """
-    runtime = open_runtime()
-    with Steps() as steps:
-        done = runtime.compact(pipeline, uid, full=full, crash=steps)
-    rows = [_compacted(record, runtime.groups(record.input), runtime.groups(record.output)) for record in done]
+    context = open_context()
+    with ProgressListener() as progress:
+        done = compaction.compact(context, pipeline, uid, full=full, listener=progress)
+    rows = [
+        _compacted(
+            record, compaction.read_groups(context, record.input), compaction.read_groups(context, record.output)
+        )
+        for record in done
+    ]
     if not as_json:
         rows = [row | {name: human_bytes(row[name]) for name in ("bytes_before", "bytes_after")} for row in rows]
     show_rows(rows, as_json=as_json, empty="nothing is due: every answer stays as cheap as it was.")

@@ -9,11 +9,13 @@ from tidemark.cli.option_groups import Execute, Expires, Note, user_name, with_o
 from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_rows
 from tidemark.cli.patch import patch
 from tidemark.cli.run import PipelineName
+from tidemark.context import Context, open_context
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.model.expiry import expiry_ms
-from tidemark.model.savepoint import SavepointChange, SavepointRequest
-from tidemark.wiring import Runtime, open_runtime
-from tidemark.wiring.roots import random_id
+from tidemark.model.core.savepoint_expiry import expiry_ms
+from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
+from tidemark.operations import retention
+from tidemark.operations import savepoints as savepoint_operations
+from tidemark.system import random_id
 
 Named = Annotated[
     tuple[str, str], typer.Argument(metavar="PIPELINE NAME", help="A pipeline, and the name of a savepoint.")
@@ -51,17 +53,17 @@ def create(
       tidemark savepoint create flights end-of-june --checkpoint chk-6 --note "first half" --expires 90d
       tidemark savepoint create flights audit-2013 --owner finance --json
     """
-    runtime, (pipeline, name) = open_runtime(), savepoint
+    context, (pipeline, name) = open_context(), savepoint
     request = SavepointRequest(
         name=name,
         owner=owner or user_name(),
         origin=f"cli {random_id()}",
         checkpoint=None if checkpoint is None else parse_id(checkpoint),
         note=text or "",
-        expires_at_ms=None if expires is None else expiry_ms(expires, runtime.clock.now_ms()),
+        expires_at_ms=None if expires is None else expiry_ms(expires, context.clock.now_ms()),
     )
-    made = runtime.savepoints(pipeline).create(request)
-    show_fields(runtime.savepoint_facts(pipeline, made), as_json=as_json)
+    made = savepoint_operations.open_savepoints(context, pipeline).create(request)
+    show_fields(savepoint_operations.describe_savepoint(context, pipeline, made), as_json=as_json)
     note(f"{name} pins {made.checkpoint_name}. To go back to it: tidemark restore {pipeline} --savepoint {name}")
 
 
@@ -76,9 +78,9 @@ def list_savepoints(
       tidemark savepoint list flights
       tidemark savepoint list flights --disposed --json
     """
-    runtime = open_runtime()
-    found = runtime.savepoints(pipeline).list(disposed=disposed)
-    rows = [runtime.savepoint_facts(pipeline, record) for record in found]
+    context = open_context()
+    found = savepoint_operations.open_savepoints(context, pipeline).list(disposed=disposed)
+    rows = [savepoint_operations.describe_savepoint(context, pipeline, record) for record in found]
     lines = rows if as_json else [_line(row) for row in rows]
     show_rows(lines, as_json=as_json, empty=f"{pipeline} has no savepoints: tidemark savepoint create {pipeline} NAME")
 
@@ -90,13 +92,15 @@ def show(savepoint: Named, as_json: JsonFlag = False) -> None:
       tidemark savepoint show flights before-upgrade
       tidemark savepoint show flights before-upgrade --json
     """
-    runtime, (pipeline, name) = open_runtime(), savepoint
-    savepoints = runtime.savepoints(pipeline)
+    context, (pipeline, name) = open_context(), savepoint
+    savepoints = savepoint_operations.open_savepoints(context, pipeline)
     found = savepoints.find(name)
     if found is None:
         raise NotFoundError(f"{pipeline} has no savepoint {name!r}", next=f"tidemark savepoint list {pipeline}")
     needed_by = [] if found.disposed else list(savepoints.needed_by(name))
-    show_fields({**runtime.savepoint_facts(pipeline, found), "needed_by": needed_by}, as_json=as_json)
+    show_fields(
+        {**savepoint_operations.describe_savepoint(context, pipeline, found), "needed_by": needed_by}, as_json=as_json
+    )
 
 
 def change(savepoint: Named, text: Note = None, expires: Expires = None, as_json: JsonFlag = False) -> None:
@@ -108,14 +112,14 @@ def change(savepoint: Named, text: Note = None, expires: Expires = None, as_json
     """
     if text is None and expires is None:
         raise UsageError("nothing to change", next="give --note, --expires, or both.")
-    runtime, (pipeline, name) = open_runtime(), savepoint
+    context, (pipeline, name) = open_context(), savepoint
     wanted = SavepointChange(
         note=text,
-        expires_at_ms=None if expires is None else expiry_ms(expires, runtime.clock.now_ms()),
+        expires_at_ms=None if expires is None else expiry_ms(expires, context.clock.now_ms()),
         moves_expiry=expires is not None,
     )
-    made = runtime.savepoints(pipeline).change(name, wanted)
-    show_fields(runtime.savepoint_facts(pipeline, made), as_json=as_json)
+    made = savepoint_operations.open_savepoints(context, pipeline).change(name, wanted)
+    show_fields(savepoint_operations.describe_savepoint(context, pipeline, made), as_json=as_json)
 
 
 def dispose(
@@ -129,14 +133,14 @@ def dispose(
       tidemark savepoint dispose flights before-upgrade
       tidemark savepoint dispose flights before-upgrade --execute
     """
-    runtime, (pipeline, name) = open_runtime(), savepoint
-    savepoints = runtime.savepoints(pipeline)
+    context, (pipeline, name) = open_context(), savepoint
+    savepoints = savepoint_operations.open_savepoints(context, pipeline)
     if execute:
         done = savepoints.dispose(name)
-        show_fields({**_disposal(runtime, pipeline, name), "disposed": done.disposed}, as_json=as_json)
+        show_fields({**_disposal(context, pipeline, name), "disposed": done.disposed}, as_json=as_json)
         return
     found, needed_by = savepoints.get(name), list(savepoints.needed_by(name))
-    show_fields({**_disposal(runtime, pipeline, name), "disposed": False, "needed_by": needed_by}, as_json=as_json)
+    show_fields({**_disposal(context, pipeline, name), "disposed": False, "needed_by": needed_by}, as_json=as_json)
     savepoints.refuse_needed(name)
     note(f"would dispose {name}; no file goes now, retention decides about {found.checkpoint_name} from then on.")
     note(f"Next: tidemark savepoint dispose {pipeline} {name} --execute")
@@ -153,9 +157,9 @@ def hold(
     Examples:
       tidemark savepoint hold flights end-of-june --why "case 4711"
     """
-    runtime, (pipeline, name) = open_runtime(), savepoint
-    runtime.holds(pipeline).hold(name, why=why, owner=owner or user_name())
-    _show_hold(runtime, pipeline, name, as_json=as_json)
+    context, (pipeline, name) = open_context(), savepoint
+    retention.open_holds(context, pipeline).hold(name, why=why, owner=owner or user_name())
+    _show_hold(context, pipeline, name, as_json=as_json)
 
 
 def release(savepoint: Named, as_json: JsonFlag = False) -> None:
@@ -164,14 +168,14 @@ def release(savepoint: Named, as_json: JsonFlag = False) -> None:
     Examples:
       tidemark savepoint release flights end-of-june
     """
-    runtime, (pipeline, name) = open_runtime(), savepoint
-    runtime.holds(pipeline).release(name)
-    _show_hold(runtime, pipeline, name, as_json=as_json)
+    context, (pipeline, name) = open_context(), savepoint
+    retention.open_holds(context, pipeline).release(name)
+    _show_hold(context, pipeline, name, as_json=as_json)
 
 
-def _disposal(runtime: Runtime, pipeline: str, name: str) -> dict[str, object]:
+def _disposal(context: Context, pipeline: str, name: str) -> dict[str, object]:
     """What a disposal is about: the savepoint, its checkpoint, and what else pins that."""
-    savepoints = runtime.savepoints(pipeline)
+    savepoints = savepoint_operations.open_savepoints(context, pipeline)
     found = savepoints.find(name)
     if found is None:
         raise NotFoundError(f"{pipeline} has no savepoint {name!r}", next=f"tidemark savepoint list {pipeline}")
@@ -179,8 +183,8 @@ def _disposal(runtime: Runtime, pipeline: str, name: str) -> dict[str, object]:
     return {"name": name, "checkpoint": found.checkpoint_name, "also_pinned_by": others}
 
 
-def _show_hold(runtime: Runtime, pipeline: str, name: str, *, as_json: bool) -> None:
-    savepoints = runtime.savepoints(pipeline)
+def _show_hold(context: Context, pipeline: str, name: str, *, as_json: bool) -> None:
+    savepoints = savepoint_operations.open_savepoints(context, pipeline)
     facts = {"name": name, "checkpoint": savepoints.get(name).checkpoint_name}
     show_fields({**facts, "needed_by": list(savepoints.needed_by(name))}, as_json=as_json)
 

@@ -9,7 +9,8 @@ from tidemark.cli.option_groups import Execute, user_name
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
 from tidemark.cli.run import PipelineName
 from tidemark.cli.sources import sink_source
-from tidemark.wiring import open_runtime
+from tidemark.context import open_context
+from tidemark.operations import sinks
 
 
 def register(app: typer.Typer) -> None:
@@ -38,9 +39,9 @@ def show(
       tidemark sink show flights long_turnarounds --checkpoint chk-3 --limit 5 --json
       tidemark sink show flights long_turnarounds --savepoint before-upgrade
     """
-    runtime = open_runtime()
-    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
-    table = runtime.sink_table(pipeline, name, checkpoint=at, limit=limit)
+    context = open_context()
+    at = chosen_id(context, pipeline, checkpoint, savepoint)
+    table = sinks.read_sink(context, pipeline, name, checkpoint=at, limit=limit)
     show_rows(table.to_pylist(), as_json=as_json, empty=f"{name} is empty")
 
 
@@ -51,7 +52,7 @@ def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
       tidemark sink list flights
       tidemark sink list flights --json
     """
-    found = open_runtime().sinks(pipeline)
+    found = sinks.list_sinks(open_context(), pipeline)
     if as_json:
         print_json(found)
         return
@@ -90,7 +91,7 @@ def skip(
       tidemark sink skip flights alerts flights/t1/chk-7/alerts/flights-0-4711-0 --execute
       tidemark sink skip flights alerts flights/t1/chk-7/alerts/flights-0-4711-0 --note "case 12" --execute --json
     """
-    found = open_runtime().skip_record(pipeline, name, record, user_name() if execute else "", why)
+    found = sinks.skip_record(open_context(), pipeline, name, record, user_name() if execute else "", why)
     show_fields(found, as_json=as_json)
     if as_json:
         return
@@ -111,5 +112,5 @@ def skipped(
       tidemark sink skipped flights
       tidemark sink skipped flights alerts --json
     """
-    found = open_runtime().skipped_records(pipeline, name)
+    found = sinks.list_skipped_records(open_context(), pipeline, name)
     show_rows(found, as_json=as_json, empty="no record was skipped")

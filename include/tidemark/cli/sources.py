@@ -6,10 +6,11 @@ import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id, parse_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
+from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
-from tidemark.wiring import open_runtime
-from tidemark.wiring.pages import Pages
-from tidemark.wiring.pages.records import RecordQuery
+from tidemark.web import row_origin, sink_rows
+from tidemark.web import source_lookup as record_answers
+from tidemark.web.source_lookup import RecordQuery
 
 Asked = Annotated[
     int, typer.Option("--records", min=0, max=100, metavar="N", help="Also read at most N of its records from Kafka.")
@@ -34,14 +35,13 @@ def state_source(
       tidemark state source flights aircraft --key N14228 --checkpoint chk-2 --records 5
       tidemark state source flights routes --key EWR --key ORD --savepoint before-upgrade --json
     """
-    runtime, (pipeline, uid) = open_runtime(), operator
-    pages = Pages(runtime)
-    told = pages.origin_of(pipeline, uid, key, chosen_id(runtime, pipeline, checkpoint, savepoint))
+    context, (pipeline, uid) = open_context(), operator
+    told = row_origin.find_origin(context, pipeline, uid, key, chosen_id(context, pipeline, checkpoint, savepoint))
     changed = told["changed"]
     found = None
     if records and changed["known"]:
         query = RecordQuery(uid=uid, key=tuple(key), limit=records)
-        found = pages.records_of(pipeline, changed["checkpoint"], query)
+        found = record_answers.read_records(context, pipeline, changed["checkpoint"], query)
     if as_json:
         print_json({**told, "records": found})
         return
@@ -67,11 +67,11 @@ def sink_source(
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where origin=JFK
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where _offset=4711 --records 1
     """
-    pages, (pipeline, name) = Pages(open_runtime()), sink
-    told = pages.sink_origin(pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
+    context, (pipeline, name) = open_context(), sink
+    told = sink_rows.find_sink_origin(context, pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
     changed = told["changed"]
     of_rows = told["rows"][:records] if changed["known"] else []
-    found = [_record(pages, pipeline, changed["checkpoint"], row) for row in of_rows]
+    found = [_record(context, pipeline, changed["checkpoint"], row) for row in of_rows]
     if as_json:
         print_json({**told, "records": found})
         return
@@ -83,11 +83,11 @@ def sink_source(
         note("there are more such rows: give another --where, or a larger --limit")
 
 
-def _record(pages: Pages, pipeline: str, checkpoint: int, row: Told) -> Told:
+def _record(context: Context, pipeline: str, checkpoint: int, row: Told) -> Told:
     """The very record that a row was emitted for."""
     start = row["offset"]
     query = RecordQuery(partition=row["partition"], start=start, end=start + 1, limit=1)
-    return pages.records_of(pipeline, checkpoint, query)
+    return record_answers.read_records(context, pipeline, checkpoint, query)
 
 
 def _of(changed: Told) -> Told:

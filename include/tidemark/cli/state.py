@@ -11,8 +11,9 @@ from tidemark.cli.run import PipelineName
 from tidemark.cli.sources import state_source
 from tidemark.cli.state_diff import diff
 from tidemark.cli.state_sql import query, sql
+from tidemark.context import open_context
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.wiring import open_runtime
+from tidemark.operations import queries, reads
 
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The operator.")]
 Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
@@ -47,9 +48,9 @@ def show(
       tidemark state show flights aircraft --key N14228 --savepoint before-upgrade
       tidemark state show flights aircraft --limit 5 --json
     """
-    runtime, (pipeline, uid) = open_runtime(), operator
-    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
-    table = runtime.state_table(pipeline, uid, checkpoint=at, key=key, limit=limit)
+    context, (pipeline, uid) = open_context(), operator
+    at = chosen_id(context, pipeline, checkpoint, savepoint)
+    table = reads.read_state(context, pipeline, uid, checkpoint=at, key=key, limit=limit)
     rows = table.to_pylist()
     if key is not None and not rows:
         raise NotFoundError(
@@ -76,9 +77,9 @@ def export(
     """
     if to.suffix not in (".parquet", ".csv"):
         raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
-    runtime = open_runtime()
-    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
-    rows = runtime.export_state(pipeline, uid, to, checkpoint=at)
+    context = open_context()
+    at = chosen_id(context, pipeline, checkpoint, savepoint)
+    rows = reads.write_state_file(context, pipeline, uid, to, checkpoint=at)
     show_fields({"rows": rows, "file": str(to)}, as_json=as_json)
     note(f"wrote {rows} keys of {uid}")
 
@@ -99,7 +100,7 @@ def hash_(
       tidemark state hash flights aircraft --checkpoint chk-3 --json
       tidemark state hash flights aircraft --savepoint before-upgrade
     """
-    runtime = open_runtime()
-    found, made = runtime.state_hash(pipeline, uid, chosen_id(runtime, pipeline, checkpoint, savepoint))
+    context = open_context()
+    found, made = queries.hash_state(context, pipeline, uid, chosen_id(context, pipeline, checkpoint, savepoint))
     fields = {"checkpoint": found.plan.name, "uid": uid, "sha256": made.sha256, "rows": made.rows}
     show_fields({**fields, "left_out": list(made.left_out)}, as_json=as_json)

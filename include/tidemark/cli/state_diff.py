@@ -7,11 +7,12 @@ import typer
 from tidemark.cli.checkpoint_id import named_id
 from tidemark.cli.output import JsonFlag, cell, human_bytes, note, print_json, show_rows
 from tidemark.cli.plain import plain
-from tidemark.wiring import open_runtime
-from tidemark.wiring.queries import DiffRequest
+from tidemark.context import open_context
+from tidemark.operations import queries
+from tidemark.operations.queries import DiffRequest
 
 if TYPE_CHECKING:
-    from tidemark.adapters.state_diff import Diff
+    from tidemark.readers.state_diff import Diff
 
 
 def diff(
@@ -44,14 +45,14 @@ def diff(
       tidemark state diff flights aircraft --from 3 --to 9 --values --limit 5
       tidemark state diff flights routes --from 3 --to 9 --keys-only --json
     """
-    from tidemark.adapters.state_diff import Detail
+    from tidemark.readers.state_diff import Detail
 
     pipeline, uid = operator
     detail = {True: Detail.VALUES, False: Detail.KEYS, None: Detail.CHANGES}[values]
-    runtime = open_runtime()
-    first, last = named_id(runtime, pipeline, before), named_id(runtime, pipeline, after)
+    context = open_context()
+    first, last = named_id(context, pipeline, before), named_id(context, pipeline, after)
     request = DiffRequest(uid=uid, before=first, after=last, detail=detail, limit=limit)
-    found = runtime.diff(pipeline, request)
+    found = queries.diff_states(context, pipeline, request)
     rows = [plain(row) for row in found.rows.to_pylist(maps_as_pydicts="strict")]
     if as_json:
         print_json({"pipeline": pipeline, "uid": uid, **_facts(request, found), "rows": rows})

@@ -14,8 +14,9 @@ from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.cli.plain import plain
 from tidemark.cli.run import PipelineName
+from tidemark.context import open_context
 from tidemark.errors import UsageError
-from tidemark.wiring import open_runtime
+from tidemark.operations import queries, savepoints
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +56,13 @@ def sql(
     """
     if as_csv and as_json:
         raise UsageError("both --csv and --json", next="give one of them.")
-    runtime = open_runtime()
-    rows = runtime.sql(pipeline, _statement(statement, file), runtime.checkpoint_id(pipeline, savepoint=savepoint))
+    context = open_context()
+    rows = queries.run_sql(
+        context,
+        pipeline,
+        _statement(statement, file),
+        savepoints.resolve_checkpoint_id(context, pipeline, savepoint=savepoint),
+    )
     if as_csv:
         _write_csv(rows)
         return
@@ -80,9 +86,9 @@ def query(
       tidemark state query flights aircraft --checkpoint chk-3 --dialect duckdb
       tidemark state query flights routes --json
     """
-    runtime = open_runtime()
-    at = chosen_id(runtime, pipeline, checkpoint, savepoint)
-    found = runtime.resolving_query(pipeline, uid, dialect.value, at)
+    context = open_context()
+    at = chosen_id(context, pipeline, checkpoint, savepoint)
+    found = queries.describe_query(context, pipeline, uid, dialect.value, at)
     if as_json:
         print_json(found)
         return

@@ -7,12 +7,13 @@ import typer
 from tidemark.cli.airflow_dags import dags_of
 from tidemark.cli.option_groups import Note, user_name
 from tidemark.cli.output import JsonFlag, note, show_fields
-from tidemark.cli.progress import Steps
+from tidemark.cli.progress import ProgressListener
 from tidemark.cli.run import PipelineName
-from tidemark.coordinator.recovery.stopping import STOP, Stopped
+from tidemark.context import open_context
+from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped
 from tidemark.errors import UsageError
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.wiring import open_runtime
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import stop as stop_operations
 
 PATIENCE = 600.0
 """Seconds for DAG runs in flight to end before their DAG is paused."""
@@ -50,15 +51,15 @@ def stop(
     """
     if drain and savepoint is None:
         raise UsageError("--drain without --savepoint", next=f"tidemark stop {pipeline} --savepoint NAME --drain")
-    runtime, why = open_runtime(), text or f"stopped by {user_name()}"
+    context, why = open_context(), text or f"stopped by {user_name()}"
     if savepoint is None:
-        done = runtime.stop(pipeline, why)
+        done = stop_operations.stop(context, pipeline, why)
     else:
         request = SavepointRequest(name=savepoint, owner=user_name(), origin=STOP, note=text or "", drained=drain)
-        with Steps() as steps:
-            done = runtime.stop_with_savepoint(pipeline, request, why, steps)
+        with ProgressListener() as progress:
+            done = stop_operations.stop_with_savepoint(context, pipeline, request, why, progress)
     _tell(pipeline, done)
-    dags = dags_of(runtime.settings, pipeline)
+    dags = dags_of(context.settings, pipeline)
     if dags is None:
         note("Airflow is not up here, so no DAG was paused: a DAG run meets STOPPED, and fails.")
     paused = [] if dags is None else dags.pause(wait, note)
@@ -77,11 +78,11 @@ def resume(
       tidemark resume flights
       tidemark resume flights --force
     """
-    runtime = open_runtime()
-    done = runtime.resume(pipeline, text or f"resumed by {user_name()}", force=force)
+    context = open_context()
+    done = stop_operations.resume(context, pipeline, text or f"resumed by {user_name()}", force=force)
     if done is None:
         note(f"{pipeline} was not stopped.")
-    dags = dags_of(runtime.settings, pipeline)
+    dags = dags_of(context.settings, pipeline)
     unpaused = [] if dags is None else dags.unpause()
     show_fields({"pipeline": pipeline, "resumed": done is not None, "unpaused_dags": unpaused}, as_json=as_json)
 

@@ -11,9 +11,10 @@ from rich.tree import Tree
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
 from tidemark.cli.run import PipelineName
-from tidemark.coordinator.records.branches import Branch
-from tidemark.wiring import open_runtime
-from tidemark.wiring.recoveries import branch_facts, ended_facts
+from tidemark.context import open_context
+from tidemark.coordinator.records.timeline_tree import Branch
+from tidemark.operations import timelines
+from tidemark.operations.timelines import branch_facts, ended_facts
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +35,7 @@ def list_timelines(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
       tidemark timeline list flights
       tidemark timeline list flights --json
     """
-    found = open_runtime().timelines(pipeline)
+    found = timelines.list_timelines(open_context(), pipeline)
     if as_json:
         print_json([branch_facts(b) for b in found])
         return
@@ -55,7 +56,7 @@ def show(
       tidemark timeline show flights t2
       tidemark timeline show flights bugfix --json
     """
-    found = open_runtime().timeline(pipeline, name)
+    found = timelines.get_timeline(open_context(), pipeline, name)
     show_fields(branch_facts(found), as_json=as_json)
     if not as_json and found.fate == "fork":
         note(f"Next: tidemark promote {pipeline} {name}, or tidemark timeline close {pipeline} {name}    (dry runs).")
@@ -77,8 +78,8 @@ def close(
       tidemark timeline close flights bugfix
       tidemark timeline close flights bugfix --execute
     """
-    runtime = open_runtime()
-    found = runtime.close_timeline(pipeline, name) if execute else runtime.close_plan(pipeline, name)
+    context = open_context()
+    found = timelines.close(context, pipeline, name) if execute else timelines.plan_close(context, pipeline, name)
     show_fields({"executed": execute, **ended_facts(found)}, as_json=as_json)
     if execute:
         note(f"Next: tidemark retention plan {pipeline}    (says what that frees).")

@@ -8,10 +8,11 @@ from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
-from tidemark.coordinator.recovery.verification import refuse_damaged
+from tidemark.context import open_context
+from tidemark.coordinator.recovery.integrity import refuse_damaged
 from tidemark.errors import UsageError
-from tidemark.model.verification import Verified
-from tidemark.wiring import open_runtime
+from tidemark.model.retention.findings import Verified
+from tidemark.operations import verification
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +40,7 @@ def verify(
         raise UsageError("both a savepoint and a checkpoint", next="name one of them.")
     at = savepoint if checkpoint is None else parse_id(checkpoint)
     with Counted() as counted:
-        found = open_runtime().verify(pipeline, at, content=content, tell=counted)
+        found = verification.verify(open_context(), pipeline, at, content=content, tell=counted)
     if as_json:
         print_json(_told(pipeline, found, content))
     elif found.damages:

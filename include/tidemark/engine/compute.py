@@ -9,30 +9,78 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.engine.blocking import blocked_column
-from tidemark.engine.broadcasting import BroadcastStates, copied, copied_frame, joined
-from tidemark.engine.deleting import applied_sql
-from tidemark.engine.failures import translated
-from tidemark.engine.files import bounded_columns
-from tidemark.engine.folding import FoldTask, write_fold
-from tidemark.engine.frames import dead_letters
-from tidemark.engine.intake import Intake, Taker
-from tidemark.engine.judging import Candidate, judge
-from tidemark.engine.limits import LimitCheck, refuse_overflow
-from tidemark.engine.process import ProcessFrame, ProcessTask, lacking, processed
-from tidemark.engine.source import KafkaOptions, read_ranges, refuse_recreated
-from tidemark.engine.tally import misread
-from tidemark.engine.warehouse import Warehouse
-from tidemark.engine.writing import RunFolder, files_for, write_rows
-from tidemark.model.checkpoint import BatchFacts, Verdict
-from tidemark.model.erasure import Blocked, none_blocked
-from tidemark.model.limits import overflows_of
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.sinks import ROW_ID
-from tidemark.model.ttl import Now
-from tidemark.operators import Process
-from tidemark.pipeline import Pipeline
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Pipeline
+from tidemark.engine.fold.fold import FoldTask, write_fold
+from tidemark.engine.gate import Candidate, judge
+from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, lacking, processed
+from tidemark.engine.read.batch_reader import DecodedBatch, Taker
+from tidemark.engine.read.batch_stats import misread
+from tidemark.engine.read.broadcast_states import BroadcastStates, copied, copied_frame, joined
+from tidemark.engine.read.erased_keys import blocked_column
+from tidemark.engine.read.frames import dead_letters
+from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
+from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.state.resolve_sql import finished
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.write.parquet_writer import RunFolder, files_for, write_rows
+from tidemark.engine.write.written_files import bounded_columns
+from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.core.ttl import Now
+from tidemark.model.retention.erasure import Blocked, none_blocked
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
+from tidemark.sql.fold_columns import spark
+from tidemark.sql.limits import adds_sql, limited, overflows_of
+
+
+# Compares what a batch adds to limited fields with what its keys hold already (A3); see `model.limits`.
+#
+# Only key columns and the limited fields are read, only of keys to which the batch adds, and only by operators that
+# have such fields. It resolves with the text that readers use, so that both find the same keys too large.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitCheck:
+    """A run that is written and not yet committed.
+
+    Attributes:
+        warehouse: where state lies.
+        plan: what is executed.
+        uid: the fold.
+        files: of the run, relative to the warehouse.
+        rows: of the run.
+        now: the clocks after the batch: what has expired by then does not count.
+    """
+
+    warehouse: Warehouse
+    plan: CheckpointPlan
+    uid: str
+    files: Sequence[str]
+    rows: int
+    now: Now
+
+
+def refuse_overflow(check: LimitCheck) -> None:
+    """Raises where a key of the run would be too large for readers, together with what it holds.
+
+    Raises:
+        StateOverflowError: naming the field and the key.
+        EngineError, StoreError: as the look-up raises them.
+    """
+    schema = limited(check.plan.schemas[check.uid])
+    if schema is None or not check.files or not check.plan.handles[check.uid]:
+        return
+    with translated():
+        found = finished(check.warehouse.session, _rows(check, schema), schema, check.now)
+        # Something of every field has to be asked for, or Spark leaves the field out.
+        found.agg(F.max(F.xxhash64(*(f.name for f in schema.fields)))).collect()
+
+
+def _rows(check: LimitCheck, schema: OperatorSchema) -> DataFrame:
+    added = check.warehouse.files(schema, check.files).where(spark(adds_sql(schema)))
+    return added.unionAll(check.warehouse.stored_of(schema, check.plan.handles[check.uid], added, check.rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +152,7 @@ class SparkBatch:
         self,
         compute: SparkCompute,
         plan: CheckpointPlan,
-        intake: Intake,
+        intake: DecodedBatch,
         copies: Mapping[str, Sequence[Mapping[str, Any]]],
     ) -> None:
         self._compute = compute

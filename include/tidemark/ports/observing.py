@@ -1,6 +1,6 @@
 """The ports through which a pipeline is watched. Being down, they must never fail or delay the data path.
 
-Whoever calls them bounds the call in time and survives every error (`tidemark.wiring.bounded`).
+Whoever calls them bounds the call in time and survives every error (`tidemark.telemetry.bounded`).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Metrics(Protocol):
 
         Args:
             pipeline: its name; part of each gauge's name, or a tag, or both.
-            gauges: by name, as in `tidemark.model.metrics.METRICS`.
+            gauges: by name, as in `tidemark.model.checkpoint.metrics.METRICS`.
         """
 
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tidemark.declare.sources import Broadcast
 from tidemark.errors import DeclarationError, StateOverflowError
-from tidemark.processing.codec import codec_of
 from tidemark.processing.shapes import record_shape
-from tidemark.sources import Broadcast
+from tidemark.processing.value_codec import codec_of
 
 
 def broadcast_records(broadcast: Broadcast, rows: Iterable[Mapping[str, Any]]) -> dict[Any, Any]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidemark.model.schema import StoredField
+from tidemark.model.schema.operator_schema import StoredField
 from tidemark.processing.clock import KeyClock
-from tidemark.processing.codec import Codec, DoesNotFit, type_of
+from tidemark.processing.value_codec import Codec, DoesNotFit, type_of
 
 Entry = tuple[str, Any, Any, int | None]
 """A stored entry of a map: the field, the entry's key, its value in stored form, its access time; None = removed."""

@@ -3,17 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
-from tidemark.model.schema import OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.processing.cells import Cell, CellType, Entry, ValueCell
 from tidemark.processing.clock import KeyClock
-from tidemark.processing.codec import codec_of
 from tidemark.processing.lists import ListCell
 from tidemark.processing.maps import MapCell
 from tidemark.processing.shapes import Shape
+from tidemark.processing.value_codec import codec_of
 from tidemark.state import Keyed
+
+if TYPE_CHECKING:
+    from tidemark.model.kinds.base.process_kind import ProcessKind
 
 StoredRow = Mapping[str, Any]
 """A stored row of a key, values in stored form, by column; see `model.entries`."""
@@ -135,12 +138,30 @@ def _reading(name: str) -> Callable[[Any], Any]:
 
 
 def _maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
-    if field.kind == "map":
-        keys, values = shape.inner
-        of_map = CellType.of(field, codec_of(values), codec_of(keys))
-        return lambda clock, own, entries: MapCell(of_map, clock, entries.get(field.name, {}))
-    if field.kind == "list_of_values":
-        of_list = CellType.of(field, codec_of(shape.inner[0]))
-        return lambda clock, own, entries: ListCell(of_list, clock, own)
-    of_value = CellType.of(field, codec_of(shape))
-    return lambda clock, own, entries: ValueCell(of_value, clock, own)
+    return _makers()[type(field.kept)](field, shape)
+
+
+def _map_maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
+    keys, values = shape.inner
+    of = CellType.of(field, codec_of(values), codec_of(keys))
+    return lambda clock, own, entries: MapCell(of, clock, entries.get(field.name, {}))
+
+
+def _list_maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
+    of = CellType.of(field, codec_of(shape.inner[0]))
+    return lambda clock, own, entries: ListCell(of, clock, own)
+
+
+def _value_maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
+    of = CellType.of(field, codec_of(shape))
+    return lambda clock, own, entries: ValueCell(of, clock, own)
+
+
+@cache
+def _makers() -> "Mapping[type[ProcessKind], Callable[[StoredField, Shape], Callable[..., Cell]]]":
+    """What a process function handles, by kind: a kind of the model knows no cell."""
+    from tidemark.model.kinds.list_of_values import ProcessList
+    from tidemark.model.kinds.map import Map
+    from tidemark.model.kinds.value import Value
+
+    return {Map: _map_maker, ProcessList: _list_maker, Value: _value_maker}

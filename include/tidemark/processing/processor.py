@@ -1,25 +1,69 @@
 """One key after another through a process function: records in, rows of state and emitted records out (A2-A4)."""
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from pathlib import PurePath
 from typing import Any
 
+from tidemark.declare.operators import Process
 from tidemark.errors import ProcessFunctionError, StateOverflowError
-from tidemark.model.dead_letters import Reason
-from tidemark.model.key_groups import key_group
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.sinks import NUMBERS, PER_RECORD
-from tidemark.operators import Process
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.core.offsets import NUMBERS, PER_RECORD
+from tidemark.model.schema.key_groups import key_group, key_text
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
-from tidemark.processing.codec import Codec, DoesNotFit, codec_of, type_of
-from tidemark.processing.failures import failed, key_words, overflow
 from tidemark.processing.live import Settled, StateType, StoredRow, settled
-from tidemark.processing.operator_state import OperatorStateType, TaskState
-from tidemark.processing.records import Emitted, Letter, Output, Placed
+from tidemark.processing.live_operator_state import OperatorStateType, TaskState
+from tidemark.processing.process_records import Emitted, FailedRecord, Output, Placed
 from tidemark.processing.shapes import Shape, record_shape, shape_of
+from tidemark.processing.value_codec import Codec, DoesNotFit, codec_of, type_of
+
+# What is said when a process function fails, or leaves more than it may.
+_SAFE = "every completed checkpoint is intact; nothing was published."
+_LONGEST = 300
+"""Characters of an exception's own text in a message."""
+_OURS = PurePath(__file__).parent.as_posix()
+
+
+def key_words(key: Sequence[object]) -> str:
+    """A key in messages."""
+    return ", ".join(map(key_text, key))
+
+
+def failed(uid: str, key: Sequence[object], place: Placed, error: Exception) -> ProcessFunctionError:
+    """The error of a function that raised."""
+    steps = [s for s in traceback.extract_tb(error.__traceback__) if not _is_ours(s.filename)]
+    at = f" ({steps[-1].name}, line {steps[-1].lineno})" if steps else ""
+    kind, words = type(error).__name__, " ".join(str(error).split())[:_LONGEST]
+    made = ProcessFunctionError(
+        f"process function failed: {uid}: {kind}: {words}{at}: key ({key_words(key)}),"
+        f" topic {place.topic}, partition {place.partition}, offset {place.offset}",
+        safe=_SAFE,
+        next="mend the function, or declare on_error='dead_letter', then run the pipeline again.",
+    )
+    made.key = key_words(key)
+    made.place = (place.topic, place.partition, place.offset, place.n)
+    made.kind = kind
+    made.trace = "".join([*traceback.format_list(steps), *traceback.format_exception_only(error)])
+    return made
+
+
+def overflow(uid: str, what: str) -> StateOverflowError:
+    """The error of a key whose state is larger than it may be."""
+    return StateOverflowError(
+        f"state overflow: {uid}: {what}",
+        safe=_SAFE,
+        next="let the function forget something, or declare a wider type, a higher limit or max_state_bytes.",
+    )
+
+
+def _is_ours(file: str) -> bool:
+    return PurePath(file).as_posix().startswith(_OURS)
+
 
 Key = tuple[Any, ...]
 
@@ -86,7 +130,7 @@ class Processing:
                 self._once(key, stored, left, out)
             except ProcessFunctionError as error:
                 bad = next(n for n, r in enumerate(left) if r[:4] == error.place)
-                out.letters.append(Letter(*left.pop(bad)[:4], Reason.PROCESS_FAILED.at(error.kind)))
+                out.letters.append(FailedRecord(*left.pop(bad)[:4], Reason.PROCESS_FAILED.at(error.kind)))
             else:
                 return
 
@@ -163,7 +207,7 @@ class Processing:
     def _refuse_large(self, key: Key, cells: Mapping[str, Cell], size: int) -> None:
         for f in self.state.schema.fields:
             length = cells[f.name].length
-            if f.kind != "value" and length > f.limit:
+            if f.kept.is_limited and length > f.limit:
                 what = f"{f.name} of key ({key_words(key)}) has {length:,} elements, its limit is {f.limit:,}"
                 raise overflow(self.operator.uid, what)
         bound = self.operator.max_state_bytes

@@ -8,7 +8,7 @@ import types as python_types
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from tidemark.model.types import FieldType, field_type
+from tidemark.model.core.types import FieldType, field_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Annotated
 
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.model.types import Precision
+from tidemark.model.core.types import Precision
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.perf.peers.page import write_page
-from tests.perf.peers.setup_flink import unpack
+from benchmarks.peers.page import write_page
+from benchmarks.peers.setup_flink import unpack
 
 FACTS = {"command": "make bench", "seed": 1, "cores": 2, "versions": {"pyspark": "4"}, "updates": 10}
 

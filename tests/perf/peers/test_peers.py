@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.perf.flights import Months
-from tests.perf.peers.places import child_environment
-from tests.perf.peers.smoke import KEPT, MONTHS, RETAINED, SEED, SMOKED, WORKLOAD
-from tests.perf.peers.titles import WHOLE
-from tests.perf.workload import expected_state
+from benchmarks.flights import Months
+from benchmarks.peers.places import child_environment
+from benchmarks.peers.smoke import KEPT, MONTHS, RETAINED, SEED, SMOKED, WORKLOAD
+from benchmarks.peers.titles import WHOLE
+from benchmarks.workload import expected_state
 from tests.prerequisites import needs
 
 
@@ -23,7 +23,7 @@ from tests.prerequisites import needs
 @needs(shutil.which("javac") is not None, "what streams is Java: install a JDK 17, not only a JRE")
 def test_every_peer_of_a_spark_driver_ends_with_the_oracles_rows(broker: str, tmp_path: Path) -> None:
     print(f"seed {SEED}")
-    command = [sys.executable, "-m", "tests.perf.peers.smoke", broker, str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.peers.smoke", broker, str(tmp_path)]
     # A Spark driver and a Connect client do not live in one process; the other tests have the client in this one.
     done = subprocess.run(command, capture_output=True, text=True, env=child_environment(), timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-5000:]

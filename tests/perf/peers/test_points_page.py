@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.perf.peers.points_page import losses, sections
+from benchmarks.peers.points_page import losses, sections
 
 ASKED = {"mode": "warm", "size": 1_000, "updates": 10, "choice": "uniform"}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.perf.latency.page import percentile
-from tests.perf.peers.places import ROOT
-from tests.perf.report import FOLDER
+from benchmarks.latency.page import percentile
+from benchmarks.peers.places import ROOT
+from benchmarks.report import FOLDER
 
 Rows = Sequence[dict[str, Any]]
 README = (ROOT / "README.md").read_text()

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from tests.perf.peers.places import Place, RetainingPeer, WrongStateError
-from tests.perf.peers.retaining import Retaining
+from benchmarks.peers.places import Place, RetainingPeer, WrongStateError
+from benchmarks.peers.retaining import Retaining
 
 
 @dataclass

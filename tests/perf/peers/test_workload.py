@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.perf.generator import START_MS, Updates, key_text
-from tests.perf.peers.places import WrongStateError, check
-from tests.perf.workload import WINDOW, Choice, State, Workload, expected_state
+from benchmarks.generator import START_MS, Updates, key_text
+from benchmarks.peers.places import WrongStateError, check
+from benchmarks.workload import WINDOW, Choice, State, Workload, expected_state
 
 SEED = 7
 

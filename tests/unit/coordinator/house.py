@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 
 from tests.in_memory import START_MS, InMemory, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.failures import FailureReport
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records.states import NothingOpen, OpenPlan
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import CheckpointPlan
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 
 P0, P1 = TopicPartition("payments", 0), TopicPartition("payments", 1)
 ASK = PlanRequest(origin="test")
@@ -80,8 +80,8 @@ class House(InMemory):
         return self.executed(self.pipeline, attempt)
 
     @property
-    def advance(self) -> Advance:
-        return Advance(
+    def loop(self) -> CheckpointLoop:
+        return CheckpointLoop(
             coordinator=self.coordinator,
             pipeline=self.pipeline,
             execute=self.execute,
@@ -90,7 +90,7 @@ class House(InMemory):
 
     def complete(self, request: PlanRequest = ASK) -> Checkpoint:
         """One checkpoint."""
-        return self.advance.once(request).checkpoints[0]
+        return self.loop.run_once(request).checkpoints[0]
 
     def plan(self, request: PlanRequest = ASK) -> CheckpointPlan:
         """An open plan."""

@@ -7,14 +7,14 @@ import pytest
 from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_ending import kept
 from tests.unit.coordinator.test_recovery import Died, dying, three
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored, Superseded
-from tidemark.coordinator.recovery.ending import Ending
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model.records import Closing
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.retention.savepoint import SavepointRequest
 
 CLAIM = RestoreRequest(savepoint="june", claim=True)
 
@@ -39,7 +39,7 @@ def interrupted(house: House, at: tuple[str, str], act) -> Recovery:
             done.append(None)
             act()
 
-    return Recovery(coordinator=replace(house.coordinator, crash=crash))
+    return Recovery(coordinator=replace(house.coordinator, listener=crash))
 
 
 @pytest.mark.parametrize("at", [("genesis", "after"), ("fate", "before"), ("fate", "after"), ("closing", "before")])
@@ -144,7 +144,7 @@ def test_an_end_that_died_gives_the_savepoint_back_when_it_is_repeated(at: tuple
             raise Died
 
     with pytest.raises(Died):
-        Ending(coordinator=replace(house.coordinator, crash=crash)).close("t2")
+        Ending(coordinator=replace(house.coordinator, listener=crash)).close("t2")
     assert kept(house) == [1, 3], "the timeline pins it, or the savepoint does"
     close(house)
     assert not house.savepoints.get("june").disposed
@@ -163,7 +163,7 @@ def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_e
             raise Died
 
     with pytest.raises(Died if dies else ConflictError):
-        Recovery(coordinator=replace(house.coordinator, crash=crash)).restore(beginning)
+        Recovery(coordinator=replace(house.coordinator, listener=crash)).restore(beginning)
     if dies:
         assert house.savepoints.find("june").claimed_by == "t2"
         close(house)

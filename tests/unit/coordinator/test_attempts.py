@@ -6,16 +6,16 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.coordinator.house import House
-from tidemark.adapters.memory import Fault, FaultyStore
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Void
 from tidemark.errors import CheckpointExpiredError, ConflictError, CorruptObjectError, FencedError, StoreError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Closing, Failure, OutcomeKind
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Closing, Failure, OutcomeKind
 from tidemark.ports import PutOutcome
+from tidemark.testing.twin.memory import Fault, FaultyStore
 
 DECLINED = Failure(reason=FailureReason.DECLINED, message="declined", next="nothing.")
 

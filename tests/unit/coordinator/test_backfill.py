@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.in_memory import dag_run
 from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, Account, House, Wider, at
 from tidemark import Fold, KafkaSource, state
-from tidemark.adapters.memory_store import MemoryStore
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.plans.recorded import steps
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.replay_ranges import steps
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Broadcast, Pipeline
 from tidemark.errors import (
     ConflictError,
     DataLostError,
@@ -21,13 +23,12 @@ from tidemark.errors import (
     NotFoundError,
     UsageError,
 )
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.keys import slot_key
-from tidemark.model.records import StopRecord
-from tidemark.operators import Process
-from tidemark.pipeline import Broadcast, Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import slot_key
+from tidemark.model.checkpoint.store_objects import StopRecord
 from tidemark.ports import PlanRequest
 from tidemark.state import Keyed
+from tidemark.testing.twin.memory import MemoryStore
 
 
 class Renamed(Keyed):
@@ -225,8 +226,8 @@ def test_a_fork_that_reads_on_by_itself_is_nobodys_backfill() -> None:
     house = House()
     made = five(house)
     house.recovery.fork(Beginning(checkpoint=made[3]), "mine")
-    own = Advance(coordinator=house.coordinator, pipeline=PIPELINE, execute=house.execute, timeline="mine")
-    own.once(ASK)
+    own = CheckpointLoop(coordinator=house.coordinator, pipeline=PIPELINE, execute=house.execute, timeline="mine")
+    own.run_once(ASK)
     with pytest.raises(ConflictError, match="has read on its own"):
         backfill(house, made[3], name="mine").outlook()
     house.recovery.fork(Beginning(checkpoint=made[3]), "open")
@@ -269,7 +270,7 @@ def test_intervals_are_covered_on_the_fork_as_they_were() -> None:
         wanted = PlanRequest(
             origin="run", interval_start=at(day * 1000 - 1000), interval_end=at(day * 1000), until_interval_end=True
         )
-        made += house.advance.until_covered(replace(wanted, max_records=1)).checkpoints
+        made += dag_run(house.loop, replace(wanted, max_records=1)).checkpoints
     assert len(made) == 8
     one = backfill(house, made[1], max_records=3)
     fork = repeat(house, one)

@@ -6,7 +6,18 @@ import pytest
 
 from tests.in_memory import START_MS, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory import (
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.records.states import Completed, OpenPlan
+from tidemark.declare.pipeline import Broadcast, DeltaTable
+from tidemark.errors import DataLostError, DeclarationError, NotFoundError, StateOverflowError
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import (
     ManualClock,
     MemoryCompute,
     MemoryForeignTables,
@@ -15,17 +26,6 @@ from tidemark.adapters.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.states import Completed, OpenPlan
-from tidemark.engine.job import CheckpointJob
-from tidemark.errors import DataLostError, DeclarationError, NotFoundError, StateOverflowError
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.failure import FailureReason
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import CheckpointPlan
-from tidemark.pipeline import Broadcast, DeltaTable
-from tidemark.ports import PlanRequest
 
 ASK = PlanRequest(origin="test")
 
@@ -104,7 +104,7 @@ class World:
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=1.0,
         )
         return job.execute(owned)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, P0, House
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.memory import ManualClock
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.ttl import Now
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.ttl import Now
 from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import ManualClock
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 DAY_MS = int(DAY.timestamp() * 1000)

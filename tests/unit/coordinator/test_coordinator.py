@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.in_memory import dag_run
 from tests.unit.coordinator.house import ASK, P0, House, at
 from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
-from tidemark.adapters.memory import Fault, FaultyStore
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
-from tidemark.model import keys
-from tidemark.model.records import Closing, IdRecord
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.store_objects import Closing, IdRecord
+from tidemark.testing.twin.memory import Fault, FaultyStore
 
 
 def test_an_open_plan_is_adopted_word_for_word() -> None:
@@ -43,7 +44,7 @@ def test_a_planner_that_loses_the_slot_takes_the_plan_of_the_winner() -> None:
         if (step, moment) == ("plan", "before") and not crashed:
             crashed.append(other.plan())
 
-    slow = replace(house.coordinator, crash=faster)
+    slow = replace(house.coordinator, listener=faster)
     found = slow.trigger(house.pipeline, ASK)
     assert found == OpenPlan(plan=crashed[0], adopted=True)
     assert found.plan.id == 2  # id 1 was taken by the loser: a gap
@@ -54,11 +55,10 @@ def test_runs_go_on_until_the_interval_is_covered() -> None:
     house = House()
     house.send(5, timestamp_ms=10)
     request = replace(ASK, max_records=2, interval_start=at(0), interval_end=at(50), until_interval_end=True)
-    done = house.advance.until_covered(request)
+    done = dag_run(house.loop, request)
     assert [c.plan.covers for c in done.checkpoints] == [False, False, True]
-    assert done.ended == Covered(checkpoint=done.checkpoints[-1])
-    assert str(done.ended) == "covered by chk-3"
-    again = house.advance.until_covered(request)
+    assert done.state == Completed(checkpoint=done.checkpoints[-1], won=True)
+    again = dag_run(house.loop, request)
     assert (again.checkpoints, str(again.ended)) == ((), "covered by chk-3")
 
 
@@ -66,7 +66,7 @@ def test_a_run_finishes_the_open_plan_first_even_when_its_interval_is_covered() 
     house = House()
     covered = house.complete(replace(ASK, interval_end=at(50)))
     plan = house.plan()
-    done = house.advance.until_covered(replace(ASK, interval_end=at(50)))
+    done = dag_run(house.loop, replace(ASK, interval_end=at(50)))
     assert [c.plan for c in done.checkpoints] == [plan]
     assert done.ended == Covered(checkpoint=covered)
 

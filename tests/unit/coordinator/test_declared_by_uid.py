@@ -9,7 +9,7 @@ from tests.in_memory import Payment
 from tests.unit.coordinator.house import ASK, P1, PIPELINE, Account, House
 from tidemark import Fold, Process, state
 from tidemark.errors import NameRefusedError
-from tidemark.model.evolution import compared
+from tidemark.model.state.evolution import compared
 
 ACCOUNTS, COPIES = PIPELINE.operators[0], Fold("copies", key_by="account", state=Account)
 

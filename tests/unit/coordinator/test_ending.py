@@ -8,19 +8,19 @@ from tests.unit.coordinator.house import ASK, House
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.branches import branches
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, Void
-from tidemark.coordinator.recovery import verification
-from tidemark.coordinator.recovery.ending import Ending
+from tidemark.coordinator.records.timeline_tree import branches
+from tidemark.coordinator.recovery import integrity as verification
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.retention.survey import look
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Closing
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.retention import Retention
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.retention.savepoint import SavepointRequest
 
 
 class Died(BaseException):
@@ -30,7 +30,7 @@ class Died(BaseException):
 def forked(house: House, name: str = "fix") -> tuple[list[Checkpoint], Checkpoint]:
     """Three checkpoints, and a fork of the first with one of its own."""
     made = three(house)
-    (own,) = fork(house, made[0], name).once(ASK).checkpoints
+    (own,) = fork(house, made[0], name).run_once(ASK).checkpoints
     return made, own
 
 
@@ -114,7 +114,7 @@ def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> Non
             raise Died
 
     with pytest.raises(Died):
-        replace(house.recovery, coordinator=replace(house.coordinator, crash=crash)).restore(
+        replace(house.recovery, coordinator=replace(house.coordinator, listener=crash)).restore(
             Beginning(checkpoint=made[0])
         )
     with pytest.raises(ConflictError, match="timeline t2 is being restored: it may take the next place of t1"):
@@ -152,7 +152,7 @@ def test_a_checkpoint_in_flight_wins_the_place_or_is_void(won: bool) -> None:
         if (step, moment) == wanted and not ended:
             ended.append(house.coordinator.complete(planned[0]))
 
-    done = Ending(coordinator=replace(house.coordinator, crash=crash)).close("fix")
+    done = Ending(coordinator=replace(house.coordinator, listener=crash)).close("fix")
     assert done.won
     assert isinstance(ended[0], Completed if won else Void)
     assert len(done.checkpoints) == (2 if won else 1)
@@ -170,7 +170,7 @@ def test_an_end_that_died_is_finished_by_a_repetition(at: tuple[str, str]) -> No
             raise Died
 
     with pytest.raises(Died):
-        Ending(coordinator=replace(house.coordinator, crash=crash)).close("fix")
+        Ending(coordinator=replace(house.coordinator, listener=crash)).close("fix")
     if at == ("fate", "before"):
         assert isinstance(house.promotion.promote("fix", discard=True), Promoted)
         return
@@ -200,7 +200,7 @@ def test_of_a_promote_and_an_end_one_is_refused() -> None:
                 Ending(coordinator=house.coordinator).close("fix")
             refused.append(told.value)
 
-    done = Promotion(coordinator=replace(house.coordinator, crash=crash)).promote("fix", discard=True)
+    done = Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix", discard=True)
     assert isinstance(done, Promoted)
     assert refused
     assert house.coordinator.timelines.live() == "fix"
@@ -217,7 +217,7 @@ def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
             raise Died
 
     with pytest.raises(Died):
-        Promotion(coordinator=replace(house.coordinator, crash=crash)).promote("fix", discard=True)
+        Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix", discard=True)
     with pytest.raises(ConflictError, match="it may take the next place of t1 at any moment"):
         Ending(coordinator=house.coordinator).close("fix")
     house.send(1)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.coordinator.house import ASK, PIPELINE, House
-from tidemark.coordinator.checkpoints.failures import classify, failure_of
+from tidemark.coordinator.checkpoints.failure_policy import classify, failure_of
 from tidemark.coordinator.checkpoints.restart import (
     ENDLESS,
     ExponentialDelay,
@@ -32,10 +32,10 @@ from tidemark.errors import (
     StateOverflowError,
     StoreError,
 )
-from tidemark.model import keys
-from tidemark.model.checkpoint import Verdict
-from tidemark.model.failure import FailureReason
-from tidemark.model.records import Closing, Failure, StopRecord
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Verdict
+from tidemark.model.checkpoint.store_objects import Closing, Failure, StopRecord
 
 R = FailureReason
 ERRORS = [
@@ -95,7 +95,7 @@ def test_a_stop_record_refuses_until_a_later_one_resumes() -> None:
     house = House()
     put = house.coordinator.objects.put
     put(keys.stop_key(1), StopRecord(stopped=True, why="maintenance", at_ms=1, write_id="a"))
-    found = house.advance.once(ASK)
+    found = house.loop.run_once(ASK)
     assert found.checkpoints == ()
     assert isinstance(found.ended, Refused)
     assert (found.ended.reason, found.ended.message) == (R.STOPPED, "the pipeline is stopped: maintenance")
@@ -142,7 +142,7 @@ def test_a_final_failure_aborts_the_plan_and_raises_its_own_error() -> None:
     house = House()
     house.fail = DataLostError("gone", next="x")
     with pytest.raises(DataLostError):
-        house.advance.once(ASK)
+        house.loop.run_once(ASK)
     report = house.reports[0]
     assert isinstance(report.state, Aborted)
     assert (report.retry, report.in_a_row, report.exceeded) == (False, 1, True)
@@ -152,7 +152,7 @@ def test_another_failure_leaves_the_plan_for_the_next_attempt() -> None:
     house = House()
     house.fail = EngineError("spark", next="x")
     with pytest.raises(EngineError):
-        house.advance.once(ASK)
+        house.loop.run_once(ASK)
     assert isinstance(house.reports[0].state, OpenPlan)
     assert house.reports[0].retry
     house.fail = None
@@ -166,7 +166,7 @@ def test_failures_in_a_row_count_once_per_id_and_a_success_resets_them() -> None
     def failed(error: Exception) -> tuple[int, bool]:
         house.fail = error
         with pytest.raises(type(error)):
-            house.advance.once(ASK)
+            house.loop.run_once(ASK)
         return house.reports[-1].in_a_row, house.reports[-1].exceeded
 
     assert failed(EngineError("spark", next="x")) == (1, False)
@@ -209,7 +209,7 @@ def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
 
     house.store = Full()
     with pytest.raises(StoreError):
-        house.advance.once(ASK)
+        house.loop.run_once(ASK)
     report = house.reports[0]
     assert isinstance(report.state, SealedPlan)
     assert (report.failure.reason, report.retry) == (R.PUBLISH_FAILED, True)
@@ -236,7 +236,7 @@ def test_an_error_whose_record_fails_says_so_and_stays_itself() -> None:
 
     house.store = Dying()
     with pytest.raises(EngineError) as caught:
-        house.advance.once(ASK)
+        house.loop.run_once(ASK)
     assert caught.value.__notes__ == ["the failure itself could not be recorded: disk gone"]
     assert house.reports == []
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
 from tests.unit.coordinator.test_attempts import DECLINED, begun
 from tidemark import Fold
-from tidemark.model import keys
-from tidemark.model.checkpoint import Ack, Checkpoint
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 
 
 def filled(accounts: int) -> House:

@@ -9,9 +9,9 @@ from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House, Wide
 from tidemark import Fold, state
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.errors import IncompatibleStateError
-from tidemark.model import keys
-from tidemark.model.records import CompactionRecord
-from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord
 
 RUNS, BASE = "bank/state/accounts/t1-1/runs", "bank/state/accounts/t1-1/base"
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, P0, House, at
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.plans.logical_time import LEAP
+from tidemark.coordinator.plans.planner import LEAP
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.errors import ConflictError
 from tidemark.ports import PlanRequest
 

@@ -6,19 +6,18 @@ from typing import Any
 import pytest
 
 from tests.unit.coordinator.house import ASK, PIPELINE, House
-from tidemark.adapters.memory import MemoryCompute
-from tidemark.coordinator.checkpoints.advance import Advance
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.recovery.patching import Patcher, Patching
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
 from tidemark.errors import ConflictError, NameRefusedError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.key_groups import key_group
-from tidemark.model.records import Failure, JobEnd, JobRecord
-from tidemark.model.resolving import run_columns
-from tidemark.model.savepoint import SavepointRequest, TombstoneKind
-from tidemark.model.writes import WrittenRun
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Failure, JobEnd, JobRecord
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
+from tidemark.model.schema.key_groups import key_group
+from tidemark.sql.resolve import run_columns
+from tidemark.testing.twin.memory import MemoryCompute
 
 STEPS = ("genesis", "ids", "patch.files", "patch.commit", "patch.record", "queries", "plan", "attempt")
 POINTS = [f"{step}:{moment}" for step in (*STEPS, "publish", "savepoint") for moment in ("before", "after")]
@@ -50,7 +49,7 @@ def patcher(house: House, crash: Any = None) -> Patcher:
 
     coordinator: CheckpointCoordinator = house.coordinator
     return Patcher(
-        coordinator=replace(coordinator, crash=crash) if crash else coordinator, tables=house.tables, write=write
+        coordinator=replace(coordinator, listener=crash) if crash else coordinator, tables=house.tables, write=write
     )
 
 
@@ -111,12 +110,12 @@ def test_the_fork_reads_on_and_what_it_reads_is_added_to_what_was_set() -> None:
     house, source = grown()
     patcher(house).patch(patching(source))
     house.send(2, account="b")
-    advance = Advance(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline="fixed")
-    (done,) = advance.once(ASK).checkpoints
+    loop = replace(house.loop, timeline="fixed")
+    (done,) = loop.run_once(ASK).checkpoints
     assert accounts(house, done) == {"a": (11, 101), "b": (3, 3), "c": (3, 3), "new": (1, 5)}
     house.compact(done, "accounts", done.handles["accounts"])
     house.send(1, account="a")
-    (last,) = advance.once(ASK).checkpoints
+    (last,) = loop.run_once(ASK).checkpoints
     assert list(last.plan.adopted) == ["accounts"]
     assert accounts(house, last) == {"a": (12, 102), "b": (3, 3), "c": (3, 3), "new": (1, 5)}
     house.recovery.restore(Beginning(checkpoint=house.coordinator.checkpoint(4), savepoint="fixed"))
@@ -169,8 +168,8 @@ def test_a_plan_that_was_left_open_is_completed_by_an_ordinary_run(point: str) -
     house, source = grown()
     with pytest.raises(Died):
         patcher(house, Crash(point)).patch(patching(source))
-    advance = Advance(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline="fixed")
-    (found, *_) = advance.once(ASK).checkpoints
+    loop = replace(house.loop, timeline="fixed")
+    (found, *_) = loop.run_once(ASK).checkpoints
     assert found.id == 4
     assert accounts(house, found) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
     done, pin = patcher(house).patch(patching(source))
@@ -207,8 +206,8 @@ def test_a_fork_that_somebody_ran_before_the_patch_was_planned_keeps_what_it_did
     house, source = grown()
     with pytest.raises(Died):
         patcher(house, Crash("ids:before")).patch(patching(source))
-    advance = Advance(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline="fixed")
-    advance.once(ASK)
+    loop = replace(house.loop, timeline="fixed")
+    loop.run_once(ASK)
     with pytest.raises(ConflictError, match="has gone on without the patch"):
         patcher(house).patch(patching(source))
 

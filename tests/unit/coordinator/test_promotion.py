@@ -6,18 +6,18 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, House
 from tests.unit.coordinator.test_recovery import three
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Behind, Promoted, Superseded
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.errors import NotFoundError
-from tidemark.model.checkpoint import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 
-def fork(house: House, at: Checkpoint, name: str = "fix") -> Advance:
+def fork(house: House, at: Checkpoint, name: str = "fix") -> CheckpointLoop:
     """A fork, ready to advance."""
     house.recovery.fork(Beginning(checkpoint=at), name)
-    return Advance(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
+    return CheckpointLoop(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
 
 
 def test_a_fork_that_caught_up_becomes_live() -> None:
@@ -25,7 +25,7 @@ def test_a_fork_that_caught_up_becomes_live() -> None:
     made = three(house)
     ahead = fork(house, made[0])
     assert house.promotion.promote("fix") == Behind(timeline="fix", lacking=(made[2], made[1]))
-    caught_up = ahead.once(ASK).checkpoints[0]
+    caught_up = ahead.run_once(ASK).checkpoints[0]
     done = house.promotion.promote("fix")
     assert isinstance(done, Promoted)
     assert (done.won, done.replaced, done.left) == (True, (made[2], made[1]), ())
@@ -41,7 +41,7 @@ def test_a_fork_that_caught_up_becomes_live() -> None:
 def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_idle(records: int) -> None:
     house = House()
     made = three(house)
-    fork(house, made[0]).once(ASK)
+    fork(house, made[0]).run_once(ASK)
     won: list[Checkpoint] = []
 
     def crash(step: str, moment: str) -> None:
@@ -49,7 +49,7 @@ def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_i
             house.send(records)
             won.append(house.complete())
 
-    done = Promotion(coordinator=replace(house.coordinator, crash=crash)).promote("fix")
+    done = Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix")
     if records:
         assert done == Behind(timeline="fix", lacking=(won[0],), overtaken=True)
     else:
@@ -69,7 +69,7 @@ def test_discard_leaves_behind_what_was_lacking_and_no_more() -> None:
             house.send(1)
             won.append(house.complete())
 
-    done = Promotion(coordinator=replace(house.coordinator, crash=crash)).promote("a", discard=True)
+    done = Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("a", discard=True)
     assert done == Behind(timeline="a", lacking=(won[0], made[2], made[1]), overtaken=True)
     promoted = house.promotion.promote("a", discard=True)
     assert isinstance(promoted, Promoted)

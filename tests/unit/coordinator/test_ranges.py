@@ -8,7 +8,7 @@ import pytest
 from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, House, at, sourced
 from tidemark import TopicPattern
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, UsageError
-from tidemark.model.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.ports import PlanRequest
 
 LOSS = replace(ASK, accept_loss=True)

@@ -7,14 +7,14 @@ import pytest
 from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
-from tidemark.adapters.memory import MemoryCompute
-from tidemark.coordinator.checkpoints.advance import Advance
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored, Superseded, Void
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.errors import ConflictError, CorruptObjectError, IncompatibleStateError, NameRefusedError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import TombstoneKind
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import TombstoneKind
+from tidemark.testing.twin.memory import MemoryCompute
 
 
 class Died(BaseException):
@@ -28,7 +28,7 @@ def dying(house: House, step: str, moment: str) -> Recovery:
         if (at, when) == (step, moment):
             raise Died
 
-    return Recovery(coordinator=replace(house.coordinator, crash=crash))
+    return Recovery(coordinator=replace(house.coordinator, listener=crash))
 
 
 def three(house: House) -> list[Checkpoint]:
@@ -114,7 +114,7 @@ def test_a_checkpoint_that_wins_the_slot_stays_on_the_old_timeline() -> None:
             house.send(1)
             won.append(house.complete())
 
-    done = Recovery(coordinator=replace(house.coordinator, crash=crash)).restore(Beginning(checkpoint=made[0]))
+    done = Recovery(coordinator=replace(house.coordinator, listener=crash)).restore(Beginning(checkpoint=made[0]))
     assert isinstance(done, Restored)
     assert (done.overtaken, done.left) == ((won[0],), (won[0], made[2], made[1]))
     assert (done.closing.sequence, house.coordinator.timelines.live()) == (5, "t2")
@@ -128,7 +128,7 @@ def test_of_two_restores_at_once_the_later_learns_that_it_was_superseded() -> No
         if (step, moment) == ("closing", "before"):
             house.recovery.restore(Beginning(checkpoint=made[1]), "faster")
 
-    slow = Recovery(coordinator=replace(house.coordinator, crash=crash))
+    slow = Recovery(coordinator=replace(house.coordinator, listener=crash))
     done = slow.restore(Beginning(checkpoint=made[0]), "slower")
     assert isinstance(done, Superseded)
     assert (done.closing.successor, house.coordinator.timelines.live()) == ("t3", "t3")
@@ -154,10 +154,10 @@ def test_forks_go_on_beside_the_live_timeline_and_beside_each_other() -> None:
         assert not house.recovery.fork(Beginning(checkpoint=made[0]), name).won, "a repeated call finds it"
     house.send(1)
     runs = [
-        Advance(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
+        CheckpointLoop(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
         for name in ("one", "two", None)
     ]
-    done = [run.once(ASK).checkpoints[0] for run in runs]
+    done = [run.run_once(ASK).checkpoints[0] for run in runs]
     assert [str(c.plan.slot) for c in done] == ["one/2.1", "two/2.1", "t1/4.1"]
     assert [held(house, c) for c in done] == [{"a": 4}] * 3
     assert len({c.handles["accounts"].segments[-1].path for c in done}) == 3
@@ -184,8 +184,8 @@ def test_what_does_not_fit_is_told_before_anything_is_written() -> None:
     assert (left.left_behind, left.handles) == ({"accounts": made[0].handles["accounts"]}, {})
     named = recovery.fork(Beginning(checkpoint=made[0], renamed={"accounts": "people"}), "named").genesis
     assert named.handles == {"people": made[0].handles["accounts"]}
-    run = Advance(coordinator=house.coordinator, pipeline=other, execute=lambda a: house.executed(other, a))
-    found = replace(run, timeline="named").once(ASK).checkpoints[0]
+    run = CheckpointLoop(coordinator=house.coordinator, pipeline=other, execute=lambda a: house.executed(other, a))
+    found = replace(run, timeline="named").run_once(ASK).checkpoints[0]
     rows = MemoryCompute(pipeline=other, log=house.log, tables=house.tables).resolve(found, "people")
     assert {key[0]: row["payments"] for key, row in rows.items()} == {"a": 3}
     with pytest.raises(UsageError, match="no operator nobody in chk-1"):

@@ -13,15 +13,15 @@ from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
 from tidemark.cli.timeline import drawn, plain_tree
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
-from tidemark.coordinator.records.branches import branches
 from tidemark.coordinator.records.states import Promoted, Restored
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.records.timeline_tree import branches
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_preview import RestorePlan, plan_restore
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.restoring import RestorePlan, plan_restore
 from tidemark.errors import ConflictError, DataLostError, NotFoundError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.offsets import OffsetRange
-from tidemark.model.savepoint import SavepointRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import OffsetRange
+from tidemark.model.retention.savepoint import SavepointRequest
 
 
 @dataclass(frozen=True)
@@ -188,9 +188,9 @@ def test_a_promote_sends_what_was_not_sent_and_only_when_it_is_asked() -> None:
     for asked, wanted in ((False, [4]), (True, [2, 3, 4])):
         house = telling(KafkaSink("seen", topic="out"))
         made = three(house)
-        fork(house, made[0]).once(ASK)
+        fork(house, made[0]).run_once(ASK)
         house.send(1)
-        fork(house, made[0]).once(ASK)
+        fork(house, made[0]).run_once(ASK)
         for due in undelivered(house.coordinator)[:2]:
             delivered(house.coordinator, due)
         assert isinstance(house.promotion.promote("fix", send=asked), Promoted)

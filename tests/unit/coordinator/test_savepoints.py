@@ -7,14 +7,14 @@ import pytest
 
 from tests.in_memory import START_MS
 from tests.unit.coordinator.house import House
-from tidemark.adapters.memory_store import MemoryStore
-from tidemark.coordinator.plans.beginnings import Beginning
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
-from tidemark.model import keys
-from tidemark.model.records import StopRecord
-from tidemark.model.savepoint import SavepointChange, SavepointRequest, TombstoneKind
-from tidemark.ports import CrashPoints, PutOutcome
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.store_objects import StopRecord
+from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest, TombstoneKind
+from tidemark.ports import PutOutcome, StepListener
+from tidemark.testing.twin.memory import MemoryStore
 
 CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
 
@@ -37,9 +37,9 @@ def asked(name: str = "sp", checkpoint: int | None = None, **more: object) -> Sa
     return SavepointRequest(name=name, owner="ann", origin=str(more.pop("origin", "o")), checkpoint=checkpoint, **more)
 
 
-def crashing(house: House, crash: CrashPoints) -> Savepoints:
+def crashing(house: House, crash: StepListener) -> Savepoints:
     """Savepoints of a process with crash points of its own."""
-    return Savepoints(replace(house.coordinator, crash=crash))
+    return Savepoints(replace(house.coordinator, listener=crash))
 
 
 def meanwhile(house: House, step: str, do: Callable[[], object]) -> Savepoints:

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.coordinator.house import House
-from tidemark.adapters.memory import MemoryCompute
+from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import OpenPlan
-from tidemark.engine.job import CheckpointJob
 from tidemark.errors import DataLostError
+from tidemark.testing.twin.memory import MemoryCompute
 
 
 @pytest.mark.parametrize("step", ["fold.accounts", "runs.accounts", "gate"])
@@ -25,7 +25,7 @@ def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(step: str) -
         tables=house.tables,
         clock=house.clock,
         write_ids=house.ids,
-        crash=crash,
+        listener=crash,
         max_dead_letters=1.0,
     )
     with pytest.raises(DataLostError, match="payments#1 became payments#2"):

@@ -11,26 +11,27 @@ from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, telling
 from tidemark import DeltaSink, KafkaSink, Process
-from tidemark.adapters.memory import MemoryCompute, MemorySender
-from tidemark.adapters.memory_key_files import MemoryKeyFiles
-from tidemark.adapters.memory_table_files import MemoryTableFiles
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
-from tidemark.coordinator.plans.sent import SentRecords
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.plans.sent_offsets import SentRecords
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.retention.erasing import Eraser, ErasureRequest
-from tidemark.coordinator.retention.survey import look
-from tidemark.coordinator.retention.sweeping import Sweeper
-from tidemark.engine.job import CheckpointJob
-from tidemark.model import canonical, codec
-from tidemark.model.checkpoint import Sealed
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.failure import FailureReason
-from tidemark.model.savepoint import SavepointRequest
-from tidemark.model.sinks import SinkTable
-from tidemark.operators import Operator
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.sweep import Sweeper
+from tidemark.declare.operators import Operator
+from tidemark.declare.retention import Retention
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.core import canonical
+from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
-from tidemark.retention import Retention
+from tidemark.testing.twin.key_files import MemoryKeyFiles
+from tidemark.testing.twin.memory import MemoryCompute, MemorySender
+from tidemark.testing.twin.table_files import MemoryTableFiles
 
 OUTBOX = KafkaSink("seen", topic="out")
 AT_ONCE = KafkaSink("seen", topic="out", guarantee="at_least_once")
@@ -86,7 +87,7 @@ def sending(house: House) -> list[int]:
             tables=house.tables,
             clock=house.clock,
             write_ids=house.ids,
-            crash=lambda step, moment: None,
+            listener=lambda step, moment: None,
             max_dead_letters=1.0,
             sender=sender,
         )
@@ -118,7 +119,7 @@ def test_a_sink_that_was_kept_gets_the_rows_of_a_recreated_topic() -> None:
 def test_an_outbox_sends_the_rows_of_a_recreated_topic_after_a_promote() -> None:
     house = kafka()
     deliver(house)
-    fork(house, house.coordinator.checkpoint(3)).once(ASK)
+    fork(house, house.coordinator.checkpoint(3)).run_once(ASK)
     promote(house)
     recreate(house, 2)
     house.complete(LOSSY)
@@ -160,7 +161,7 @@ def test_a_dry_run_counts_what_is_read_again_by_topic_id() -> None:
 def test_what_cannot_be_read_again_still_counts_as_sent_where_sinks_go_back() -> None:
     house = kafka()
     made = [*house.coordinator.checkpoints()][::-1]
-    fork(house, made[0]).once(ASK)
+    fork(house, made[0]).run_once(ASK)
     assert deliver(house) == [0, 1, 2]
     house.log.create("payments", 2)
     assert plan(house, checkpoint=1, restore_sinks=True).sent_again == ()
@@ -197,7 +198,7 @@ def test_what_a_promote_was_asked_to_send_is_sent_by_the_timeline_that_is_restor
     ahead = fork(house, first)
     house.complete(replace(ASK, max_records=1))
     house.send(5)
-    ahead.once(ASK)
+    ahead.run_once(ASK)
     house.complete(replace(ASK, max_records=1))
     assert deliver(house) == [0, 1, 2]
     promote(house, send=True)
@@ -221,11 +222,11 @@ def test_what_was_sent_is_not_sent_again_by_a_restore_of_a_restore() -> None:
 
 def test_a_restore_to_a_checkpoint_of_a_fork_sends_only_what_nobody_has_sent() -> None:
     house = kafka()
-    (of_fork,) = fork(house, house.coordinator.checkpoint(1)).once(ASK).checkpoints
+    (of_fork,) = fork(house, house.coordinator.checkpoint(1)).run_once(ASK).checkpoints
     assert deliver(house) == [0, 1, 2]
     assert plan(house, checkpoint=of_fork.id).due == {}
     house.send(1)
-    (ahead,) = fork(house, of_fork, "more").once(ASK).checkpoints
+    (ahead,) = fork(house, of_fork, "more").run_once(ASK).checkpoints
     found = plan(house, checkpoint=ahead.id)
     assert found.due == {"seen": (ahead,)}
     assert f"rows of {ahead.plan.name} (timeline more) that no timeline has sent are sent" in found.sinks["seen"]
@@ -247,7 +248,7 @@ def test_a_promote_withholds_what_the_fork_had_emitted_that_its_fork_began_on() 
     for asked, wanted in ((False, []), (True, [1, 2])):
         house = kafka()
         assert deliver(house, 1) == [0]
-        (of_fork,) = fork(house, house.coordinator.checkpoint(1)).once(ASK).checkpoints
+        (of_fork,) = fork(house, house.coordinator.checkpoint(1)).run_once(ASK).checkpoints
         fork(house, of_fork, "of-fork")
         promote(house, "of-fork", send=asked)
         assert sent(house) == wanted
@@ -268,9 +269,9 @@ def test_a_promote_withholds_what_the_fork_read_before_the_topic_was_recreated()
     house = kafka()
     assert deliver(house, 1) == [0]
     ahead = fork(house, house.coordinator.checkpoint(1))
-    ahead.once(ASK)
+    ahead.run_once(ASK)
     recreate(house, 1)
-    ahead.once(LOSSY)
+    ahead.run_once(LOSSY)
     promote(house, discard=True)
     assert deliver(house) == []
 
@@ -296,7 +297,7 @@ def test_a_delivery_that_ends_after_its_timeline_was_closed_is_seen(as_restore: 
     if as_restore:
         restored(house, checkpoint=1)
     else:
-        fork(house, house.coordinator.checkpoint(1)).once(ASK)
+        fork(house, house.coordinator.checkpoint(1)).run_once(ASK)
         promote(house, send=True)
     assert not any(is_live(house.coordinator, due) for due in later)
     delivered(house.coordinator, under_way)
@@ -315,7 +316,7 @@ def test_what_a_sink_sent_that_nobody_declares_is_known_two_timelines_later() ->
     house.complete()
     assert deliver(house) == [1, 2]
     declare(house, table)
-    fork(house, first, "without").once(ASK)
+    fork(house, first, "without").run_once(ASK)
     promote(house, "without")
     restored(house, checkpoint=1)
     restored(house, checkpoint=1, request="again")
@@ -378,7 +379,7 @@ def test_a_sink_that_sends_at_once_leaves_its_rows_on_a_fork_where_a_promote_fin
         house.send(1)
         first = house.complete()
         house.send(2)
-        fork(house, first).once(ASK)
+        fork(house, first).run_once(ASK)
         assert at_once == [0]
         promote(house, send=asked)
         assert deliver(house) == wanted
@@ -546,7 +547,7 @@ def test_a_promote_of_0_1_sends_what_lies_beyond_its_offsets(bound: int, wanted:
     house = kafka()
     assert deliver(house, 2) == [0, 1]
     house.send(1)
-    fork(house, house.coordinator.checkpoint(1)).once(ASK)
+    fork(house, house.coordinator.checkpoint(1)).run_once(ASK)
     promote(house, send=bound == 2)
     as_of_0_1(house, sent={"seen": {"payments-0": bound}})
     assert deliver(house) == wanted

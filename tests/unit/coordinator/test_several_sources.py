@@ -6,13 +6,13 @@ import pytest
 
 from tests.in_memory import Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, state
-from tidemark.adapters.memory import MemoryLog
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
+from tidemark.declare.pipeline import Broadcast
 from tidemark.errors import DataLostError, DeclarationError
-from tidemark.model.offsets import TopicPartition
-from tidemark.pipeline import Broadcast
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import MemoryLog
 
 ASK = PlanRequest(origin="test")
 P0, P1, R0 = TopicPartition("payments", 0), TopicPartition("payments", 1), TopicPartition("refunds", 0)

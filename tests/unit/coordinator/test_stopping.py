@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.coordinator.house import ASK, House
-from tidemark.adapters.memory_store import Fault, FaultyStore, MemoryStore
-from tidemark.coordinator.recovery.stopping import Stopped, Stopping
+from tidemark.coordinator.recovery.stop_and_resume import Stopped, Stopping
 from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.records import StopRecord
-from tidemark.model.savepoint import SavepointRequest, TombstoneKind
-from tidemark.ports import CrashPoints, PutOutcome
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import StopRecord
+from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
+from tidemark.ports import PutOutcome, StepListener
+from tidemark.testing.twin.memory import Fault, FaultyStore, MemoryStore
 
 STEPS = [(step, moment) for step in ("last_checkpoint", "savepoint", "stop") for moment in ("before", "after")]
 RUNS_ON = "the pipeline is not stopped and runs on"
@@ -38,12 +38,12 @@ def asked(name: str = "sp", *, drained: bool = False) -> SavepointRequest:
     return SavepointRequest(name=name, owner="ann", origin="x", drained=drained)
 
 
-def stop(house: House, request: SavepointRequest | None = None, crash: CrashPoints | None = None) -> Stopped:
-    coordinator = house.coordinator if crash is None else replace(house.coordinator, crash=crash)
+def stop(house: House, request: SavepointRequest | None = None, crash: StepListener | None = None) -> Stopped:
+    coordinator = house.coordinator if crash is None else replace(house.coordinator, listener=crash)
     return Stopping(coordinator).stop_with_savepoint(request or asked(), "maintenance", house.complete)
 
 
-def at(place: tuple[str, str], do: Callable[[], object]) -> CrashPoints:
+def at(place: tuple[str, str], do: Callable[[], object]) -> StepListener:
     """Crash points that do something at a step."""
 
     def crash(step: str, moment: str) -> None:
@@ -64,7 +64,7 @@ def stop_records(house: House) -> list[str]:
 
 def runs_on(house: House) -> bool:
     """Whether a plan is made; it is executed, so that the pipeline has moved."""
-    return bool(house.advance.once(ASK).checkpoints)
+    return bool(house.loop.run_once(ASK).checkpoints)
 
 
 def test_the_last_checkpoint_is_pinned_and_then_no_plan_is_made(house: House) -> None:
@@ -76,7 +76,7 @@ def test_the_last_checkpoint_is_pinned_and_then_no_plan_is_made(house: House) ->
     )  # fmt: skip
     assert house.state("accounts") == {("a",): (5, 5)}, "what waited is in the last checkpoint"
     house.send(1)
-    refused = house.advance.once(ASK).ended
+    refused = house.loop.run_once(ASK).ended
     assert refused is not None
     assert refused.reason is FailureReason.STOPPED
     assert "maintenance" in refused.message
@@ -162,7 +162,7 @@ def test_a_store_that_refuses_leaves_the_pipeline_running_and_says_so(house: Hou
 def test_a_store_that_went_away_is_not_said_to_have_left_the_pipeline_running(house: House) -> None:
     gone = list[bool]()
     faulty = FaultyStore(house.store, lambda call, key: Fault.REFUSED if gone and key.startswith("stops/") else None)
-    coordinator = replace(house.coordinator, store=faulty, crash=at(("stop", "before"), lambda: gone.append(True)))
+    coordinator = replace(house.coordinator, store=faulty, listener=at(("stop", "before"), lambda: gone.append(True)))
     with pytest.raises(StoreError) as caught:
         Stopping(coordinator).stop_with_savepoint(asked(), "x", house.complete)
     assert "not known" in caught.value.safe

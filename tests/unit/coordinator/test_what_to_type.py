@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.coordinator.house import ASK, House
+from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.plans.recorded import Place, remaining
+from tidemark.coordinator.plans.replay_ranges import ReplayProgress, remaining
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.stopping import Stopping
+from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.errors import TidemarkError
-from tidemark.model.savepoint import SavepointChange, SavepointRequest, TombstoneKind
+from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest, TombstoneKind
 from tidemark.settings import load_settings
-from tidemark.wiring.core import Core
 
 PACKAGE = Path(__file__).resolve().parents[3] / "include" / "tidemark"
 
@@ -71,7 +71,7 @@ def fenced(house: House) -> None:
 
 def repeat_another_line(house: House) -> None:
     house.recovery.fork(RestoreRequest(checkpoint=2).beginning(house.coordinator), "later")
-    remaining(house.coordinator.timelines, Place.of(house.coordinator.head("later")), 1)
+    remaining(house.coordinator.timelines, ReplayProgress.of(house.coordinator.head("later")), 1)
 
 
 CASES: list[tuple[Callable[[House], object], str]] = [
@@ -106,13 +106,13 @@ def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[House], objec
 def test_a_plan_that_is_refused_because_of_a_stop_says_how_to_resume() -> None:
     house = House()
     Stopping(house.coordinator).stop("maintenance")
-    ended = house.advance.once(ASK).ended
+    ended = house.loop.run_once(ASK).ended
     assert ended is not None
     assert "tidemark resume bank" in ended.next
 
 
 def test_the_coordinator_of_a_project_knows_the_name(tmp_path: Path) -> None:
-    core = Core(load_settings(root=tmp_path))
+    core = Context(load_settings(root=tmp_path))
     assert core.coordinator("flights").objects.pipeline == "flights"
 
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from tidemark.model.compaction import Compaction, LevelPolicy, amplification, due, groups_of
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import LiveFile, WrittenFile
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.table_writes import LiveFile, WrittenFile
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.compaction import Compaction, LevelPolicy, amplification, due, groups_of
 
 BASE, RUNS = "p/state/u/t2-1/base", "p/state/u/t2-1/runs"
 RATIO = 2

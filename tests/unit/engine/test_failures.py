@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from tidemark.engine.failures import NumericOverflow, translated
+from tidemark.engine.session.spark_errors import NumericOverflow, translated
 from tidemark.errors import BrokerError, DataLostError, EngineError, StateOverflowError, StoreError, TidemarkError
 
 CASES: list[tuple[str, type[TidemarkError]]] = [

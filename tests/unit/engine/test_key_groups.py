@@ -5,10 +5,10 @@ from datetime import UTC, date, datetime
 import pytest
 
 from tests.engine.records import pipeline
-from tidemark.adapters.delta_types import parsed
 from tidemark.errors import UsageError
-from tidemark.model.key_groups import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
-from tidemark.model.types import FieldType
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
+from tidemark.tables.delta_types import parsed
 
 
 def test_a_key_group_never_changes() -> None:

@@ -4,9 +4,9 @@ import subprocess
 import sys
 import zipfile
 
-from tidemark.engine.package import PACKAGE, packed
+from tidemark.engine.session.session import PACKAGE, packed
 
-IMPORT = "import tidemark.engine.process_worker as w, sys; print(w.__file__)"
+IMPORT = "import tidemark.engine.process.process_worker as w, sys; print(w.__file__)"
 
 
 def test_a_worker_imports_from_the_package_alone() -> None:
@@ -16,7 +16,7 @@ def test_a_worker_imports_from_the_package_alone() -> None:
     assert set(names) == {p.relative_to(PACKAGE.parent).as_posix() for p in PACKAGE.rglob("*.py")}
     command = [sys.executable, "-c", IMPORT]
     told = subprocess.run(command, env={"PYTHONPATH": str(made)}, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == f"{made}/tidemark/engine/process_worker.py"
+    assert told.stdout.strip() == f"{made}/tidemark/engine/process/process_worker.py"
 
 
 def test_the_same_files_are_the_same_bytes() -> None:

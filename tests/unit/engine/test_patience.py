@@ -7,9 +7,9 @@ from google.rpc import error_details_pb2, status_pb2
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.client.retries import Retrying
 
-from tidemark.engine import patience
-from tidemark.engine.failures import translated
-from tidemark.engine.patience import PATIENCE, policies
+from tidemark.engine.session import patience
+from tidemark.engine.session.patience import PATIENCE, policies
+from tidemark.engine.session.spark_errors import translated
 from tidemark.errors import EngineError
 
 

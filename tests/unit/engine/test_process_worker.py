@@ -8,11 +8,11 @@ from pyspark import cloudpickle
 
 from tests.process.lists import PIPELINE, Order
 from tests.process.twins import World
-from tidemark.engine import process_worker
-from tidemark.engine.arrow_values import arrow_type
-from tidemark.engine.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
-from tidemark.model.operator_state import OperatorState, Part
-from tidemark.processing.operator_state import OperatorStateType
+from tidemark.engine.process import process_worker
+from tidemark.engine.process.arrow_values import arrow_type
+from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
+from tidemark.model.checkpoint.operator_lists import OperatorState, Part
+from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 

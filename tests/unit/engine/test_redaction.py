@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.connect.proto import Relation
 
 from tests.unit.test_kafka_settings import SASL
-from tidemark.engine.session import REDACTED
+from tidemark.engine.session.session import REDACTED
 from tidemark.settings import load_settings
 
 PASSWORD = 'canary-7d1f "quoted" back\\slash; semi=colon'

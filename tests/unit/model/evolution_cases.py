@@ -4,14 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tidemark.model.aggregates import Aggregate
-from tidemark.model.joins import Join
-from tidemark.model.schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.model.ttl import Ttl
-from tidemark.model.types import FieldType
+from tidemark.model.core.ttl import Ttl
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.portable_sql.custom_aggregate import Aggregate
 
 INT, TEXT = FieldType("int"), FieldType("str")
-FOLD_KINDS = ("count", "sum", "min", "max", "first", "latest", "mean", "distinct", "list")
+FOLD_KINDS = (
+    "count", "sum", "min", "max", "first", "latest", "mean", "stddev", "max_by", "min_by", "distinct", "list",
+)  # fmt: skip
 PROCESS_KINDS = ("value", "list_of_values", "map")
 
 
@@ -45,8 +47,10 @@ TYPES: dict[str, FieldType] = {
 def field(kind: str, name: str = "f", over: FieldType = INT, **more: object) -> StoredField:
     """A field as binding makes it."""
     of = over
-    if kind == "mean":
+    if kind in ("mean", "stddev"):
         of = FieldType("float")
+    elif kind in ("max_by", "min_by"):
+        more = {"others": (("y", INT.with_null(True)),), **more}
     elif kind in ("distinct", "list", "list_of_values"):
         of = listed(over)
     elif kind == "map":

@@ -6,11 +6,11 @@ import pytest
 
 from tests.unit.coordinator.house import House
 from tidemark.errors import UsageError
-from tidemark.model.checkpoint import Ack, Acknowledgement, BatchFacts, Checkpoint, PendingCheckpoint, Verdict
-from tidemark.model.failure import FailureReason
-from tidemark.model.offsets import OffsetRange, OffsetRanges, TopicPartition
-from tidemark.model.plan import CheckpointPlan, Interval, Slot
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Ack, Acknowledgement, BatchFacts, Checkpoint, PendingCheckpoint, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 
 FACTS = BatchFacts(records=0, watermark_ms=None, bytes=0)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tidemark.errors import UsageError
-from tidemark.model.expiry import expiry_ms
-from tidemark.model.names import parse_id
+from tidemark.model.core.names import parse_id
+from tidemark.model.core.savepoint_expiry import expiry_ms
 
 NOW = 1_372_636_800_000  # 2013-07-01T00:00:00Z
 HOUR = 3_600_000

@@ -7,9 +7,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.model.canonical import checksum
-from tidemark.model.json_values import value_from_json, value_to_json
-from tidemark.model.types import FieldType
+from tidemark.model.core.canonical import checksum
+from tidemark.model.core.json_values import value_from_json, value_to_json
+from tidemark.model.core.types import FieldType
 
 PLAIN: dict[str, st.SearchStrategy] = {
     "bool": st.booleans(),

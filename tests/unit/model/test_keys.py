@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidemark.model import keys
-from tidemark.model.plan import Slot
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.plan import Slot
 
 SLOT = Slot(timeline="t1", sequence=3, k=2)
 

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.adapters.arrow_types import arrow_schema
-from tidemark.adapters.memory_merge import resolved
-from tidemark.adapters.state_reader import resolve
 from tidemark.errors import DeclarationError, StateOverflowError, UsageError
-from tidemark.model.aggregates import MERGES
-from tidemark.model.dialects import DUCKDB, SPARK
-from tidemark.model.portable import typed
-from tidemark.model.portable_syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parsed
-from tidemark.model.resolving import resolving_sql, run_columns
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.ttl import Now
-from tidemark.model.types import FieldType, record_type
+from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import FieldType, record_type
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.portable_sql.custom_aggregate import MERGES
+from tidemark.portable_sql.dialects import DUCKDB, SPARK
+from tidemark.portable_sql.expressions import typed
+from tidemark.portable_sql.syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parsed
+from tidemark.readers.state_reader import resolve
+from tidemark.sql.resolve import resolving_sql, run_columns
 from tidemark.state import Precision
+from tidemark.tables.arrow_types import arrow_schema
 from tidemark.testing import BARRIER, replay
+from tidemark.testing.twin.merge import resolved
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/aggregates.md"
 TYPES = {

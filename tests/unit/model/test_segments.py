@@ -3,7 +3,7 @@
 import pytest
 
 from tidemark.errors import UsageError
-from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 
 
 def seg(after: int, through: int, path: str = "runs") -> Segment:

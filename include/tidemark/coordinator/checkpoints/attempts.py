@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, PlanState, SealedPlan, Void
 from tidemark.errors import CheckpointExpiredError, ConflictError, FencedError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import AbortRecord, Closing, Failure, Outcome, OutcomeKind
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, Failure, Outcome, OutcomeKind
 from tidemark.ports import Clock, PutOutcome, WriteIds
 
 

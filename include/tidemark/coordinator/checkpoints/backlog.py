@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import Undelivered, undelivered
-from tidemark.coordinator.records.refusals import Refusals
+from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.refusals import DeliveryFailure, SkippedRecord
-from tidemark.model.sinks import SinkTable
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
+from tidemark.model.checkpoint.sinks import SinkTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
-from tidemark.coordinator.checkpoints.failures import FailureReport, failure_of, in_a_row
-from tidemark.coordinator.checkpoints.publishing import Publisher
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of, in_a_row
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
-from tidemark.coordinator.plans.sinks import sends_otherwise
-from tidemark.coordinator.plans.starts import to_ms
-from tidemark.coordinator.records.erasures import is_outdated
-from tidemark.coordinator.records.fates import Fates
+from tidemark.coordinator.plans.sink_inputs import sends_otherwise
+from tidemark.coordinator.records.claim_records import Fates
+from tidemark.coordinator.records.erasure_records import is_outdated
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.refusals import Refusals
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.refusal_records import Refusals
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -33,19 +33,87 @@ from tidemark.coordinator.records.states import (
     Void,
 )
 from tidemark.coordinator.records.timelines import Head, Timelines
-from tidemark.errors import RecordRefusedError
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import AbortRecord, Failure
-from tidemark.model.refusals import DeliveryFailure
-from tidemark.model.segments import StateHandle
-from tidemark.pipeline import Pipeline
-from tidemark.ports import CheckpointStore, Clock, CrashPoints, ForeignTables, PlanRequest, SourceLog, WriteIds
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import ConflictError, CorruptObjectError, FencedError, RecordRefusedError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.refused_records import DeliveryFailure
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, Failure
+from tidemark.ports import (
+    CheckpointStore,
+    Clock,
+    ForeignTables,
+    PlanRequest,
+    PutOutcome,
+    SourceLog,
+    StepListener,
+    WriteIds,
+)
 
 
-def no_crash(step: str, moment: str) -> None:
-    """The crash points of normal operation: nothing happens."""
+# Publication: the put-if-absent of a manifest is the commit point of a checkpoint (E5).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publisher:
+    """Publishes what is sealed; any process may, and all write the same bytes."""
+
+    objects: Objects
+
+    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
+        """Puts the manifest into the plan's slot.
+
+        Raises:
+            FencedError: what is offered was never sealed (I6).
+            ConflictError: another plan's manifest is in the slot.
+            StoreError: the store could not be written.
+        """
+        self._refuse_unsealed(plan, sealed)
+        checkpoint = Checkpoint(plan=plan, sealed=sealed, covered_until_ms=self._covered_until(plan))
+        slot = plan.slot
+        won = self.objects.put(keys.slot_key(slot.timeline, slot.sequence), checkpoint) is PutOutcome.WON
+        if won:
+            return Completed(checkpoint=checkpoint, won=True)
+        entry = self.objects.published(slot.timeline, slot.sequence)
+        if isinstance(entry, Closing):
+            return Void(plan=plan, closing=entry)
+        if entry == checkpoint:
+            now = self.objects.slot(slot.timeline, slot.sequence)
+            return Completed(checkpoint=now if isinstance(now, Checkpoint) else checkpoint)
+        raise ConflictError(
+            f"{plan.name} cannot be published: its slot {slot} belongs to another checkpoint",
+            safe="the other checkpoint and every older restore point are intact.",
+            next="run the pipeline again: it plans anew.",
+        )
+
+    def _refuse_unsealed(self, plan: CheckpointPlan, sealed: Sealed) -> None:
+        outcome = self.objects.outcome(plan.slot, sealed.attempt)
+        if outcome is None or outcome.sealed != sealed:
+            raise FencedError(
+                f"attempt {sealed.attempt} of {plan.name} is not sealed and may never publish",
+                safe="nothing was published.",
+                next="run the pipeline again: it takes the next attempt.",
+            )
+
+    def _covered_until(self, plan: CheckpointPlan) -> int | None:
+        before = self._covered_before(plan)
+        if plan.interval is None or not plan.covers:
+            return before
+        return max(plan.interval.end_ms, before if before is not None else plan.interval.end_ms)
+
+    def _covered_before(self, plan: CheckpointPlan) -> int | None:
+        if plan.parent is None:
+            return None
+        slot = plan.slot
+        entry = Timelines(self.objects).reached(slot.timeline, slot.sequence - 1)
+        if entry is None or isinstance(entry, Closing):
+            raise CorruptObjectError(
+                f"object missing: {keys.slot_key(slot.timeline, slot.sequence - 1)}, the parent of {plan.name}",
+                safe="nothing was published.",
+                next="put the object back from a backup of the warehouse, or restore an older restore point.",
+            )
+        return entry.covered_until_ms
 
 
 def _all_exist(handle: StateHandle) -> bool:
@@ -61,7 +129,7 @@ class CheckpointCoordinator:
         log: Kafka, for planning.
         clock: the only clock.
         write_ids: the only randomness.
-        crash: where tests kill the process.
+        listener: called at every step.
         files_exist: whether all files of a handle are there; asked before a compaction is adopted.
         foreign: tables that broadcast states copy; None where no pipeline has any.
         name: of the pipeline, for messages that say what to type.
@@ -72,7 +140,7 @@ class CheckpointCoordinator:
     log: SourceLog
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints = no_crash
+    listener: StepListener = ignore_step
     files_exist: FilesExist = _all_exist
     foreign: ForeignTables | None = None
     name: str = "PIPELINE"
@@ -181,12 +249,12 @@ class CheckpointCoordinator:
         Returns:
             The attempt, owned by the caller; or what the plan has come to, where there is none to take.
         """
-        self.crash("attempt", "before")
+        self.listener("attempt", "before")
         if is_outdated(self.objects, plan):
             # The plan is written, its attempts are not: whoever revised the parent has seen the plan, or is seen here.
             return self.abort(plan, state_erased(plan))
         found = self.attempts.begin(plan, self._deadline(timeout))
-        self.crash("attempt", "after")
+        self.listener("attempt", "after")
         return found
 
     def resume(self, plan: CheckpointPlan, number: int, timeout: timedelta | None = None) -> OwnedAttempt:
@@ -207,9 +275,9 @@ class CheckpointCoordinator:
 
     def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
         """Puts the manifest: the commit point. Idempotent; see `Publisher.publish`."""
-        self.crash("publish", "before")
+        self.listener("publish", "before")
         done = Publisher(objects=self.objects).publish(plan, sealed)
-        self.crash("publish", "after")
+        self.listener("publish", "after")
         return done
 
     def complete(self, plan: CheckpointPlan) -> PlanState:
@@ -290,7 +358,7 @@ class CheckpointCoordinator:
             log=self.log,
             clock=self.clock,
             write_ids=self.write_ids,
-            crash=self.crash,
+            listener=self.listener,
             files_exist=self.files_exist,
             foreign=self.foreign,
         )

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.sent import SentRecords, Undelivered
-from tidemark.model.keys import delivery_key
-from tidemark.model.records import Closing, DeliveryRecord
+from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered
+from tidemark.model.checkpoint.object_keys import delivery_key
+from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord
 
 __all__ = ["Undelivered", "delivered", "is_live", "undelivered"]
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import Completed
-from tidemark.model.checkpoint import Ack, BatchFacts, Checkpoint, PendingCheckpoint, Sealed, Verdict
-from tidemark.model.operator_state import OperatorState
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.segments import StateHandle
+from tidemark.model.checkpoint.manifest import Ack, BatchFacts, Checkpoint, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
 
 
 def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> Checkpoint | None:

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.tombstones import Tombstones
-from tidemark.model import keys
-from tidemark.model.records import JobEnd, JobRecord
-from tidemark.model.savepoint import TombstoneKind
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.store_objects import JobEnd, JobRecord
+from tidemark.model.retention.savepoint import TombstoneKind
 
 
 @contextmanager

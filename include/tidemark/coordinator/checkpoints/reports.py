@@ -1,9 +1,9 @@
 """What became of consumer-group offsets: one record per checkpoint and input, for metrics only (J10, J14)."""
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.keys import report_key
-from tidemark.model.records import OffsetReport
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import report_key
+from tidemark.model.checkpoint.store_objects import OffsetReport
 
 
 def reported(

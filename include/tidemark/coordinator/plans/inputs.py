@@ -4,22 +4,22 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.coordinator.plans.carrying import carried_over
 from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.records.erasures import is_void
+from tidemark.coordinator.plans.state_migration import carried_over
+from tidemark.coordinator.records.erasure_records import is_void
 from tidemark.coordinator.records.objects import Objects
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import CorruptObjectError, StoreError
-from tidemark.model.operator_state import OperatorState
-from tidemark.model.plan import Slot
-from tidemark.model.records import CompactionRecord
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 _log = logging.getLogger("tidemark")
 
 FilesExist = Callable[[StateHandle], bool]
-"""Whether every file of a handle is there; answered by the tables, injected by the wiring."""
+"""Whether every file of a handle is there; answered by the tables, injected by the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

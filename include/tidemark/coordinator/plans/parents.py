@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.operator_state import OperatorState
-from tidemark.model.records import Closing, Genesis
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import StateHandle
-from tidemark.model.sinks import SinkTable
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.checkpoint.store_objects import Closing, Genesis
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +127,6 @@ class Parent:
 def _with_coverage(table: SinkTable, genesis: Genesis) -> SinkTable:
     """The table of a genesis; one of 0.1 has what was emitted up to its checkpoint, and what `emitted_until` says."""
     covered = table.coverage(genesis.topic_ids)
-    if table.covered is None and table.kind != "kafka":
+    if table.covered is None and not table.needs_delivery:
         covered |= OffsetCoverage.below(genesis.ranges.ends, genesis.topic_ids)
     return replace(table, covered=covered)

@@ -1,33 +1,164 @@
 """The planner freezes everything that decides a checkpoint's result, before anything is read (design sections 6, 7)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
-from tidemark.coordinator.plans.copies import PlannedCopies, plan_copies
+from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedInputs
-from tidemark.coordinator.plans.logical_time import refuse_leap
 from tidemark.coordinator.plans.parents import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
-from tidemark.coordinator.plans.recorded import Place, RecordedStep, recorded_ranges, remaining, steps
-from tidemark.coordinator.plans.sinks import planned_outboxes, planned_sinks, timeline_sinks
-from tidemark.coordinator.plans.starts import to_ms
-from tidemark.coordinator.records.erasures import Erasures, refuse_stillborn
-from tidemark.coordinator.records.freezing import Freezer
+from tidemark.coordinator.plans.replay_ranges import RecordedStep, ReplayProgress, recorded_ranges, remaining, steps
+from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
+from tidemark.coordinator.records.erasure_records import Erasures, refuse_stillborn
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.plan_writer import Freezer
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
-from tidemark.coordinator.records.stops import Stops
+from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timelines import Head, Timelines
-from tidemark.errors import StoreError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.failure import FailureReason
-from tidemark.model.offsets import TopicPartition
-from tidemark.model.plan import CheckpointPlan, Interval, Slot
-from tidemark.model.queries import names_of, stored_texts
-from tidemark.model.records import Genesis
-from tidemark.pipeline import Pipeline
-from tidemark.ports import Clock, CrashPoints, ForeignTables, PlanRequest, PutOutcome, SourceLog, WriteIds
+from tidemark.declare.pipeline import Broadcast, Pipeline
+from tidemark.errors import ConflictError, DataLostError, StoreError, UsageError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.broadcast_copies import TableVersion
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
+from tidemark.sql.stored_queries import names_of, stored_texts
+
+# Which version of every foreign table a plan freezes, and which of them its checkpoint copies (A11).
+_SAFE = "every completed checkpoint and older restore point is intact; nothing was written."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCopies:
+    """Version and table id per uid of a broadcast state that copies a table; the uids that must copy it now."""
+
+    versions: Mapping[str, int] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
+    copies: tuple[str, ...] = ()
+
+
+def plan_copies(
+    pipeline: Pipeline,
+    request: PlanRequest,
+    parent: Parent,
+    tables: ForeignTables | None,
+    recorded: Mapping[str, TableVersion] | None = None,
+) -> PlannedCopies:
+    """Looks at every foreign table once, so that all tries of the plan copy the same version.
+
+    A version is copied where the state does not hold it yet. It is read here already, because what does not fit its
+    declaration must not become a plan that no try can finish. A plan that repeats recorded ones takes the `recorded`
+    versions, by uid; of a table that is not among them the parent's stays.
+
+    Raises:
+        DeclarationError: the table does not fit its declaration.
+        NotFoundError: there is no such table.
+        DataLostError: it was rolled back or replaced, and the request does not accept it.
+        StateOverflowError: it has more than `max_keys` rows.
+        StoreError: it cannot be read.
+    """
+    found = PlannedCopies()
+    schemas = pipeline.schemas()
+    for uid, broadcast in pipeline.tables.items():
+        if tables is None:
+            raise UsageError(f"{uid}: no access to foreign tables", next="this is a defect of Tidemark: report it.")
+        before = _before(uid, parent)
+        now = None if recorded is None else recorded.get(uid, before)
+        if now is None:
+            now = _newest(broadcast, tables, None if request.accept_loss else before)
+        old = parent.schemas.get(uid)
+        is_held = old is not None and old.fingerprint == schemas[uid].fingerprint and before == now
+        if not is_held:
+            tables.rows(broadcast, now)
+        found = PlannedCopies(
+            versions={**found.versions, uid: now.version},
+            ids={**found.ids, uid: now.id},
+            copies=found.copies if is_held else (*found.copies, uid),
+        )
+    return found
+
+
+def _newest(broadcast: Broadcast, tables: ForeignTables, before: TableVersion | None) -> TableVersion:
+    now = tables.newest(broadcast)
+    if before is not None:
+        _refuse_older(broadcast.uid, before, now)
+    return now
+
+
+def _before(uid: str, parent: Parent) -> TableVersion | None:
+    if uid not in parent.broadcast_versions:
+        return None
+    return TableVersion(id=parent.broadcast_ids[uid], version=parent.broadcast_versions[uid])
+
+
+def _refuse_older(uid: str, before: TableVersion, now: TableVersion) -> None:
+    if before.id != now.id:
+        what = f"was replaced: its id was {before.id}, now it is {now.id}"
+    elif now.version < before.version:
+        what = f"was rolled back: version {before.version} was copied, the newest is {now.version}"
+    else:
+        return
+    raise DataLostError(
+        f"data lost: the table of broadcast state {uid} {what}",
+        safe=_SAFE,
+        next="put the table back; to go on with what is there now, repeat with --accept-loss.",
+    )
+
+
+# A clock that is far ahead must not set logical time: it never goes back on a timeline, and expires state for good.
+LEAP = timedelta(days=90)
+"""How far logical time may go beyond the parent checkpoint, its making, and every record, without being confirmed.
+
+A quarter without checkpoints and records is unlikely; a clock that is wrong by less expires what a restore of the
+parent brings back.
+"""
+_MS = timedelta(milliseconds=1)
+
+
+def refuse_leap(pipeline: str, logical_ms: int, head: Head, partitions: Iterable[TopicPartition], log: Log) -> None:
+    """Returns where logical time is near the parent's, near the time at which that was made, or near a record's.
+
+    Kafka is asked only where the parent does not vouch for the time. A first checkpoint has no state to lose.
+
+    Args:
+        pipeline: its name.
+        logical_ms: the next plan's.
+        head: what it builds on.
+        partitions: what is read.
+        log: Kafka.
+
+    Raises:
+        ConflictError: nothing is near.
+        NotFoundError, BrokerError: as the log raises.
+    """
+    known, since = _known_ms(head), logical_ms - LEAP // _MS
+    if known is None or known >= since:
+        return
+    at = log.offsets_at(dict.fromkeys(partitions, since))
+    if any(offset is not None for offset in at.values()):
+        return
+    raise ConflictError(
+        f"logical time would be {_iso(logical_ms)}: {timedelta(milliseconds=logical_ms - known).days} days after the"
+        f" newest checkpoint was made, and no record is newer than {_iso(since)}",
+        safe="nothing was planned; logical time never goes back, so a clock that is ahead would expire state for good.",
+        next=f"correct the clock, or the interval; if the time is right: tidemark run {pipeline} --accept-time",
+    )
+
+
+def _known_ms(head: Head) -> int | None:
+    entry = head.entry
+    if isinstance(entry, Checkpoint):
+        return max(entry.plan.logical_time_ms, entry.plan.planned_at_ms)
+    return max(entry.logical_time_ms, entry.at_ms) if isinstance(entry, Genesis) else None
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +182,7 @@ class Planner:
     log: SourceLog
     clock: Clock
     write_ids: WriteIds
-    crash: CrashPoints
+    listener: StepListener
     files_exist: FilesExist
     foreign: ForeignTables | None = None
 
@@ -103,7 +234,7 @@ class Planner:
         if request.replay_to is None:
             return self._too_early(pipeline, head) or self._onwards(pipeline, request, head, parent)
         timelines = Timelines(self.objects)
-        left = remaining(timelines, Place.of(head), request.replay_to)
+        left = remaining(timelines, ReplayProgress.of(head), request.replay_to)
         if not left:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
         return self._again(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
@@ -170,6 +301,7 @@ class Planner:
             pending=reading.ranges.pending,
             isolation=pipeline.isolation,
             fingerprint=pipeline.fingerprint,
+            formats=pipeline.formats,
             losses=reading.ranges.losses,
             origin=request.origin,
             planned_at_ms=self.clock.now_ms(),
@@ -193,7 +325,7 @@ class Planner:
 
     @property
     def _freezer(self) -> Freezer:
-        return Freezer(objects=self.objects, write_ids=self.write_ids, crash=self.crash)
+        return Freezer(objects=self.objects, write_ids=self.write_ids, listener=self.listener)
 
     def _stopped(self, pipeline: Pipeline) -> Refused | None:
         record = Stops(self.objects).standing()

@@ -13,12 +13,12 @@ from typing import TypeVar
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.tombstones import newest_keys, standing, tombstones_of_checkpoints
 from tidemark.errors import CorruptObjectError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.index_text import Indexed, Known, read_index, written_index
-from tidemark.model.manifest_lines import ManifestLine
-from tidemark.model.records import Closing, Genesis, JobRecord
-from tidemark.model.savepoint import TombstoneRecord
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Closing, Genesis, JobRecord
+from tidemark.model.retention.manifest_index_file import Indexed, Known, read_index, written_index
+from tidemark.model.retention.manifest_lines import ManifestLine
+from tidemark.model.retention.savepoint import TombstoneRecord
 from tidemark.ports.caching import Cache
 
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import TypeVar
 
 from tidemark.errors import CorruptObjectError, StoreError, UsageError
-from tidemark.model import canonical, codec, keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.erasure import ErasureEnd, ErasureRecord
-from tidemark.model.fates import FateRecord
-from tidemark.model.plan import CheckpointPlan, Slot
-from tidemark.model.records import (
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
+from tidemark.model.checkpoint.store_objects import (
     AbortRecord,
     Closing,
     CompactionRecord,
@@ -26,9 +26,11 @@ from tidemark.model.records import (
     Outcome,
     StopRecord,
 )
-from tidemark.model.refusals import DeliveryFailure, SkippedRecord
-from tidemark.model.savepoint import SavepointRecord, TombstoneRecord
-from tidemark.model.sweeps import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
+from tidemark.model.core import canonical
+from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
+from tidemark.model.retention.promotion_claims import FateRecord
+from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
+from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
 
 T = TypeVar("T")

@@ -5,10 +5,10 @@ Losing a race is an answer, not an error.
 
 from dataclasses import dataclass
 
-from tidemark.model.checkpoint import Checkpoint, Sealed
-from tidemark.model.failure import FailureReason
-from tidemark.model.plan import CheckpointPlan, Slot
-from tidemark.model.records import AbortRecord, Closing, Genesis
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, Genesis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

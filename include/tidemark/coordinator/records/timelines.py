@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from tidemark.coordinator.records.objects import Objects, SlotEntry
 from tidemark.coordinator.records.tombstones import given_up
 from tidemark.errors import CorruptObjectError, NotFoundError, ReleasedError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.plan import CheckpointPlan, Slot
-from tidemark.model.records import Closing, Genesis, IdRecord
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.store_objects import Closing, Genesis, IdRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.series import Series
+from tidemark.coordinator.records.record_log import Series
 from tidemark.errors import ConflictError
-from tidemark.model import keys
-from tidemark.model.savepoint import TombstoneKind, TombstoneRecord
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.retention.savepoint import TombstoneKind, TombstoneRecord
 from tidemark.ports import Clock, PutOutcome, WriteIds
 
 

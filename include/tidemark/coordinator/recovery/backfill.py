@@ -8,22 +8,30 @@ checkpoints go on meanwhile.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidemark.coordinator.checkpoints.advance import Advance, Execute
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.coordinator.checkpoints.failures import FailureReport
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.plans.recorded import Place, RecordedStep, refuse_end, refuse_lost, remaining, steps, whole
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute
+from tidemark.coordinator.plans.replay_ranges import (
+    RecordedStep,
+    ReplayProgress,
+    refuse_end,
+    refuse_lost,
+    remaining,
+    steps,
+    whole,
+)
+from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Covered, OpenPlan, Promoted, Refused, SealedPlan, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.promotion import Promotion
-from tidemark.coordinator.recovery.recovery import Recovery
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.names import checked_name
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Closing, Genesis
-from tidemark.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Closing, Genesis
+from tidemark.model.core.names import checked_name
 from tidemark.ports import PlanRequest
 
 _LONGEST = 40
@@ -137,7 +145,9 @@ class Backfill:
             return Outlook(fork=self.fork, begins=begins, to=to, done=done, promoted=True, exists=True)
         # As the fork would begin: this looks at the declaration, and at the files of the state.
         self._recovery.genesis(self.request.beginning)
-        place = Place.at(self.request.beginning.checkpoint, self.fork) if head is None else Place.of(head)
+        place = (
+            ReplayProgress.at(self.request.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
+        )
         recorded = remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
@@ -186,7 +196,7 @@ class Backfill:
             GateFailedError: the gate refused a step; the steps before it stay.
             TidemarkError: as `trigger`, and as the steps of a checkpoint raise.
         """
-        advance = Advance(
+        loop = CheckpointLoop(
             coordinator=self.coordinator,
             pipeline=self.pipeline,
             execute=execute,
@@ -195,7 +205,7 @@ class Backfill:
         )
         while not self.promoted:
             self._refuse_open()
-            done = advance.once(self._asked())
+            done = loop.run_once(self._asked())
             if isinstance(done.ended, Refused):
                 raise _refused(done.ended)
             if not done.checkpoints:
@@ -318,7 +328,7 @@ def recorded_since(coordinator: CheckpointCoordinator, begins: Checkpoint) -> li
     Raises:
         ConflictError: the checkpoint is not on the line to the live head.
     """
-    return remaining(coordinator.timelines, Place.at(begins), _live_id(coordinator, begins))
+    return remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
 
 
 def _live_id(coordinator: CheckpointCoordinator, begins: Checkpoint) -> int:

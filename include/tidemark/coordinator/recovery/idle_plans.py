@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import PlannedInputs
 from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.sinks import planned_outboxes, planned_sinks, timeline_sinks
-from tidemark.coordinator.records.erasures import Erasures
+from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
+from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.timelines import Head
-from tidemark.model.exports import Export
-from tidemark.model.offsets import Barrier, OffsetRanges
-from tidemark.model.plan import CheckpointPlan, Interval, Slot
-from tidemark.model.queries import names_of, stored_texts
-from tidemark.model.records import Genesis
-from tidemark.pipeline import Pipeline
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRanges
+from tidemark.model.retention.export_manifest import Export
+from tidemark.sql.stored_queries import names_of, stored_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Idle:
         covered, schemas, copied = of.covered_until_ms, inputs.schemas, self._copied
         before = _before(of)
         sinks = planned_sinks(timeline_sinks(pipeline, slot.timeline, before, c.log, c.timelines), number)
-        nothing = OffsetRanges.between(of.ranges.ends, Barrier(of.ranges.ends))
+        nothing = OffsetRanges.between(of.ranges.ends, BarrierOffsets(of.ranges.ends))
         return CheckpointPlan(
             pipeline=pipeline.name,
             id=number,
@@ -77,6 +77,7 @@ class Idle:
             covers=True,
             isolation=of.isolation or pipeline.isolation,
             fingerprint=pipeline.fingerprint,
+            formats=pipeline.formats,
             losses=(),
             origin=self.origin,
             planned_at_ms=c.clock.now_ms(),

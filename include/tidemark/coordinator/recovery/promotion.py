@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.lineage import Reach, since_split
-from tidemark.coordinator.plans.sent import SentRecords, joined
+from tidemark.coordinator.plans.ancestry import Reach, since_split
+from tidemark.coordinator.plans.sent_offsets import SentRecords, joined
 from tidemark.coordinator.records.states import Behind, Promoted, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError, NotFoundError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.records import Closing, Genesis, PutOutcome
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +77,13 @@ class Promotion:
             ConflictError: the successor has ended.
         """
         c = self.coordinator
-        c.crash("fate", "before")
+        c.listener("fate", "before")
         if not c.fates.claim(closing.successor, closing.timeline, closing.sequence):
             raise ended(c.name, closing.successor)
-        c.crash("fate", "after")
-        c.crash("closing", "before")
+        c.listener("fate", "after")
+        c.listener("closing", "before")
         won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
-        c.crash("closing", "after")
+        c.listener("closing", "after")
         return won
 
     def _closing(self, live: Head, fork: Head, mute: Iterable[Checkpoint]) -> Closing:
@@ -118,7 +118,7 @@ def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
         read = OffsetCoverage.of(checkpoint.plan.ranges, checkpoint.plan.topic_ids)
         for uid, table in checkpoint.plan.sinks.items():
             ack = checkpoint.ack(uid)
-            if table.kind == "kafka" and ack is not None and ack.emitted:
+            if table.needs_delivery and ack is not None and ack.emitted:
                 emitted = joined(emitted, {table.name: read})
     return emitted
 

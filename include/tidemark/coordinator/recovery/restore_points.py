@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tidemark.coordinator.records.erasures import is_stillborn
+from tidemark.coordinator.records.erasure_records import is_stillborn
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.timelines import Timelines
 from tidemark.coordinator.records.tombstones import of_checkpoints, released
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint, Commit
-from tidemark.model.records import CompactionRecord, Genesis, IdRecord
-from tidemark.model.savepoint import SavepointRecord, checked_savepoint
-from tidemark.model.verification import Flaws, RestorePoint
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint, Commit
+from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, IdRecord
+from tidemark.model.retention.findings import CheckedRestorePoint, Flaws
+from tidemark.model.retention.savepoint import SavepointRecord, checked_savepoint
 
 T = TypeVar("T")
 Commits = dict[str, dict[int, Commit]]
@@ -34,10 +34,10 @@ class RestorePoints:
     pipeline: str
     objects: Objects
 
-    def all(self) -> list[RestorePoint]:
+    def all(self) -> list[CheckedRestorePoint]:
         """Checkpoints in order of ids, savepoints and timelines in order of names; a timeline is what it ends with."""
         gone = {name for name, record in of_checkpoints(self.objects).items() if record.confirmed}
-        slots: dict[str, list[RestorePoint | None]] = {}
+        slots: dict[str, list[CheckedRestorePoint | None]] = {}
         for timeline, sequence in self._places():
             slots.setdefault(timeline, []).append(self._at(timeline, sequence))
         known = {p.name: p for points in slots.values() for p in points if p is not None and p.name not in gone}
@@ -47,7 +47,9 @@ class RestorePoints:
         ends = [end for timeline, points in sorted(slots.items()) if (end := self._end(timeline, points, gone))]
         return [*(p for _, p in numbered), *pinned, *ends]
 
-    def _end(self, timeline: str, points: list[RestorePoint | None], gone: set[str]) -> RestorePoint | None:
+    def _end(
+        self, timeline: str, points: list[CheckedRestorePoint | None], gone: set[str]
+    ) -> CheckedRestorePoint | None:
         """What a timeline ends with; None where that was released, or where it was closed or refused as it was born."""
         name = f"timeline {timeline}"
         last = next((p for p in reversed(points) if p is not None), None)
@@ -62,7 +64,7 @@ class RestorePoints:
     def _began_too_late(self, genesis: Genesis, gone: set[str]) -> bool:
         return f"chk-{genesis.parent}" in gone or bool(_read(partial(is_stillborn, self.objects, genesis)))
 
-    def checkpoint(self, checkpoint_id: int) -> RestorePoint:
+    def checkpoint(self, checkpoint_id: int) -> CheckedRestorePoint:
         """The restore point that a checkpoint is.
 
         Raises:
@@ -83,7 +85,7 @@ class RestorePoints:
             )
         return found
 
-    def savepoint(self, name: str) -> RestorePoint:
+    def savepoint(self, name: str) -> CheckedRestorePoint:
         """The restore point that a savepoint is.
 
         Raises:
@@ -97,11 +99,11 @@ class RestorePoints:
             )
         return found
 
-    def of(self, checkpoint: Checkpoint) -> RestorePoint:
+    def of(self, checkpoint: Checkpoint) -> CheckedRestorePoint:
         """A checkpoint with all that it needs."""
         handles = [handle for a in checkpoint.sealed.acks for handle in (a.handle, a.dead_letters, a.sink)]
         flaws = self._object_flaws(checkpoint)
-        return RestorePoint(name=checkpoint.plan.name, handles=tuple(handles), flaws=flaws)
+        return CheckedRestorePoint(name=checkpoint.plan.name, handles=tuple(handles), flaws=flaws)
 
     def commits(self) -> Commits:
         """All that is recorded."""
@@ -112,7 +114,7 @@ class RestorePoints:
             _keep(made, self._compacted(key))
         return made
 
-    def commits_of(self, point: RestorePoint) -> Commits:
+    def commits_of(self, point: CheckedRestorePoint) -> Commits:
         """Those that its segments name, found without reading every manifest."""
         made: Commits = {}
         timelines = Timelines(self.objects)
@@ -135,17 +137,17 @@ class RestorePoints:
     def _places(self) -> Iterator[tuple[str, int]]:
         return iter(keys.places(self.objects.list("timelines/")))
 
-    def _at(self, timeline: str, sequence: int) -> RestorePoint | None:
+    def _at(self, timeline: str, sequence: int) -> CheckedRestorePoint | None:
         """What took a place of a timeline; None for a closing, and where nothing did."""
         try:
             entry = self.objects.slot(timeline, sequence)
         except CorruptObjectError as error:
             key = keys.slot_key(timeline, sequence)
-            return RestorePoint(name=self._name_at(timeline, sequence), flaws={self.where(key): error.what})
+            return CheckedRestorePoint(name=self._name_at(timeline, sequence), flaws={self.where(key): error.what})
         if isinstance(entry, Genesis):
             sinks = (table.handle for table in entry.sinks.values())
             handles = (*entry.handles.values(), *entry.dead_letters.values(), *sinks)
-            return RestorePoint(name=f"timeline {timeline}", handles=handles)
+            return CheckedRestorePoint(name=f"timeline {timeline}", handles=handles)
         return self.of(entry) if isinstance(entry, Checkpoint) else None
 
     def _name_at(self, timeline: str, sequence: int) -> str:
@@ -161,20 +163,22 @@ class RestorePoints:
         """Key of the newest revision of every savepoint, in order of names."""
         return {key.split("/")[1]: key for key in self.objects.list("savepoints/")}
 
-    def _pinned(self, savepoint: str, key: str, find: Callable[[str], RestorePoint | None]) -> RestorePoint | None:
+    def _pinned(
+        self, savepoint: str, key: str, find: Callable[[str], CheckedRestorePoint | None]
+    ) -> CheckedRestorePoint | None:
         """What the newest record of a savepoint comes to: a checkpoint, or a damage; None where it is disposed."""
         name = f"savepoint {savepoint}"
         try:
             record = self.objects.read(SavepointRecord, key)
         except CorruptObjectError as error:
-            return RestorePoint(name=name, flaws={self.where(key): error.what})
+            return CheckedRestorePoint(name=name, flaws={self.where(key): error.what})
         if record is None or record.disposed or released(self.objects, record.checkpoint_name) is not None:
             return None
         pinned = find(record.checkpoint_name)
         gone = {self.where(keys.id_key(record.checkpoint)): f"there is no completed {record.checkpoint_name}"}
-        return RestorePoint(name=name, flaws=gone) if pinned is None else pinned.called(name)
+        return CheckedRestorePoint(name=name, flaws=gone) if pinned is None else pinned.called(name)
 
-    def _find(self, name: str) -> RestorePoint | None:
+    def _find(self, name: str) -> CheckedRestorePoint | None:
         try:
             return self.checkpoint(int(name.removeprefix("chk-")))
         except NotFoundError:

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.beginnings import Beginning
-from tidemark.coordinator.records.releases import usable
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.released_checkpoints import usable
+from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK, SteppedBack
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.recovery.stepping_back import MAX_FALLBACK, SteppedBack
 from tidemark.errors import ConflictError, NotFoundError, UsageError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.records import Genesis
-from tidemark.model.savepoint import SavepointRecord
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.retention.savepoint import SavepointRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.series import Series
+from tidemark.coordinator.records.record_log import Series
 from tidemark.coordinator.records.tombstones import Tombstones
-from tidemark.coordinator.recovery.referents import needed_by
+from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.errors import ConflictError, NotFoundError, ReleasedError, UsageError
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.savepoint import (
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import (
     SavepointChange,
     SavepointRecord,
     SavepointRequest,
@@ -56,10 +56,10 @@ class Savepoints:
                 withdrawn.
             UsageError: it expires before it is made.
         """
-        crash, draft = self.coordinator.crash, self._draft(request, self._planned(request))
-        crash("savepoint", "before")
+        listener, draft = self.coordinator.listener, self._draft(request, self._planned(request))
+        listener("savepoint", "before")
         won = self._series(request.name).put(1, draft) is PutOutcome.WON
-        crash("savepoint", "after")
+        listener("savepoint", "after")
         made = draft if won else self.find(request.name)
         if made is None or not _same_call(made, request):
             raise _taken(made or draft)
@@ -149,11 +149,11 @@ class Savepoints:
         found = self.find(name)
         if found is not None and found.disposed:
             return found
-        crash, found = self.coordinator.crash, found or self.get(name)
+        listener, found = self.coordinator.listener, found or self.get(name)
         self._refuse_needed(found)
-        crash("tombstone", "before")
+        listener("tombstone", "before")
         tombstone, _ = self.tombstones.raise_for(TombstoneKind.SAVEPOINT, name, "disposed")
-        crash("tombstone", "after")
+        listener("tombstone", "after")
         try:
             self._refuse_needed(found)
         except ConflictError:
@@ -162,9 +162,9 @@ class Savepoints:
             self._put(found.revised(SavepointChange(), now_ms=c.clock.now_ms(), write_id=c.write_ids()))
             self.tombstones.withdraw(tombstone, "it is needed")
             raise
-        crash("dispose", "before")
+        listener("dispose", "before")
         done = self._ended(found)
-        crash("dispose", "after")
+        listener("dispose", "after")
         return done
 
     def claim(self, name: str, timeline: str) -> SavepointRecord:

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.retention.rules import Lines
+from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.errors import CorruptObjectError
-from tidemark.model import keys
-from tidemark.model.deletion import DamagedManifest
-from tidemark.model.fates import FateRecord
-from tidemark.model.manifest_lines import ManifestLine
-from tidemark.model.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.retention.deletion import DamagedManifest
+from tidemark.model.retention.manifest_lines import ManifestLine
+from tidemark.model.retention.promotion_claims import FateRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class DamagedManifests:
     """What one look has found.
 
     Attributes:
@@ -41,10 +41,10 @@ class Damage:
                     yield line.id, f"{found.name}, whose manifest is damaged"
 
 
-UNHARMED = Damage()
+UNHARMED = DamagedManifests()
 
 
-def damage_of(objects: Objects, lines: Lines, damaged: Mapping[str, CorruptObjectError]) -> Damage:
+def damage_of(objects: Objects, lines: Lines, damaged: Mapping[str, CorruptObjectError]) -> DamagedManifests:
     """How far damaged objects of timelines reach.
 
     Args:
@@ -66,7 +66,7 @@ def damage_of(objects: Objects, lines: Lines, damaged: Mapping[str, CorruptObjec
         found.append(DamagedManifest(name=name, key=key, why=error.what, blocks=tuple(sorted(reach))))
         ids |= set() if plan is None else {plan.id}
         blocked |= reach
-    return Damage(manifests=tuple(found), ids=frozenset(ids), timelines=frozenset(blocked))
+    return DamagedManifests(manifests=tuple(found), ids=frozenset(ids), timelines=frozenset(blocked))
 
 
 def is_manifest(objects: Objects, lines: Lines, timeline: str, sequence: int) -> bool:

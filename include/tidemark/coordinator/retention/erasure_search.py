@@ -4,19 +4,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasures import is_outdated, is_stillborn
+from tidemark.coordinator.records.erasure_records import is_outdated, is_stillborn
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
-from tidemark.coordinator.retention.survey import Survey, look
+from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.errors import CorruptObjectError, StoreError
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.coverage import OffsetCoverage
-from tidemark.model.erasure import ErasedKey
-from tidemark.model.offsets import OffsetRange, TopicPartition
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Genesis
-from tidemark.model.schema import OperatorSchema
-from tidemark.model.segments import Segment, StateHandle
-from tidemark.model.writes import LiveFile
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.checkpoint.table_writes import LiveFile
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.retention.erasure import ErasedKey
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import KeyFiles, StateTables
 
 Entry = Checkpoint | Genesis

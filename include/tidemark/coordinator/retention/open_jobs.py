@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidemark.coordinator.plans.inputs import absorbed_through, adopt, read_checkpoint
-from tidemark.coordinator.records.erasures import Erasures, is_void
+from tidemark.coordinator.records.erasure_records import Erasures, is_void
 from tidemark.coordinator.records.manifest_index import ManifestIndex, stamps_of
 from tidemark.coordinator.records.objects import Objects
-from tidemark.model import keys
-from tidemark.model.checkpoint import Checkpoint
-from tidemark.model.manifest_lines import ManifestLine
-from tidemark.model.records import CompactionRecord, Genesis, IdRecord, JobRecord
-from tidemark.model.segments import Segment, StateHandle
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, IdRecord, JobRecord
+from tidemark.model.retention.manifest_lines import ManifestLine
 
 LONGEST = timedelta(days=7)
 """How long a job that only reads may be open before a sweep gives it up."""

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.coordinator.plans.sent import SentRecords
-from tidemark.coordinator.records.holds import Holds
-from tidemark.coordinator.recovery.referents import needed_by
+from tidemark.coordinator.plans.sent_offsets import SentRecords
+from tidemark.coordinator.records.hold_records import Holds
+from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.retention.damage import UNHARMED, Damage
+from tidemark.coordinator.retention.damage import UNHARMED, DamagedManifests
 from tidemark.coordinator.retention.open_jobs import OpenJobs
-from tidemark.coordinator.retention.rules import Lines
-from tidemark.model.plan import CheckpointPlan
-from tidemark.model.records import Genesis
-from tidemark.model.savepoint import SavepointRecord
+from tidemark.coordinator.retention.stored_rule import Lines
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.retention.savepoint import SavepointRecord
+from tidemark.sinks.registry import traits_of
 
 Pin = tuple[int, str]
 """Id of a checkpoint, and what pins it."""
@@ -37,7 +38,7 @@ class Names:
 
 
 def names(
-    coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int, damage: Damage = UNHARMED
+    coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int, damage: DamagedManifests = UNHARMED
 ) -> Names:
     """Looks at savepoints and holds."""
     held = Holds(coordinator.objects).all()
@@ -97,13 +98,15 @@ def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
         yield job.checkpoint, f"{job.kind} {name}, which is open"
 
 
-def pins_of_deliveries(coordinator: CheckpointCoordinator, lines: Lines, damage: Damage = UNHARMED) -> Iterator[Pin]:
+def pins_of_deliveries(
+    coordinator: CheckpointCoordinator, lines: Lines, damage: DamagedManifests = UNHARMED
+) -> Iterator[Pin]:
     """What is yet to be sent to Kafka; of forks also what a promote may ask to be sent.
 
     Behind a damaged manifest of the live line nothing goes anyway.
     """
     newest = [found[-1] for found in lines.checkpoints.values() if found]
-    if not any(kind != "delta" for c in newest for kind in c.sinks):
+    if all(traits_of(kind).is_transactional for c in newest for kind in c.sinks):
         return
     for due in () if lines.once_live[-1] in damage.timelines else undelivered(coordinator):
         yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send what it emitted"

@@ -1,0 +1,129 @@
+"""`python -m benchmarks.airflow_latency`, a part of `make bench`: from a trigger to a completed checkpoint.
+
+The whole stack is started: Kafka, a warm Spark Connect server, Airflow with its scheduler and SQLite. Records are
+produced, then a DAG run is triggered by REST and waited for; one run at a time, the pipelines taking turns. The first
+runs warm and do not count. Every run's checkpoint must have read what was produced, and the final state of each
+pipeline is compared with numpy's, key by key. Writes docs/benchmarks/airflow-latency.json and .md; `BENCH=quick` is
+small and writes files of its own, which are not kept.
+"""
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import generator
+from benchmarks.bench import SEED, create_topic
+from benchmarks.generator import Updates
+from benchmarks.latency.dag_run import timed_run
+from benchmarks.latency.page import page
+from benchmarks.latency.warm_stack import cpu_seconds, warm_stack
+from benchmarks.report import FOLDER
+from devstack.demo.dag_runs import Dag
+from tidemark.cli.airflow_api import AirflowApi
+from tidemark.context import open_context
+from tidemark.operations import reads
+from tidemark.settings import Settings
+
+QUICK = os.environ.get("BENCH") == "quick"
+COMMAND = f"{'BENCH=quick ' if QUICK else ''}PYTHONPATH=include python -m benchmarks.airflow_latency"
+KEYS = 20_000
+MANY = 20_000 if QUICK else 336_776
+"""As many as the flights of 2013."""
+WARM, ROUNDS, FEW = (1, 2, 1) if QUICK else (3, 16, 3)
+CASES = (("timed", 0), ("timed", 10_000), ("gated", 10_000))
+SETTLE = 0.5
+"""Seconds until the last task's process is gone, so that its CPU is counted."""
+Row = dict[str, Any]
+
+
+@dataclass
+class Measurement:
+    """One stack, and what was sent to it.
+
+    Attributes:
+        settings: of the stack.
+        api: its Airflow.
+        sent: batches per pipeline, for the oracle.
+    """
+
+    settings: Settings
+    api: AirflowApi
+    sent: dict[str, list[Updates]] = field(default_factory=dict)
+
+    def begin(self, *dags: str) -> None:
+        """A topic for each pipeline, and its DAG unpaused."""
+        for dag in dags:
+            self.sent[dag] = []
+            create_topic(self.settings.kafka_address, dag)
+            Dag(api=self.api, id=dag).pause(False)
+
+    def run(self, dag: str, records: int, number: int) -> Row:
+        """Produces records and takes them by one DAG run; its checkpoint must have read as many."""
+        if records:
+            batch = generator.uniform(KEYS, records, SEED + sum(map(len, self.sent.values())))
+            generator.produce(self.settings.kafka_address, dag, batch)
+            self.sent[dag].append(batch)
+        before, load = cpu_seconds(self.settings), os.getloadavg()[0]
+        row = timed_run(self.settings, self.api, dag)
+        time.sleep(SETTLE)
+        after = cpu_seconds(self.settings)
+        assert row["records"] == records, f"{dag} read {row['records']} records, {records} were produced"
+        cpu = {name: round(after[name] - before[name], 2) for name in after}
+        row = {"pipeline": dag, "round": number, **row, "cpu": cpu, "load": round(load, 1)}
+        sys.stderr.write(json.dumps(row) + "\n")
+        return row
+
+    def check(self, dag: str) -> int:
+        """Compares every key's count and sum with numpy's; a wrong row voids the run."""
+        counts, sums = generator.expected(iter(self.sent[dag]), KEYS)
+        touched = np.flatnonzero(counts)
+        table: pa.Table = reads.read_state(open_context(self.settings), dag, "totals").sort_by("key")
+        keys = np.array([generator.key_text(int(n)) for n in touched])
+        order = np.argsort(keys)
+        found = [table[name].to_numpy() for name in ("key", "updates", "amount")]
+        wanted = [keys[order], counts[touched][order], sums[touched][order]]
+        if not all(map(np.array_equal, found, wanted)):
+            raise SystemExit(f"{dag}: the state differs from numpy's: this run is void")
+        return table.num_rows
+
+
+def main() -> int:
+    """Runs the benchmark in a stack of its own and writes data and page."""
+    with warm_stack() as (settings, api):
+        measurement = Measurement(settings, api)
+        rows = list(_rows(measurement))
+        checked = {dag: measurement.check(dag) for dag in measurement.sent}
+    facts = {
+        "command": COMMAND,
+        "seed": SEED,
+        "cores": os.cpu_count(),
+        "versions": {name: version(name) for name in ("apache-airflow", "pyspark")},
+        "python": platform.python_version(),
+        "checked_keys": checked,
+    }
+    name = "airflow-latency-quick" if QUICK else "airflow-latency"
+    (FOLDER / f"{name}.json").write_text(json.dumps({"facts": facts, "rows": rows}, indent=1) + "\n")
+    (FOLDER / f"{name}.md").write_text(page(f"{name}.json", facts, rows))
+    return 0
+
+
+def _rows(measurement: Measurement) -> Iterator[Row]:
+    measurement.begin("timed", "gated")
+    for number in range(-WARM, ROUNDS):
+        for dag, records in CASES:
+            yield measurement.run(dag, records, number)
+    for number in range(FEW):
+        yield measurement.run("timed", MANY, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""What a page of the Airflow plugin costs at many checkpoints: `python -m benchmarks.history_pages [COUNT]`.
+
+A long history is copied from one real checkpoint (`long_history`). A new process then answers until all manifests are
+read (the first answers after a start of the API server), and once more. Prints one JSON object; the figures are in
+docs/benchmarks.
+"""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.long_history import LongHistory
+from tidemark.context import Context, open_context
+from tidemark.settings import load_settings
+from tidemark.web import details, graphs, overview
+from tidemark.web.history_json import HistoryQuery
+
+COUNT = 5000
+ROUNDS = 9
+
+
+def main() -> int:
+    """Measures and prints."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
+    with tempfile.TemporaryDirectory(prefix="tidemark-pages-") as folder:
+        LongHistory(Path(folder)).grow(count)
+        os.environ["TIDEMARK_WAREHOUSE"] = folder
+        pages = open_context(load_settings(root=folder))
+        first: list[float] = []
+        told = answered(lambda: overview.get_overview(pages, "trips", HistoryQuery()), first)
+        while told["indexed"]["read"] < told["indexed"]["of"]:
+            told = answered(lambda: overview.get_overview(pages, "trips", HistoryQuery()), first)
+        middle = {name: timed(call) for name, call in calls(pages, count).items()}
+    facts = {
+        "checkpoints": count,
+        "cores": os.cpu_count(),
+        "first_answers": {"number": len(first), "longest_ms": round(max(first)), "all_ms": round(sum(first))},
+        "median_ms": middle,
+    }
+    sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+    return 0
+
+
+def calls(pages: Context, count: int) -> dict[str, Callable[[], object]]:
+    """What a page asks for."""
+    return {
+        "overview": lambda: overview.get_overview(pages, "trips", HistoryQuery()),
+        "last page of the history": lambda: overview.get_overview(pages, "trips", HistoryQuery(offset=count - 25)),
+        "search": lambda: overview.get_overview(pages, "trips", HistoryQuery(text="4321")),
+        "series of 1000": lambda: overview.list_points(pages, "trips", 1000),
+        "timelines": lambda: overview.list_timelines(pages, "trips"),
+        "details": lambda: details.get_details(pages, "trips", count - 1),
+        "graph": lambda: graphs.build_graph(pages, "trips", count - 1),
+    }
+
+
+def timed(call: Callable[[], object]) -> int:
+    """Median of some calls in milliseconds, after one that does not count."""
+    call()
+    spent: list[float] = []
+    for _ in range(ROUNDS):
+        answered(call, spent)
+    return round(statistics.median(spent))
+
+
+def answered(call: Callable[[], object], spent: list[float]) -> dict[str, object]:
+    """What a call returns; adds its milliseconds."""
+    begun = time.perf_counter()
+    told = call()
+    spent.append((time.perf_counter() - begun) * 1000)
+    return told if isinstance(told, dict) else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Tidemark's reading of a range against a bare count of the same range by the same Spark (scenario k)."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.peers.pipelines.totals import EVERY
+from benchmarks.peers.places import Place
+from benchmarks.peers.sparks import session_with
+from benchmarks.peers.tidemark_peer import TidemarkPeer
+from tidemark.engine.read.batch_stats import counted
+from tidemark.engine.read.frames import decoded
+from tidemark.engine.read.source import KafkaOptions, read_ranges
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One Tidemark peer of this process's driver, which has taken all that the topic holds."""
+
+    peer: TidemarkPeer
+    place: Place
+
+    def measured(self, produce: Callable[[], int], rounds: int) -> Iterator[dict[str, Any]]:
+        """Rounds of a checkpoint, then its range once more, read and counted; every other round begins with the count.
+
+        Args:
+            produce: sends a batch, and says how many records it has.
+            rounds: how many.
+        """
+        pipeline = next(p for p in EVERY if p.name == self.place.topic)
+        (name,), session, kafka = pipeline.inputs, session_with({}), KafkaOptions(bootstrap=self.place.bootstrap)
+        for n in range(rounds):
+            wanted = produce()
+            self.peer.take()
+            plan, seconds = self.peer.plan, {}
+            assert plan is not None
+            for turn in (n, n + 1):
+                began = time.perf_counter()
+                raw = read_ranges(session, plan, name, kafka)
+                if turn % 2:
+                    assert raw.count() == wanted
+                else:
+                    assert counted({name: decoded(raw, pipeline, plan, name)}, pipeline, plan).records[name] == wanted
+                seconds["count" if turn % 2 else "read"] = time.perf_counter() - began
+            yield {"kind": "tidemark", "records": wanted, "counted": n} | seconds

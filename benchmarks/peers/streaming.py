@@ -1,0 +1,162 @@
+"""Structured Streaming with state in RocksDB: a new query per run, `Trigger.AvailableNow`, results in a Delta table.
+
+The query itself is Java (`java/StreamingTotals.java`), because a state function in Python would cost it a process and
+a copy of every row. Both ways to persist RocksDB are measured: whole snapshots, and a change log with a snapshot per
+version that is uploaded when the query ends.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from benchmarks.needed import delta_files, rocksdb_files
+from benchmarks.peers.places import COLUMNS, Place
+from benchmarks.peers.sparks import keep_since, session_with, vacuum
+
+Sink = Literal["append", "merge"]
+_STATE = "spark.sql.streaming.stateStore"
+TUNED = {
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""Rows are not counted, no batch without data follows, and the tables' logs are read by two tasks, as there are cores.
+"""
+CHANGELOG = {
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.minDeltasForSnapshot": "1",
+    f"{_STATE}.unloadOnCommit": "true",
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point that a query can go back to.
+
+    Attributes:
+        batch: its number in the query's logs; the state's version is one more.
+        version: the table's.
+        at: seconds since 1970.
+    """
+
+    batch: int
+    version: int
+    at: float
+
+
+@dataclass
+class StreamingPeer:
+    """One query over the topic.
+
+    Attributes:
+        place: its topic and folder.
+        sink: how results reach the table.
+        changelog: whether RocksDB is persisted as a change log.
+    """
+
+    place: Place
+    sink: Sink
+    changelog: bool
+    session: SparkSession = field(init=False)
+    least: int = field(init=False, default=1)
+
+    def __post_init__(self) -> None:
+        self.session = session_with(TUNED | (CHANGELOG if self.changelog else {}))
+        self.table = f"{self.place.folder}/table"
+        self.checkpoint = f"{self.place.folder}/checkpoint"
+        if self.sink == "merge":
+            columns = "key STRING, updates BIGINT, amount BIGINT, last_at TIMESTAMP, deleted BOOLEAN, changed BIGINT"
+            self.session.sql(f"CREATE TABLE IF NOT EXISTS delta.`{self.table}` ({columns}) USING delta")
+
+    def take(self) -> None:
+        """One query, from the offsets of the last one to the topic's end."""
+        options = {
+            "bootstrap": self.place.bootstrap,
+            "topic": self.place.topic,
+            "table": self.table,
+            "checkpoint": self.checkpoint,
+            "sink": self.sink,
+        }
+        spark: object = self.session._jsparkSession
+        self.session._jvm.StreamingTotals.take(spark, options)
+
+    def upkeep(self) -> None:
+        """None: Spark's own maintenance runs in the background."""
+
+    def close(self) -> None:
+        """Nothing runs between two runs."""
+
+    def rows(self) -> pa.Table:
+        """The last row of each key, which is the only one where they are merged."""
+        newest = f"""
+            SELECT key, max_by(struct(updates, amount, last_at, deleted), changed) AS last
+            FROM delta.`{self.table}` GROUP BY key
+        """
+        return self.session.sql(f"SELECT key, last.* FROM ({newest}) WHERE NOT last.deleted").select(*COLUMNS).toArrow()
+
+    def savepoint(self, name: str) -> None:
+        """A copy of the query's checkpoint folder, and the version of the table."""
+        folder = Path(self.place.folder, "savepoints", name)
+        shutil.copytree(self.checkpoint, folder / "checkpoint")
+        (folder / "table").write_text(f"delta.`{self.table}` VERSION AS OF {DeltaTable(self.table).version()}")
+
+    def restore(self, name: str) -> None:
+        """The copy comes back, and the table becomes a clone of its old version.
+
+        Not the table itself by RESTORE: it would remember the batches that were written since, and Delta's sink would
+        skip them when they come again (delta#1813).
+        """
+        shutil.rmtree(self.checkpoint)
+        self.table = f"{self.place.folder}/table-{name}"
+        self._begin(name, self.place.folder, self.table)
+
+    def forked(self, name: str, place: Place) -> "StreamingPeer":
+        """Another query over a copy of the copy, and a clone."""
+        self._begin(name, place.folder, f"{place.folder}/table")
+        return StreamingPeer(place, self.sink, self.changelog)
+
+    def mark(self) -> "Mark":
+        """The last batch, the version of the table, and when."""
+        batches = (int(path.name) for path in Path(self.checkpoint, "commits").iterdir() if path.name.isdigit())
+        return Mark(max(batches), DeltaTable(self.table).version(), time.time())
+
+    def needed(self, marks: Sequence["Mark"]) -> dict[Path, str]:
+        """The state's files, and the table's of every version."""
+        state = rocksdb_files(Path(self.checkpoint, "state", "0"), [mark.batch + 1 for mark in marks])
+        results = delta_files(Path(self.table), [mark.version for mark in marks])
+        return dict.fromkeys(results, "results") | dict.fromkeys(state, "state")
+
+    def keep(self, marks: Sequence["Mark"]) -> None:
+        """A merged table keeps its files for as long; an appended one never loses any."""
+        if self.sink == "merge":
+            keep_since(self.session, self.table, marks[0].at)
+
+    def drop(self, marks: Sequence["Mark"]) -> None:
+        """Spark's own purge of the query, and VACUUM of a merged table."""
+        spark: object = self.session._jsparkSession
+        self.session._jvm.StreamingTotals.purge(spark, self.checkpoint, len(marks), marks[0].batch)
+        if self.sink == "merge":
+            vacuum(self.session, self.table)
+
+    def back_to(self, mark: "Mark") -> None:
+        """The query forgets what came later, and the table becomes a clone of its old version, as in `restore`."""
+        spark: object = self.session._jsparkSession
+        self.session._jvm.StreamingTotals.forget(spark, self.checkpoint, mark.batch)
+        clone = f"{self.place.folder}/table-of-{mark.batch}"
+        source = f"delta.`{self.table}` VERSION AS OF {mark.version}"
+        self.session.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE {source}")
+        self.table = clone
+
+    def _begin(self, name: str, folder: str, table: str) -> None:
+        kept = Path(self.place.folder, "savepoints", name)
+        shutil.copytree(kept / "checkpoint", f"{folder}/checkpoint")
+        self.session.sql(f"CREATE TABLE delta.`{table}` SHALLOW CLONE {(kept / 'table').read_text()}")

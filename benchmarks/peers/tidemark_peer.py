@@ -1,0 +1,113 @@
+"""Tidemark itself: one checkpoint per run, in the driver's JVM or through a warm Connect server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from benchmarks.needed import named
+from benchmarks.peers.places import COLUMNS, ROOT, Place
+from tidemark.context import Context, open_context
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints, compaction, reads, retention, savepoints, timelines
+from tidemark.ports import PlanRequest
+from tidemark.settings import load_settings
+
+PIPELINES = str(ROOT / "tests" / "perf" / "peers" / "pipelines")
+
+
+@dataclass
+class TidemarkPeer:
+    """A pipeline with one fold.
+
+    Attributes:
+        place: its topic and folder.
+        spark: `local[2]`, which is the session that this process has, or the address of a Connect server.
+        timeline: a fork; the live timeline without it.
+        until: the end of the interval whose records the next run takes; all that there are without it.
+        newest: the id of its last checkpoint.
+        records: how many its last checkpoint has read.
+        plan: of its last checkpoint.
+        phases: seconds of its last checkpoint.
+        compacted: what the last upkeep rewrote: nothing, levels, or the whole base.
+    """
+
+    place: Place
+    spark: str
+    timeline: str | None = None
+    until: datetime | None = None
+    newest: int | None = None
+    least: int = field(init=False, default=1)
+    records: int = field(init=False, default=0)
+    plan: CheckpointPlan | None = field(init=False, default=None)
+    phases: dict[str, float] = field(init=False, default_factory=dict)
+    compacted: Literal["", "level", "whole"] = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        settings = load_settings(
+            home=self.place.folder, pipelines=PIPELINES, kafka_bootstrap=self.place.bootstrap, spark=self.spark
+        )
+        self.context: Context = open_context(settings)
+
+    def take(self) -> None:
+        """One checkpoint."""
+        request = PlanRequest(origin="bench", interval_end=self.until, until_interval_end=self.until is not None)
+        made = checkpoints.run_once(self.context, self.place.topic, request, timeline=self.timeline).checkpoint
+        assert made is not None, f"{self.place.topic} had nothing to checkpoint"
+        self.newest, self.plan, self.records = made.plan.id, made.plan, made.sealed.facts.records
+        self.phases = {phase: ms / 1000 for phase, ms in made.sealed.timings_ms.items()}
+
+    def upkeep(self) -> None:
+        """Compacts what is due."""
+        done = compaction.compact(self.context, self.place.topic)
+        groups = {f.checkpoint for record in done for s in record.output for f in self.context.tables.files_of(s)}
+        self.compacted = "" if not done else "whole" if len(groups) == 1 else "level"
+
+    def close(self) -> None:
+        """Nothing runs between two runs."""
+
+    def rows(self) -> pa.Table:
+        """The state that the last run of this process has left, or that at the head."""
+        return reads.read_state(self.context, self.place.topic, "totals", checkpoint=self.newest).select(COLUMNS)
+
+    def savepoint(self, name: str) -> None:
+        """One small object."""
+        request = SavepointRequest(name=name, owner="bench", origin="bench")
+        savepoints.open_savepoints(self.context, self.place.topic).create(request)
+
+    def restore(self, name: str) -> None:
+        """A new timeline becomes live; every file of the state is looked at."""
+        timelines.restore(self.context, self.place.topic, RestoreRequest(savepoint=name))
+
+    def forked(self, name: str, place: Place) -> "TidemarkPeer":  # noqa: ARG002
+        """A timeline of the same warehouse."""
+        timeline = f"fork-of-{name}"
+        timelines.fork(self.context, self.place.topic, timeline, RestoreRequest(savepoint=name))
+        return TidemarkPeer(self.place, self.spark, timeline)
+
+    def mark(self) -> int:
+        """The checkpoint's id."""
+        assert self.newest is not None
+        return self.newest
+
+    def needed(self, marks: Sequence[int]) -> dict[Path, str]:
+        """What their manifests name, by a plain replay of the logs."""
+        root = Path(str(self.context.settings.warehouse))
+        found = (made for made in reads.list_checkpoints(self.context, self.place.topic) if made.plan.id in marks)
+        return dict.fromkeys((path for made in found for path in named(root, made)), "state")
+
+    def keep(self, marks: Sequence[int]) -> None:
+        """Nothing: the rule goes with the sweep."""
+
+    def drop(self, marks: Sequence[int]) -> None:
+        """One sweep that keeps as many."""
+        retention.sweep(self.context, self.place.topic, f"keep_last({len(marks)})", grace_ms=0)
+
+    def back_to(self, mark: int) -> None:
+        """A restore of the checkpoint."""
+        timelines.restore(self.context, self.place.topic, RestoreRequest(checkpoint=mark))

@@ -1,0 +1,191 @@
+"""What retention costs at many checkpoints: `python -m benchmarks.retention_costs [COUNT]`.
+
+Every checkpoint is a real one, on disk; Kafka and Spark are their twins. Plans are made by new contexts, as a task of
+the DAG makes them: by one that knows nothing, by one that finds what that has kept, and behind one further checkpoint.
+What a sweep frees is held against a replay of the logs that shares nothing with the product, and the same files are
+deleted by Delta's own means in a copy. Prints one JSON object; the figures are in docs/benchmarks.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from benchmarks.needed import named
+from benchmarks.state_costs import JARS
+from tests.airflow.pipelines.trips import Bus, Trip
+from tests.cli.disk_line import DiskLine
+from tidemark import Fold, KafkaSource, Pipeline
+from tidemark.context import Context, open_context
+from tidemark.coordinator.records import objects
+from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.model.retention.deletion import DeletionPlan
+from tidemark.operations import reads, retention
+from tidemark.settings import load_settings
+from tidemark.testing.twin.memory import ManualClock
+
+RIDES = Pipeline(
+    name="rides",
+    source=KafkaSource("trips", Trip, event_time="ended_at"),
+    operators=[Fold("buses", key_by="bus", state=Bus)],
+)
+COUNT, KEEP, EVERY, TIMES = 1000, 30, 40, 3
+"""Checkpoints; those that the rule keeps; how many come between two full compactions; tries of a plan."""
+RULE = f"keep_last({KEEP})"
+WEEK_MS = 7 * 86_400_000
+T = TypeVar("T")
+
+
+def main() -> int:
+    """Measures and prints."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
+    with tempfile.TemporaryDirectory(prefix="tidemark-retention-") as folder:
+        root = Path(folder, "warehouse")
+        # VACUUM asks when a file was removed from the log: before now.
+        yesterday = ManualClock(int((time.time() - 86_400) * 1000))
+        line = DiskLine(root, RIDES, "trips", partitions=4, clock=yesterday)
+        for number in range(1, count + 1):
+            checkpoint(line, number)
+        os.environ["TIDEMARK_WAREHOUSE"] = str(root)
+        facts = {"checkpoints": count, "keeps": KEEP, "cores": os.cpu_count()} | measured(line, root, count)
+    sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+    return 0
+
+
+def checkpoint(line: DiskLine, number: int) -> None:
+    """One of a few records; every so often the state is compacted, whole."""
+    rows = (json.dumps({"bus": f"b{n}", "miles": n, "ended_at": "2024-05-01T00:00:00Z"}) for n in range(40))
+    line.send([(n % 4, value.encode(), n) for n, value in enumerate(rows)])
+    line.checkpoint()
+    if number % EVERY == 0:
+        line.compact("buses", full=True)
+
+
+def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
+    """Plans, then sweeps; and what these should have freed."""
+    plan, plans = planned(line, root, count)
+    opened = context(root)
+    wanted = sum(unneeded(root, opened).values())
+    copy = root.with_name("copy")
+    shutil.copytree(root, copy)
+    released, releasing = timed(lambda: retention.sweep(context(root), RIDES.name, RULE, grace_ms=WEEK_MS))
+    swept, deleting = timed(lambda: retention.sweep(context(root), RIDES.name, RULE, grace_ms=0))
+    left, after = timed(lambda: retention.plan_sweep(context(root), RIDES.name, RULE))
+    assert not left.free, "a second sweep would have something to do"
+    return {
+        "files": plan.kept_files + len(plan.free),
+        **plans,
+        "released": len(released.released),
+        "sweep_that_releases_s": releasing,
+        "sweep_that_deletes_s": deleting,
+        "deleted_files": len(swept.deleted),
+        "deleted_bytes": swept.bytes,
+        "unneeded_bytes": wanted,
+        "deleted_log_files": swept.log_files,
+        "plan_after_the_sweep_s": after,
+        "by_vacuum": by_vacuum(copy, swept.plan),
+    }
+
+
+def planned(line: DiskLine, root: Path, count: int) -> tuple[DeletionPlan, dict[str, float]]:
+    """Plans of the same, and behind one more checkpoint; the best of some, because seconds are few."""
+
+    def best(opened: Callable[[], Context]) -> tuple[DeletionPlan, float]:
+        made = [timed(lambda: retention.plan_sweep(opened(), RIDES.name, RULE)) for _ in range(TIMES)]
+        return made[0][0], min(spent for _, spent in made)
+
+    def cold() -> Context:
+        objects.decoded.cache_clear()
+        shutil.rmtree(root.parent / ".tidemark", ignore_errors=True)
+        return context(root)
+
+    plan, first = best(cold)
+    again, second = best(lambda: context(root))
+    same = context(root)
+    retention.plan_sweep(same, RIDES.name, RULE)
+    _, third = best(lambda: same)
+    assert again == replace(plan, now_ms=again.now_ms), "what was kept says something else"
+    checkpoint(line, count + 1)
+    _, fourth = timed(lambda: retention.plan_sweep(context(root), RIDES.name, RULE))
+    checkpoint(line, count + 2)
+    _, fifth = timed(lambda: retention.plan_sweep(same, RIDES.name, RULE))
+    return plan, {
+        "plan_cold_s": first,
+        "plan_again_s": second,
+        "plan_again_in_the_same_process_s": third,
+        "plan_after_one_more_checkpoint_s": fourth,
+        "plan_after_one_more_checkpoint_in_the_same_process_s": fifth,
+    }
+
+
+def unneeded(root: Path, opened: Context) -> dict[Path, int]:
+    """Data files that none of the kept checkpoints names, with their bytes: by a plain replay of the logs."""
+    kept = list(reads.list_checkpoints(opened, RIDES.name))[:KEEP]
+    needed = {path for found in kept for path in named(root, found)}
+    data = (p for p in (root / RIDES.name).rglob("*.parquet") if "_delta_log" not in p.parts)
+    return {path: path.stat().st_size for path in data if path not in needed}
+
+
+def by_vacuum(root: Path, plan: DeletionPlan) -> dict[str, Any]:
+    """The same files by `VACUUM ... USING INVENTORY`, in a session that is warm, one call for each table."""
+    tables: dict[str, list[tuple[str, int]]] = {}
+    for f in plan.free:
+        table = next(p for p in Path(f.path).parents if (root / p / "_delta_log").is_dir())
+        tables.setdefault(str(table), []).append((f"file:{root}/{f.path}", f.bytes))
+    with session() as spark:
+        for table in tables:
+            spark.read.format("delta").load(f"{root}/{table}").count()
+        _, spent = timed(lambda: [vacuum(spark, f"{root}/{table}", files) for table, files in tables.items()])
+    left = sum((root / f.path).exists() for f in plan.free)
+    return {"tables": len(tables), "s": spent, "files_left": left}
+
+
+def vacuum(spark: SparkSession, table: str, files: list[tuple[str, int]]) -> None:
+    """Deletes listed files of a table."""
+    rows = [(path, size, False, 0) for path, size in files]
+    schema = "path string, length long, isDir boolean, modificationTime long"
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("inventory")
+    spark.sql(f"VACUUM delta.`{table}` USING INVENTORY (SELECT * FROM inventory) RETAIN 0 HOURS")
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """A Spark of its own that lets files go at once."""
+    delta = "spark.databricks.delta"
+    conf = {
+        "spark.driver.memory": "2g",
+        f"{delta}.retentionDurationCheck.enabled": "false",
+        f"{delta}.vacuum.logging.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    spark = open_session(SparkSettings(master="local[2]", jars=JARS, conf=conf), "bench", 1)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def context(root: Path) -> Context:
+    """A new one, which has read nothing."""
+    return open_context(load_settings(root=str(root.parent)))
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    """What a call returns, and its seconds."""
+    begun = time.perf_counter()
+    told = call()
+    return told, round(time.perf_counter() - begun, 3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

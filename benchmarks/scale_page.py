@@ -1,0 +1,92 @@
+"""The page of `benchmarks.scale`: a table for each thing that grows, and what ten times as much of it costs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Rows = Sequence[Mapping[str, Any]]
+
+TITLES = {
+    "manifests": "checkpoints of one pipeline",
+    "pages": "pages of one pipeline, by its checkpoints",
+    "partitions": "partitions",
+    "pipelines": "pipelines",
+}
+WORDS = {
+    "plan_cold": "plan of the next checkpoint, on a host that has kept nothing",
+    "plan": "plan of the next checkpoint",
+    "list": "`checkpoint list` of 50",
+    "retention_cold": "retention's plan, on a host that has kept nothing",
+    "retention_again": "retention's plan again, by another process",
+    "retention_one_more": "the same behind one more checkpoint",
+    "pages_first": "first answer of the page after a start",
+    "pages_longest": "the dearest answer until the whole history is read",
+    "pages_read": "answers until the whole history is read",
+    "page_overview": "overview",
+    "page_search": "search for an id",
+    "page_timelines": "timelines",
+    "page_details": "details of a checkpoint",
+    "page_graph": "its lineage",
+    "find_first": "find a declaration, importing all files",
+    "find_again": "find it again in the same process",
+    "names": "names of all pipelines",
+    "all_overviews": "first overview of each pipeline",
+    "overview": "overview of one, again",
+    "dags": "a DAG for each",
+}
+
+BYTES = {
+    "pages_answers": "number of answers until the whole history is read",
+    "manifest_bytes": "bytes of a manifest",
+    "index_bytes": "bytes that the host keeps",
+    "peak_mb": "peak memory, MB",
+}
+
+
+def page(data: str, facts: Mapping[str, Any], rows: Mapping[str, Rows]) -> str:
+    """The Markdown text.
+
+    Args:
+        data: name of the file with the figures.
+        facts: of the machine.
+        rows: per dimension and size.
+    """
+    loads = [load for found in rows.values() for row in found for load in row["load"]]
+    lines = [
+        "# What grows with checkpoints, partitions and pipelines",
+        "",
+        f"Made by `{'BENCH=quick ' if facts['quick'] else ''}PYTHONPATH=include:. python -m benchmarks.scale`; data: "
+        f"[{data}]({data}); {facts['cores']} cores, Python {facts['python']}.",
+        f"The load of the machine was between {min(loads)} and {max(loads)}, so seconds of CPU are told, which",
+        "depend on it less; the data have both. Each figure is the best of three tries, or the only one. `× 10` is",
+        "what ten times as much costs, from the last two sizes. Histories are copies of one real checkpoint of five",
+        "operators; Kafka and Spark are twins in memory.",
+    ]
+    for name, found in rows.items():
+        lines += ["", *_table(TITLES[name], found)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(title: str, rows: Rows) -> list[str]:
+    lines = [
+        f"## {title[0].upper()}{title[1:]}",
+        "",
+        "| seconds of CPU | " + " | ".join(f"{row['size']:,}" for row in rows) + " | × 10 |",
+        "|---|" + "---:|" * (len(rows) + 1),
+    ]
+    found = {words: [row.get(key, {}).get("cpu_s") for row in rows] for key, words in WORDS.items()}
+    found |= {words: [row.get(key) for row in rows] for key, words in BYTES.items()}
+    for words, values in found.items():
+        if values[0] is not None:
+            cells = ["–" if n is None else f"{n:,}" if isinstance(n, int) else f"{n:.3f}" for n in values]
+            lines.append(f"| {words} | " + " | ".join(cells) + f" | {_tenfold(rows, values)} |")
+    return lines
+
+
+def _tenfold(rows: Rows, values: Sequence[float | None]) -> str:
+    """The growth from the last two sizes; none is told of what is too quick for the clock, or was not measured."""
+    before, last = values[-2:]
+    if not before or not last or last < 0.005:
+        return "–"
+    slope = math.log(last / before) / math.log(rows[-1]["size"] / rows[-2]["size"])
+    return f"{10**slope:.1f}"

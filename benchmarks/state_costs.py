@@ -1,0 +1,147 @@
+"""What reading and compacting state costs: a part of `make bench`, written to docs/benchmarks/state-costs.json.
+
+One Spark session, one state of `keys` keys with 5 % of the keys in runs above the base, on the local disk; each figure
+is the median of interleaved repetitions in one process, so that the ratios mean something.
+"""
+
+import itertools
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from benchmarks.facts import made_by
+from benchmarks.synthetic import NOW, Synthetic
+from tests.engine.warehouses import warehouse_of
+from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.engine.state.level_merge import CompactionTask, Compactor
+from tidemark.engine.state.resolve_ranges import resolved_by_ranges
+from tidemark.engine.state.resolve_sql import resolved
+from tidemark.model.state.compaction import LevelPolicy
+from tidemark.ports import PutOutcome
+from tidemark.readers.state_reader import range_reader, read_state
+from tidemark.testing.twin.memory import ManualClock
+
+QUICK = os.environ.get("BENCH") == "quick"
+KEYS = 500_000 if QUICK else 8_000_000
+RUNS = max(8, KEYS // 20 // 20_000)
+ROUNDS = 5
+COMMAND, SEED = "make bench", 7
+KEPT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "state-costs.json"
+JARS = Path(__file__).resolve().parents[1] / ".jars" / "spark"
+
+
+def main() -> int:
+    """Measures, prints one JSON object, and keeps it unless the run was a quick one."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
+        spark = open_session(
+            SparkSettings(master="local[2]", jars=JARS, conf={"spark.driver.memory": "2g"}), "bench", 1
+        )
+        state = Synthetic(Path(home), KEYS)
+        state.add_runs(RUNS, SEED)
+        sys.stderr.write(f"{KEYS:,} keys, {RUNS} runs\n")
+        found = reading(spark, state) | compacting(spark, state)
+        report = json.dumps(made_by(COMMAND, SEED) | {"keys": KEYS, "runs": RUNS} | found, indent=2) + "\n"
+        sys.stdout.write(report)
+        if not QUICK:
+            KEPT.write_text(report)
+        spark.stop()
+    return 0
+
+
+def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
+    """Scan by Spark, resolve by its SQL and in its workers, resolve and point reads by DuckDB, a reduce (T4)."""
+    base = state.handle.segments[0]
+
+    def scan() -> None:
+        table = spark.read.format("delta").option("versionAsOf", str(base.version)).load(f"{state.root}/{base.path}")
+        table.select("key", "updates", "amount", "last_at", "_changed").write.format("noop").mode("overwrite").save()
+
+    def resolve() -> None:
+        frame = resolved(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
+        frame.write.format("noop").mode("overwrite").save()
+
+    def in_workers() -> None:
+        reader = range_reader(str(state.root), state.schema, state.handle, NOW)
+        frame = resolved_by_ranges(spark, state.schema, state.handle.rows, reader)
+        frame.write.format("noop").mode("overwrite").save()
+
+    def without_spark() -> None:
+        read_state(str(state.root), state.schema, state.handle, NOW)
+
+    held = pa.concat_tables(pq.read_table(path, partitioning=None) for path in state.paths)
+    heap = held.select(["key", "updates", "amount", "last_at", "_changed"])
+
+    def reduce() -> None:
+        wanted = [("updates", "sum"), ("amount", "sum"), ("last_at", "max"), ("_changed", "max")]
+        assert heap.group_by("key").aggregate(wanted).num_rows == KEYS
+
+    keys = itertools.cycle(state.texts[:: max(1, KEYS // 50)].tolist())
+
+    def point() -> None:
+        assert read_state(str(state.root), state.schema, state.handle, NOW, (next(keys),)).num_rows == 1
+
+    found = medians({"scan": scan, "resolve": resolve, "resolve_in_workers": in_workers, "point": point})
+    found |= medians({"resolve_without_spark": without_spark, "reduce_in_memory": reduce}, 3)
+    ways = ("resolve", "resolve_in_workers")
+    return found | {f"{way}_to_scan": round(found[way] / found["scan"], 2) for way in ways}
+
+
+def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
+    """One compaction of the runs (the level-1 fold), and the rewrite of the whole base."""
+    ids = (f"{n:032x}" for n in itertools.count(1))
+    compactor = Compactor(
+        session=lambda: spark,
+        warehouse=str(state.root),
+        tables=state.tables,
+        clock=ManualClock(),
+        write_ids=lambda: next(ids),
+        listener=lambda step, moment: sys.stderr.write(f"{time.perf_counter():.2f} {step} {moment}\n") and None,
+        put_job=lambda key, record: PutOutcome.WON,
+        put_record=lambda key, record: PutOutcome.WON,
+    )
+
+    def compact(policy: LevelPolicy) -> None:
+        task = CompactionTask(
+            pipeline="bench",
+            timeline="t1",
+            checkpoint=state.handle.through,
+            schema=state.schema,
+            handle=state.handle,
+            now=NOW,
+            table=state.table,
+            policy=policy,
+        )
+        assert compactor.compact(task) is not None
+
+    levels = medians({"level_1": lambda: compact(LevelPolicy(ratio=0, space=math.inf))})
+    full = medians({"full": lambda: compact(LevelPolicy.everything())}, 2)
+    return levels | full | {"full_per_million_keys": round(full["full"] / KEYS * 1_000_000, 2)}
+
+
+def medians(measured: dict[str, Callable[[], None]], rounds: int = ROUNDS) -> dict[str, float]:
+    """Median seconds of each, interleaved, after one round that does not count."""
+    times: dict[str, list[float]] = {name: [] for name in measured}
+    for turn in range(rounds + 1):
+        for name, act in measured.items():
+            started = time.perf_counter()
+            act()
+            if turn:
+                times[name].append(time.perf_counter() - started)
+                sys.stderr.write(f"{name} {times[name][-1]:.2f}\n")
+    return {name: round(statistics.median(found), 3) for name, found in times.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Workloads of the comparison with other systems: which keys change, which are new, which are deleted, from a seed.
+
+And their oracle: the state after any number of batches, in numpy, without any code of the project.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from benchmarks.generator import START_MS, Updates, first, key_text
+
+Choice = Literal["uniform", "zipf", "sliding"]
+ZIPF = 1.1
+WINDOW = 10
+"""A sliding range is a tenth of the keys, and moves on by a tenth of itself per batch."""
+_SPREAD = 2_654_435_761
+"""A prime, so that the most frequent keys of a Zipf choice do not lie side by side."""
+STEPS = 1_000_003
+"""Batches have seeds of their own: that of the workload times this, plus their number."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Batches of updates over a number of keys, each batch a function of the seed and of its number.
+
+    Attributes:
+        keys: how many keys the first load has.
+        updates: records per batch.
+        seed: of all chance.
+        choice: how old keys are chosen.
+        new: the share of records whose key was never seen before.
+        deleted: the share of records that are tombstones.
+    """
+
+    keys: int
+    updates: int
+    seed: int
+    choice: Choice = "uniform"
+    new: float = 0.05
+    deleted: float = 0.01
+
+    def load(self) -> Updates:
+        """The first load: one record for every key."""
+        every = first(self.keys)
+        return Updates(every.keys, every.amounts, np.zeros(self.keys, bool))
+
+    @property
+    def fresh(self) -> int:
+        """How many keys of a batch are new."""
+        return round(self.updates * self.new)
+
+    def batch(self, n: int, above: int) -> Updates:
+        """The n-th batch, from 0.
+
+        Args:
+            n: its number, which is its seed and moves a sliding range.
+            above: its new keys begin here; every key of an earlier batch is smaller.
+        """
+        chance = np.random.default_rng(self.seed * STEPS + n)
+        chosen = self._old(chance, n)
+        places = chance.choice(self.updates, self.fresh, replace=False)
+        chosen[places] = above + np.arange(self.fresh)
+        deletes = chance.random(self.updates) < self.deleted
+        return Updates(chosen, chance.integers(0, 1000, self.updates), deletes)
+
+    def _old(self, chance: np.random.Generator, n: int) -> np.ndarray:
+        if self.choice == "uniform":
+            return chance.integers(0, self.keys, self.updates)
+        if self.choice == "sliding":
+            width = max(1, self.keys // WINDOW)
+            return (n * max(1, width // WINDOW) + chance.integers(0, width, self.updates)) % self.keys
+        ranks = np.minimum(np.searchsorted(self._cumulated, chance.random(self.updates)), self.keys - 1)
+        return ranks.astype(np.int64) * _SPREAD % self.keys
+
+    @cached_property
+    def _cumulated(self) -> np.ndarray:
+        weights = np.arange(1, self.keys + 1, dtype=np.float64) ** -ZIPF
+        return np.cumsum(weights) / weights.sum()
+
+
+@dataclass(frozen=True)
+class State:
+    """What every key that lives must hold, ordered by key.
+
+    Attributes:
+        keys: texts.
+        updates: records since the last delete.
+        amounts: the sum of their amounts.
+        last_at: their greatest event time, in microseconds since 1970.
+    """
+
+    keys: np.ndarray
+    updates: np.ndarray
+    amounts: np.ndarray
+    last_at: np.ndarray
+
+
+def expected_state(batches: Iterable[Updates]) -> State:
+    """The state after all batches, in order: a delete forgets what its key held, a later update begins anew."""
+    size, counts, sums, last = 0, np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    for batch in batches:
+        size = max(size, int(batch.keys.max(initial=-1)) + 1)
+        counts, sums, last = (np.pad(a, (0, size - len(a))) for a in (counts, sums, last))
+        deletes = np.zeros(len(batch.keys), bool) if batch.deletes is None else batch.deletes
+        places = np.arange(len(batch.keys))
+        cut = np.full(size, -1)
+        np.maximum.at(cut, batch.keys[deletes], places[deletes])
+        for values in (counts, sums, last):
+            values[cut >= 0] = 0
+        counted = ~deletes & (places > cut[batch.keys])
+        keys, amounts = batch.keys[counted], batch.amounts[counted]
+        np.add.at(counts, keys, 1)
+        np.add.at(sums, keys, amounts)
+        seconds = amounts if batch.deletes is not None else np.zeros_like(amounts)
+        np.maximum.at(last, keys, seconds)
+    numbers = np.flatnonzero(counts)
+    texts = np.array([key_text(n) for n in numbers.tolist()])
+    order = np.argsort(texts)
+    numbers = numbers[order]
+    return State(texts[order], counts[numbers], sums[numbers], (START_MS + last[numbers] * 1000) * 1000)

@@ -1,0 +1,106 @@
+"""`tidemark up | down | status | logs`: the embedded stack."""
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from devstack import control
+from devstack.control import ServiceStatus
+from devstack.credentials import ADMIN, load_credentials, secrets_path
+from devstack.demo import topic
+from devstack.doctor import CHECKS
+from devstack.services import GROUPS
+from tidemark.cli.airflow_api import AirflowApi
+from tidemark.cli.airflow_dags import add_login
+from tidemark.cli.doctor import add_checks
+from tidemark.cli.output import JsonFlag, note, show_rows
+from tidemark.errors import UsageError
+from tidemark.settings import Settings, load_settings
+
+Only = Annotated[str | None, typer.Option(metavar="GROUPS", help=f"Of {', '.join(GROUPS)}, separated by commas.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands, what `tidemark doctor` checks of the stack, and the way to its Airflow for `tidemark stop`."""
+    for command in (up, down, status, logs):
+        app.command()(command)
+    topic.register(app)
+    add_checks(CHECKS)
+    add_login(embedded_airflow)
+
+
+def embedded_airflow(settings: Settings) -> AirflowApi | None:
+    """A session of the embedded Airflow's administrator; None where it is not up."""
+    login = load_credentials(settings.home)
+    running = any(s.group == "airflow" and s.state == "running" for s in control.status(settings))
+    if login is None or not running:
+        return None
+    return AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
+
+
+def up(only: Only = None, as_json: JsonFlag = False) -> None:
+    """Start Kafka, Spark and Airflow, and wait until they work. What runs already is left alone.
+
+    Examples:
+      tidemark up
+      tidemark up --only kafka,spark
+    """
+    settings = load_settings()
+    statuses = control.up(settings, _groups(only), report=note)
+    _show(statuses, as_json=as_json)
+    login = load_credentials(settings.home)
+    if login is not None and any(s.group == "airflow" and s.state == "running" for s in statuses):
+        note(f"Airflow: user {ADMIN}, password in {secrets_path(settings.home)}")
+
+
+def down(only: Only = None, as_json: JsonFlag = False) -> None:
+    """Stop what `up` has started, with everything that it has started in turn. Data stay.
+
+    Examples:
+      tidemark down
+      tidemark down --only airflow
+    """
+    _show(control.down(load_settings(), _groups(only), report=note), as_json=as_json)
+
+
+def status(as_json: JsonFlag = False) -> None:
+    """Say what runs, since when, and where. `stale` means: it was started, and has ended without `down`.
+
+    Examples:
+      tidemark status
+      tidemark status --json
+    """
+    _show(control.status(load_settings()), as_json=as_json)
+
+
+def logs(
+    name: Annotated[str, typer.Argument(help="A service, as `tidemark status` names it.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
+) -> None:
+    """Print the log of a service.
+
+    Examples:
+      tidemark logs kafka
+      tidemark logs airflow-scheduler -f
+    """
+    for line in control.log_lines(load_settings(), name, follow=follow):
+        sys.stdout.write(line + "\n")
+        if follow:
+            sys.stdout.flush()
+
+
+def _groups(only: str | None) -> tuple[str, ...]:
+    if only is None:
+        return GROUPS
+    groups = tuple(part.strip() for part in only.split(",") if part.strip())
+    if not groups:
+        raise UsageError(
+            "--only names nothing", safe="nothing was started or stopped.", next="tidemark up --only kafka"
+        )
+    return groups
+
+
+def _show(statuses: list[ServiceStatus], *, as_json: bool) -> None:
+    show_rows([asdict(one) for one in statuses], as_json=as_json)

@@ -1,0 +1,146 @@
+"""Entry point of the demo: the stack, the input, the months, the correction, the comparison, retention, the table.
+
+Run as `python -m devstack.demo`. May be repeated: what is there is left alone, what is missing is added. The stack
+keeps running at the end, so that there is something to look at. `DEMO=quick` makes half a year and no correction;
+`WAREHOUSE=s3` keeps all of it in a bucket.
+"""
+
+import os
+import sys
+import time
+
+import psutil
+
+from devstack import control
+from devstack.credentials import ADMIN, Credentials, load_credentials
+from devstack.demo import bucket
+from devstack.demo.options import asks_for
+from devstack.demo.releases import Releases
+from devstack.demo.story import PIPELINE, Story, is_whole
+from devstack.demo.summary import Line, lines_of, table_of
+from devstack.demo.topic import DataSet, load
+from tidemark.cli.airflow_api import AirflowApi
+from tidemark.cli.output import complain, note, show_rows
+from tidemark.cli.timeline import plain_tree
+from tidemark.context import Context, open_context
+from tidemark.errors import NotFoundError, TidemarkError
+from tidemark.operations import reads, timelines
+from tidemark.settings import Settings, load_settings
+
+VARIABLE, QUICK = "DEMO", "quick"
+FOLDERS = "TIDEMARK_PIPELINES"
+
+
+def main() -> int:
+    """Runs the demo; the exit code is 0 when every row agrees."""
+    began = time.monotonic()
+    try:
+        if asks_for(bucket.VARIABLE, bucket.S3):
+            os.environ |= bucket.variables(load_settings())
+            note(f"tidemark down, with TIDEMARK_HOME={os.environ['TIDEMARK_HOME']}, stops this demo and its bucket")
+        demonstrate(load_settings(), quick=asks_for(VARIABLE, QUICK))
+    except TidemarkError as error:
+        complain(error)
+        return error.code
+    except KeyboardInterrupt:
+        note("interrupted\nSafe: every completed checkpoint is intact.\nNext: make demo again, or tidemark down.")
+        return 130
+    note(f"\nall of it took {time.monotonic() - began:.0f} s; tidemark down stops the stack")
+    return 0
+
+
+def demonstrate(settings: Settings, *, quick: bool) -> None:
+    """Starts the stack, loads, checkpoints, corrects, checks, and prints what came of it.
+
+    Args:
+        settings: of the project.
+        quick: half a year, and no correction.
+
+    Raises:
+        TidemarkError: anything went wrong, a mismatch included.
+    """
+    context, releases = open_context(settings), Releases(settings)
+    _head("the stack")
+    _start(settings, releases, deploys=not quick and not is_whole(lines_of(context, PIPELINE)))
+    _head("the input")
+    for data_set in (DataSet.AIRLINES, DataSet.PLANES, DataSet.FLIGHTS):
+        load(data_set)
+    before = _ids(context)
+    login = _login(settings)
+    api = AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
+    story = Story(api=api, context=context, releases=releases, dead=lambda: _dead(settings), head=_head)
+    story.begin()
+    if quick:
+        story.half_year()
+    else:
+        story.year()
+    added = len(_ids(context)) - len(before)
+    note(f"{added} checkpoints were added" if added else "nothing was added: every month is covered already")
+    _head("every row, recomputed from the data set")
+    story.check()
+    if not quick:
+        story.let_go()
+    _head("checkpoints")
+    _show(context, lines_of(context, PIPELINE))
+    if quick:
+        note(
+            f"{VARIABLE}={QUICK} left out July to December, the savepoint, the bug, its correction by a backfill, and"
+            " retention: make demo adds them"
+        )
+    sys.stdout.write(f"\nAirflow  {settings.airflow_address}/dags/{PIPELINE}\n")
+    sys.stdout.write(f"login    {ADMIN} / {login.airflow_admin_password}\n")
+
+
+def _start(settings: Settings, releases: Releases, *, deploys: bool) -> None:
+    """Starts what does not run.
+
+    Args:
+        settings: of the project.
+        releases: what Airflow's tasks shall run.
+        deploys: whether something else will be deployed: an Airflow that would not see it is started again.
+    """
+    wanted = os.pathsep.join(map(str, releases.deployed.pipelines))
+    scheduler = next(service for service in control.status(settings) if service.name == "airflow-scheduler")
+    if deploys and scheduler.state == "running" and _folders_of(scheduler.pid) != wanted:
+        note(f"airflow: was started with other {FOLDERS} than the demo's")
+        control.down(settings, ["airflow"], report=note)
+    control.up(releases.deployed, report=note)
+
+
+def _folders_of(pid: int | None) -> str | None:
+    """What a process was started with; its children, which are the tasks, have the same."""
+    try:
+        return psutil.Process(pid).environ().get(FOLDERS)
+    except psutil.Error:
+        return None
+
+
+def _show(context: Context, lines: list[Line]) -> None:
+    show_rows(table_of(lines, reads.list_released(context, PIPELINE)), as_json=False)
+    if len(lines) > 1:
+        sys.stdout.write("\n")
+        sys.stdout.writelines(f"{line}\n" for line in plain_tree(timelines.list_timelines(context, PIPELINE)))
+
+
+def _ids(context: Context) -> set[int]:
+    return {found.id for line in lines_of(context, PIPELINE) for found in line.checkpoints}
+
+
+def _dead(settings: Settings) -> str | None:
+    """A service of the stack that has ended."""
+    return next((service.name for service in control.status(settings) if service.state == "stale"), None)
+
+
+def _login(settings: Settings) -> Credentials:
+    login = load_credentials(settings.home)
+    if login is None:
+        raise NotFoundError("the embedded Airflow has no password yet", next="tidemark up --only airflow")
+    return login
+
+
+def _head(title: str) -> None:
+    note(f"\n== {title}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""`tidemark topic …`: the topics that pipelines read. Loads the real flights of 2013 and their tables, exactly once."""
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tidemark.cli.output import JsonFlag, note, print_json
+from tidemark.errors import BusyError
+from tidemark.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from devstack.demo.flights_data import FlightRecord
+    from devstack.demo.topic_loader import Load
+
+PARTITIONS = 4
+_STEPS = 4
+"""Lines of progress where there is no terminal."""
+
+
+class DataSet(StrEnum):
+    """Data sets that can be loaded."""
+
+    FLIGHTS = "flights"
+    PLANES = "planes"
+    AIRLINES = "airlines"
+
+
+topic_app = typer.Typer(no_args_is_help=True, help="Topics that pipelines read.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `topic …` to the command line."""
+    app.add_typer(topic_app, name="topic")
+
+
+@topic_app.callback()
+def _topic() -> None:
+    """Topics that pipelines read."""
+
+
+@topic_app.command("load")
+def load(
+    dataset: Annotated[DataSet, typer.Argument(help="What to load; also the topic's name.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the topic first (needs --execute).")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="With --replace: do it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Load a data set into its topic, exactly once.
+
+    A second load finds the topic full and says so; one that was interrupted is completed.
+
+    Examples:
+      tidemark topic load airlines
+      tidemark topic load planes
+      tidemark topic load flights
+      tidemark topic load flights --replace --execute
+    """
+    settings = load_settings()
+    console = Console(stderr=True)
+    if replace and not execute:
+        _show_dry_run(dataset.value, settings.kafka_address, as_json=as_json)
+        return
+    if replace and not yes:
+        typer.confirm(f"Delete topic {dataset.value} on Kafka at {settings.kafka_address}?", abort=True, err=True)
+    began = time.monotonic()
+    with _only_one(settings.home / "locks" / f"load-{dataset.value}.lock", dataset.value):
+        done = _load(settings, dataset.value, replace=replace, console=console)
+    _report(done, dataset.value, time.monotonic() - began, as_json=as_json)
+
+
+def _load(settings: Settings, topic: str, *, replace: bool, console: Console) -> "Load":
+    from devstack.demo.topic_loader import TopicLoader
+
+    partitions, options = PARTITIONS if topic == DataSet.FLIGHTS else 1, settings.kafka_client_options
+    loader = TopicLoader(settings.kafka_address, topic, partitions=partitions, options=options)
+    if not replace:
+        loader.prepare()
+    records = _records(topic)
+    if replace:
+        loader.replace()
+    with _progress(console, f"loading {topic}") as progress:
+        return loader.load(records, progress)
+
+
+def _records(topic: str) -> "list[FlightRecord]":
+    from devstack.demo import flights_data
+    from devstack.demo import reference_data as nyc_reference
+
+    if topic == DataSet.FLIGHTS:
+        return flights_data.read_flights()
+    return nyc_reference.read_planes() if topic == DataSet.PLANES else nyc_reference.read_airlines()
+
+
+def _show_dry_run(topic: str, bootstrap: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic, "outcome": "would_replace"})
+    note(
+        f"would delete topic {topic} on Kafka at {bootstrap} with all its records, and load it again; "
+        "pipelines that have read it must start over. Nothing was changed: add --execute."
+    )
+
+
+def _report(done: "Load", topic: str, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        counts = {"records": done.records, "sent": done.sent, "seconds": round(seconds, 3)}
+        print_json({"topic": topic, "outcome": done.outcome.value} | counts)
+    elif done.sent:
+        typer.echo(f"topic {topic}: {done.records:,} records, {done.sent:,} sent now ({seconds:.1f} s)")
+    else:
+        typer.echo(f"topic {topic} already holds all {done.records:,} records; nothing was sent ({seconds:.1f} s)")
+
+
+@contextmanager
+def _progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a few plain lines elsewhere; both on stderr."""
+    if not console.is_terminal:
+        yield _plain(what)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _plain(what: str) -> Callable[[int, int], None]:
+    shown = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal shown
+        step = done * _STEPS // total
+        if step > shown:
+            shown = step
+            note(f"{what}: {done:,} of {total:,}")
+
+    return progress
+
+
+@contextmanager
+def _only_one(path: Path, topic: str) -> Iterator[None]:
+    """Two loads at once would double records: they are told apart by positions, and both would see the same ones."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"topic {topic} is being loaded by another process",
+                safe="this command changed nothing.",
+                next="wait for it; repeating the command later is harmless.",
+            ) from error
+        yield

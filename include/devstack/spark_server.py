@@ -1,0 +1,176 @@
+"""The embedded Spark: a Connect server from the pyspark wheel, warmed, because its first queries are slow.
+
+Nothing here imports pyspark: the server is a JVM of its own, and the warm-up is a child process.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from devstack.addresses import LOOPBACK, Addresses, accepts
+from devstack.processes import rotated_log, write_whole
+from devstack.services import Service, require_java, service_environment
+from tidemark import errors
+from tidemark.errors import TidemarkError
+from tidemark.settings import Settings
+
+PATIENCE = 180.0
+WARM_UP_TIMEOUT = 240.0
+CORES = 2
+SHARED_CODE = {
+    "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
+    "spark.sql.codegen.cache.maxEntries": "2000",
+}
+"""Generated code is kept across sessions (`engine.connect_driver`), and more of it than Spark's hundred classes: a
+checkpoint of a few operators needs more, and one that finds none of its own compiles them all again."""
+
+
+def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ...]:
+    """Write the server's properties and say how to start it.
+
+    Args:
+        settings: the stack's settings.
+        addresses: its ports.
+
+    Returns:
+        The one service.
+    """
+    folder = settings.home / "spark"
+    for name in ("scratch", "tmp", "conf"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    properties = folder / "conf" / "spark-defaults.conf"
+    write_whole(properties, _as_properties(server_configuration(settings, addresses)), mode=0o600)
+    write_whole(folder / "conf" / "log4j2.properties", LOGGING)
+    spark_home = find_spark_home()
+    return (
+        Service(
+            name="spark",
+            argv=(
+                str(spark_home / "bin" / "spark-submit"),
+                "--properties-file",
+                str(properties),
+                str(Path(errors.__file__).parent / "engine/session/connect_driver.py"),
+            ),
+            env=_environment(settings, spark_home),
+            is_healthy=lambda _: accepts(addresses.spark_port),
+            patience=PATIENCE,
+        ),
+    )
+
+
+def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, str]:
+    """Everything that the server is started with.
+
+    Time travel beyond Delta's retention is allowed, because our manifests and not file ages decide what is kept. A
+    query whose client was killed ends after the short detached timeout, lest it go on writing.
+    """
+    folder = settings.home / "spark"
+    delta = "spark.databricks.delta"
+    return {
+        "spark.master": f"local[{CORES}]",
+        "spark.app.name": "tidemark",
+        "spark.driver.memory": settings.spark_driver_memory,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.extraClassPath": _class_path(settings),
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Djava.io.tmpdir={folder / 'tmp'} -Dderby.system.home={folder / 'tmp'}", settings.spark_java_options]
+        ).strip(),
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **SHARED_CODE,
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": LOOPBACK,
+        "spark.connect.grpc.binding.port": str(addresses.spark_port),
+        "spark.connect.execute.manager.detachedTimeout": "20s",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        f"{delta}.snapshotPartitions": str(CORES),
+        f"{delta}.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+        f"{delta}.vacuum.logging.enabled": "false",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(CORES),
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(CORES),
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _class_path(settings: Settings) -> str:
+    """Spark's extra jars; the folder of those for S3 is empty where nobody has fetched them."""
+    return os.pathsep.join(str(settings.jar_folder / profile / "*") for profile in ("spark", "s3"))
+
+
+def warm_up(settings: Settings, addresses: Addresses) -> None:
+    """Run a tiny query of a checkpoint's shape on a new server.
+
+    Raises:
+        TidemarkError: the query failed, or took longer than the timeout.
+    """
+    scratch = settings.home / "spark" / "tmp" / "warm-up"
+    command = [sys.executable, "-m", "tidemark.engine.session.warm_up", addresses.of("spark"), str(scratch)]
+    log = rotated_log(settings.home, "spark-warm-up")
+    env = _environment(settings, find_spark_home())
+    with log.open("wb") as output:
+        try:
+            answer = subprocess.run(
+                command, env=env, stdout=output, stderr=subprocess.STDOUT, timeout=WARM_UP_TIMEOUT, check=False
+            )
+            failure = f"exit code {answer.returncode}" if answer.returncode else None
+        except subprocess.TimeoutExpired:
+            failure = f"no answer within {WARM_UP_TIMEOUT:.0f} s"
+    if failure:
+        raise TidemarkError(
+            f"the Spark server listens but its first query failed ({failure})",
+            safe="no table was touched.",
+            next="tidemark logs spark-warm-up; tidemark logs spark; tidemark doctor",
+        )
+
+
+def find_spark_home() -> Path:
+    """The folder of the pyspark wheel.
+
+    Raises:
+        TidemarkError: pyspark is not installed.
+    """
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise TidemarkError("pyspark is not installed", safe="nothing was started.", next="make setup")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def _environment(settings: Settings, spark_home: Path) -> dict[str, str]:
+    env = service_environment(settings)
+    # A surrounding Spark's variables would override ours; those below make spark-submit find itself and this Python.
+    for name in [name for name in env if name.startswith(("SPARK_", "PYSPARK_"))]:
+        del env[name]
+    env["JAVA_HOME"] = str(require_java().home)
+    env["SPARK_HOME"] = str(spark_home)
+    env["SPARK_CONF_DIR"] = str(settings.home / "spark" / "conf")
+    env["SPARK_LOCAL_IP"] = LOOPBACK
+    env["PYSPARK_PYTHON"] = sys.executable
+    env["TMPDIR"] = str(settings.home / "spark" / "tmp")
+    return env
+
+
+def _as_properties(configuration: dict[str, str]) -> str:
+    escaped = ((name, value.replace("\\", "\\\\")) for name, value in sorted(configuration.items()))
+    return "".join(f"{name}={value}{os.linesep}" for name, value in escaped)
+
+
+LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %p %c{1}: %m%n%ex
+logger.connect.name = org.apache.spark.sql.connect.service
+logger.connect.level = info
+"""

@@ -1,0 +1,44 @@
+"""Metrics through Airflow's own hooks: to StatsD, Datadog or OpenTelemetry, as Airflow is set.
+
+Nothing here decides anything, and nothing of it fails or holds up a task (`tidemark.telemetry.bounded`).
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow.sdk.configuration import conf
+
+if TYPE_CHECKING:
+    from tidemark.context import Context as TidemarkContext
+    from tidemark.ports.observing import Metrics
+
+_SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+
+
+class AirflowMetrics:
+    """See `ports.observing.Metrics`: gauges `tidemark.<pipeline>.<name>` with the tag `pipeline`.
+
+    Where they go is Airflow's `[metrics]` section; plain StatsD has no tags, so the name tells the pipeline too.
+    """
+
+    def tell(self, pipeline: str, gauges: Mapping[str, float]) -> None:
+        """See `ports.observing.Metrics`. The first call of a process connects, as Airflow is set."""
+        from airflow.sdk.observability import stats
+
+        from tidemark.telemetry.statsd import scoped
+
+        for name, value in gauges.items():
+            stats.gauge(f"tidemark.{scoped(pipeline, name)}", value, tags={"pipeline": pipeline})
+
+
+def observe(opened: "TidemarkContext", pipeline: str) -> None:
+    """Tells how a pipeline stands; called by every task and callback that changes it."""
+    from tidemark.operations import metrics
+
+    metrics.report_metrics(opened, pipeline, *airflow_metrics())
+
+
+def airflow_metrics() -> "list[Metrics]":
+    """Airflow's metrics, where one of its switches is on; measuring costs nothing where nobody listens."""
+    on = any(conf.getboolean("metrics", switch, fallback=False) for switch in _SWITCHES)
+    return [AirflowMetrics()] if on else []

@@ -1,0 +1,84 @@
+"""`backfill_dag()`: a trigger form that backfills from a savepoint, and asks before it promotes (Q7, N11)."""
+
+from collections.abc import Sequence
+
+from airflow.sdk import DAG, Asset, chain
+
+from tidemark.airflow.assets import checkpoint_asset
+from tidemark.airflow.backfill_conf import form
+from tidemark.airflow.backfill_tasks import (
+    ApproveOperator,
+    CompareOperator,
+    PlanBackfillOperator,
+    PromoteOperator,
+    RepeatOperator,
+)
+from tidemark.airflow.checkpoint_tasks import PLAN
+from tidemark.airflow.form_answers import names_of
+from tidemark.airflow.retries import retry_arguments
+from tidemark.coordinator.checkpoints.restart import FixedDelay
+from tidemark.declare.pipeline import Pipeline
+
+REPEAT, COMPARE, APPROVE, PROMOTE = "repeat", "compare", "approve", "promote"
+
+
+def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill") -> DAG:
+    """The DAG that backfills on demand; called at the module level of a DAG file.
+
+    A step that fails for good fails the run: no later step can be made without it.
+
+    Args:
+        pipelines: the form offers these.
+        dag_id: as Airflow shows it.
+
+    Raises:
+        DeclarationError: no pipelines.
+    """
+    names = names_of(pipelines, "backfill_dag")
+    checkpoints = {pipeline.name: checkpoint_asset(pipeline) for pipeline in pipelines}
+    with DAG(
+        dag_id,
+        description="Backfill from a savepoint: repeat, compare, promote",
+        schedule=None,
+        catchup=False,
+        params=form(names),
+        tags=["tidemark", *names],
+        doc_md=_PAGE,
+    ) as dag:
+        _tasks(checkpoints)
+    return dag
+
+
+def _tasks(checkpoints: dict[str, Asset]) -> None:
+    names = list(checkpoints)
+    retries = retry_arguments(FixedDelay(attempts=3))
+    plan = PlanBackfillOperator(task_id=PLAN, doc_md=PlanBackfillOperator.__doc__, pipelines=names, **retries)
+    repeat = RepeatOperator.partial(
+        task_id=REPEAT,
+        doc_md=RepeatOperator.__doc__,
+        pipelines=names,
+        max_active_tis_per_dagrun=1,
+        map_index_template="{{ repeated }}",
+        **retries,
+    ).expand(step=plan.output)
+    chain(
+        plan,
+        repeat,
+        CompareOperator(task_id=COMPARE, doc_md=CompareOperator.__doc__, pipelines=names, **retries),
+        ApproveOperator(task_id=APPROVE, doc_md=ApproveOperator.__doc__, pipelines=names),
+        PromoteOperator(task_id=PROMOTE, doc_md=PromoteOperator.__doc__, checkpoints=checkpoints, **retries),
+    )
+
+
+_PAGE = """### A backfill from a savepoint
+Repeats on a fork what was recorded since a savepoint, with the code of now: the same ranges, logical time and
+watermark, one mapped task for each step. The live timeline goes on meanwhile. Then the fork's state is compared with
+the live one, and the fork becomes live: never (`compare`), at once (`promote`), or when somebody approves (`approve`).
+
+A run that failed goes on where it ended when it is triggered again with the same form.
+
+REST: `POST /api/v2/dags/backfill/dagRuns` with
+`{"logical_date": null, "conf": {"pipeline": "...", "savepoint": "end-of-june", "mode": "approve"}}`.
+
+`tidemark backfill PIPELINE --from-savepoint NAME` does the same without Airflow.
+"""

@@ -1,0 +1,160 @@
+"""`checkpoint_dag()`: a pipeline as a DAG of four tasks, plan >> fold >> validate >> complete."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Literal, TypedDict, Unpack
+from zoneinfo import ZoneInfo
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, chain
+
+from tidemark.airflow.assets import assets_of
+from tidemark.airflow.checkpoint_tasks import (
+    COMPLETE,
+    FOLD,
+    PLAN,
+    VALIDATE,
+    CompleteOperator,
+    FoldOperator,
+    PlanOperator,
+    ValidateOperator,
+)
+from tidemark.airflow.dag_docs import explain
+from tidemark.airflow.failure_callbacks import abort_after_last_try, abort_after_timeout
+from tidemark.airflow.retries import StrategyName, restart_strategy, retry_arguments
+from tidemark.airflow.trigger_form import form
+from tidemark.coordinator.checkpoints.restart import RestartStrategy
+from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.retention import Retention, as_retention
+from tidemark.errors import DeclarationError
+
+RUN_BUDGET = 3
+"""A DAG run may take this many times `checkpoint_timeout`: for retries and their pauses, and for a backlog."""
+
+
+class DagOptions(TypedDict, total=False):
+    """How a pipeline is scheduled.
+
+    Attributes:
+        schedule: cron expression or preset; always becomes data intervals `[start, end)`. None = on demand only.
+        timezone: of the cron expression, and of `start` and `end` where they name none. UTC by default.
+        start: no interval begins before it.
+        end: no interval begins at or after it.
+        until: `interval_end` = ranges stop before the first record whose timestamp reaches the interval's end.
+        retention: which completed checkpoints are kept; None = all. Written down by `complete`, for `retention_dag`.
+        restart: one of Flink's strategies, by name or as a value; `exponential-delay` by default.
+        dag_id: the pipeline's name by default.
+    """
+
+    schedule: str | None
+    timezone: str
+    start: datetime | None
+    end: datetime | None
+    until: Literal["interval_end"] | None
+    retention: Retention | None
+    restart: StrategyName | RestartStrategy
+    dag_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """The options with their defaults; an unknown one is a TypeError."""
+
+    schedule: str | None = None
+    timezone: str = "UTC"
+    start: datetime | None = None
+    end: datetime | None = None
+    until: str | None = None
+    retention: Retention | None = None
+    restart: StrategyName | RestartStrategy = "exponential-delay"
+    dag_id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.until not in (None, "interval_end"):
+            raise DeclarationError(f"until={self.until!r}", next="write until='interval_end', or leave it out.")
+        if self.until and not self.schedule:
+            raise DeclarationError("until='interval_end' without a schedule", next="give a cron expression.")
+        as_retention(self.retention)
+
+    def bound(self, when: datetime | None) -> datetime | None:
+        """A bound in the schedule's timezone."""
+        return when if when is None or when.tzinfo else when.replace(tzinfo=ZoneInfo(self.timezone))
+
+
+def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
+    """The DAG that checkpoints a pipeline; called at the module level of a DAG file.
+
+    One run at a time, none for the past unless it is asked for (a backfill, which brings a limit of its own: give it
+    `max_active_runs` 1). After more than `tolerable_failed_checkpoints` failed checkpoints in a row the plugin pauses
+    the DAG; a run that fails for another reason does not count. A fold that takes longer than `checkpoint_timeout`
+    expires.
+
+    Args:
+        pipeline: the declaration.
+        **options: see `DagOptions`.
+
+    Returns:
+        The DAG; its assets are those of `tidemark.airflow.assets`.
+
+    Raises:
+        DeclarationError: an option does not fit.
+        TypeError: an unknown option.
+    """
+    chosen = _Chosen(**options)
+    last = chosen.bound(chosen.end)
+    with DAG(
+        chosen.dag_id or pipeline.name,
+        description=f"Checkpoints of {pipeline.name}: {', '.join(pipeline.schemas())}",
+        schedule=CronDataIntervalTimetable(chosen.schedule, timezone=chosen.timezone) if chosen.schedule else None,
+        start_date=chosen.bound(chosen.start),
+        end_date=None if last is None else last - timedelta(microseconds=1),
+        catchup=False,
+        max_active_runs=1,
+        max_consecutive_failed_dag_runs=0,
+        dagrun_timeout=pipeline.checkpoint_timeout * RUN_BUDGET,
+        on_failure_callback=partial(abort_after_timeout, pipeline.name),
+        params=form(pipeline.name),
+        tags=["tidemark", pipeline.name],
+        doc_md=explain(pipeline, chosen.schedule, chosen.timezone, chosen.until, chosen.retention),
+    ) as dag:
+        _tasks(pipeline, chosen)
+    return dag
+
+
+def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
+    assets, tolerable = assets_of(pipeline), pipeline.tolerable_failed_checkpoints
+    shared: dict[str, Any] = {
+        "pipeline": pipeline.name,
+        "until": chosen.until is not None,
+        **retry_arguments(restart_strategy(chosen.restart)),
+    }
+    chain(
+        PlanOperator(
+            task_id=PLAN,
+            doc_md=PlanOperator.__doc__,
+            checkpoint=assets.checkpoint,
+            min_pause=round(pipeline.min_pause.total_seconds() * 1000),
+            tolerable=tolerable,
+            **shared,
+        ),
+        FoldOperator(
+            task_id=FOLD,
+            doc_md=FoldOperator.__doc__,
+            inlets=[*assets.topics, *assets.states],
+            outlets=[*assets.changed, *assets.sent_ahead],
+            execution_timeout=pipeline.checkpoint_timeout,
+            on_failure_callback=partial(abort_after_last_try, pipeline.name, tolerable),
+            **shared,
+        ),
+        ValidateOperator(task_id=VALIDATE, doc_md=ValidateOperator.__doc__, tolerable=tolerable, **shared),
+        CompleteOperator(
+            task_id=COMPLETE,
+            doc_md=CompleteOperator.__doc__,
+            inlets=[*assets.states],
+            checkpoint=assets.checkpoint,
+            changed=assets.changed,
+            sent=assets.sent,
+            retention=chosen.retention,
+            **shared,
+        ),
+    )

@@ -1,0 +1,71 @@
+"""`compaction_dag()`: compacts after every checkpoint, beside the next ones; it delays none and may fail or be late."""
+
+from typing import Any
+
+from airflow.sdk import DAG, Context, PartitionedAssetTimetable
+
+from tidemark.airflow.airflow_metrics import observe
+from tidemark.airflow.assets import checkpoint_asset, state_assets
+from tidemark.airflow.checkpoint_tasks import Ids, PipelineOperator, open_tidemark, typed_failures
+from tidemark.airflow.retries import StrategyName, restart_strategy, retry_arguments
+from tidemark.airflow.spark_jobs import SparkJob, spark_job
+from tidemark.coordinator.checkpoints.restart import RestartStrategy
+from tidemark.declare.pipeline import Pipeline
+
+
+class CompactOperator(PipelineOperator):
+    """Folds the runs that are due into `base`. The next plan adopts the result; until then nothing changes."""
+
+    ui_color = "#f3e8fd"
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self._job: SparkJob | None = None
+
+    def execute(self, context: Context) -> Ids:
+        """Returns `{"compacted": [uids]}`.
+
+        Raises:
+            AirflowFailException: no retry can help.
+            TidemarkError: anything else; the task is retried, and the next checkpoint brings another run anyway.
+        """
+        self._job = spark_job("compact", "compact", self.log.info)
+        with typed_failures():
+            done: Ids = self._job.execute(self.pipeline)
+        observe(open_tidemark(), self.pipeline)
+        self.log.info("compacted: %s", ", ".join(done["compacted"]) or "nothing was due")
+        return done
+
+    def on_kill(self) -> None:
+        """Ends the driver, where this task started one."""
+        if self._job is not None:
+            self._job.kill()
+
+
+def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrategy = "fixed-delay") -> DAG:
+    """The DAG that compacts a pipeline's state; one run for every completed checkpoint.
+
+    The checkpoint's event carries a partition key, and Airflow shows such events to partitioned timetables only.
+
+    Args:
+        pipeline: the declaration.
+        restart: as in `checkpoint_dag`.
+    """
+    with DAG(
+        f"{pipeline.name}_compact",
+        description=f"Compaction of {pipeline.name}, after each of its checkpoints",
+        schedule=PartitionedAssetTimetable(assets=checkpoint_asset(pipeline)),
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=pipeline.checkpoint_timeout,
+        tags=["tidemark", pipeline.name],
+        doc_md=f"Compacts the state of `{pipeline.name}`, beside later checkpoints. It changes no answer.",
+    ) as dag:
+        CompactOperator(
+            task_id="compact",
+            doc_md=CompactOperator.__doc__,
+            pipeline=pipeline.name,
+            inlets=[*state_assets(pipeline)],
+            **retry_arguments(restart_strategy(restart)),
+        )
+    return dag

@@ -1,0 +1,66 @@
+"""The page that Airflow shows of a DAG: what the pipeline reads, remembers and refuses, from its declaration."""
+
+from tidemark.airflow.assets import topic_names
+from tidemark.declare.pipeline import Broadcast, Operator, Pipeline
+from tidemark.declare.retention import Retention
+
+
+def explain(
+    pipeline: Pipeline, schedule: str | None, timezone: str, until: str | None, retention: Retention | None
+) -> str:
+    """Markdown for `doc_md`; the same declaration gives the same text."""
+    cut = "the end of the data interval, by record time" if until else "what the topic holds when the run plans"
+    when = f"`{schedule}` in {timezone}" if schedule else "on demand"
+    topics = ", ".join(f"`{name}`" for source in pipeline.inputs.values() for name in topic_names(source))
+    rows = "\n".join([*map(_broadcast_row, pipeline.broadcast), *map(_row, pipeline.operators)])
+    return f"""### Checkpoints of `{pipeline.name}`
+Each run completes **one checkpoint** (several where `max_records` cuts a backlog): it reads a frozen range of {topics},
+folds it into the state below, and publishes an immutable manifest. A failed run leaves nothing behind; a repeated one
+applies nothing twice; one whose interval is covered already says so and does nothing.
+
+| | |
+|---|---|
+| runs | {when} |
+| reads until | {cut} |
+| event time | {_event_times(pipeline)} |
+| isolation | {pipeline.isolation} |
+| quality gate | {"yes, before anything is published" if pipeline.gate else "none"} |
+| dead letters | at most {pipeline.max_dead_letters:.1%} of the records, per operator |
+| checkpoints kept | {_kept(retention)} |
+| an attempt expires after | {pipeline.checkpoint_timeout} |
+| failed checkpoints in a row before the DAG is paused | {pipeline.tolerable_failed_checkpoints + 1} |
+
+| operator | key | remembers |
+|---|---|---|
+{rows}
+
+`tidemark checkpoint list {pipeline.name}` lists what is complete.
+"""
+
+
+def _kept(retention: Retention | None) -> str:
+    if retention is None:
+        return "all"
+    members = " or ".join(f"`{member}`" for member in retention.members)
+    return f"the newest, and those of {members}; the retention DAG, or `tidemark retention apply`, releases the others"
+
+
+def _event_times(pipeline: Pipeline) -> str:
+    found = [
+        (name, f"`{source.event_time}`" if source.event_time else "the Kafka timestamp")
+        for name, source in pipeline.sources.items()
+    ]
+    return found[0][1] if len(found) == 1 else ", ".join(f"`{name}`: {told}" for name, told in found)
+
+
+def _row(operator: Operator) -> str:
+    fields = ", ".join(
+        f"`{d.name}` ({d.kind}{f' of {d.source}' if d.source else ''})" for d in operator.state.descriptors
+    )
+    return f"| `{operator.uid}` | {', '.join(f'`{key}`' for key in operator.key_by)} | {fields} |"
+
+
+def _broadcast_row(broadcast: Broadcast) -> str:
+    schema = broadcast.bind()
+    fields = ", ".join(f"`{f.name}`" for f in schema.fields)
+    return f"| `{broadcast.uid}` (broadcast) | {', '.join(f'`{k.name}`' for k in schema.keys)} | {fields} |"

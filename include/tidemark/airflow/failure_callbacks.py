@@ -1,0 +1,141 @@
+"""What happens when Airflow gives up: the open plan is aborted with its reason, in the log and on the task."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from tidemark.airflow.airflow_metrics import observe
+from tidemark.errors import CheckpointExpiredError, TidemarkError
+
+if TYPE_CHECKING:
+    from tidemark.context import Context as TidemarkContext
+    from tidemark.model.checkpoint.failure import FailureReason
+
+_log = logging.getLogger(__name__)
+
+COUNTED = "failed_checkpoints"
+"""Where a task keeps its count; the plugin's listener reads it."""
+
+
+def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> None:
+    """Callback of the fold task, when its last try failed: the next DAG run plans the same offsets anew.
+
+    A plan that waits for a person stays open: planned again, its records would have other ids.
+
+    Args:
+        pipeline: its name.
+        tolerable: failed checkpoints in a row that do not pause the DAG yet.
+        context: of the task.
+    """
+    from tidemark.coordinator.checkpoints.failure_policy import classify
+    from tidemark.operations import checkpoints
+
+    error = context.get("exception")
+    cause = error.__cause__ if isinstance(error, AirflowFailException) and error.__cause__ else error
+    if not isinstance(cause, BaseException):
+        cause = TidemarkError(str(cause or "the task was killed"), next="read the task's log.")
+    opened = _open_tidemark()
+    reason = classify(cause)
+    slot = open_slot(opened, pipeline, context)
+    if slot is not None and not reason.waits:
+        reason = checkpoints.abort(opened, pipeline, slot, cause) or reason
+    observe(opened, pipeline)
+    _log.error("%s of %s failed for good with %s: %s", slot or "the plan", pipeline, reason.value, cause)
+    keep_reason(context, reason)
+    if slot is not None and reason.waits:
+        keep_count(
+            context, checkpoints.count_failures(opened, pipeline) + 1, tolerable
+        )  # this plan is not aborted, and counts
+        return
+    failed = failed_slot(opened, pipeline, context)
+    keep_count(context, 0 if failed is None else checkpoints.count_failures(opened, pipeline, failed), tolerable)
+
+
+def keep_reason(context: Context, reason: "FailureReason") -> None:
+    """Puts the reason on the task: Airflow shows it under "Storage"."""
+    store = context.get("task_state_store")
+    if store is not None:
+        store.set("failure_reason", reason.value)
+
+
+def keep_count(context: Context, in_a_row: int, tolerable: int) -> None:
+    """Puts on the task how many checkpoints have failed in a row: by that the plugin pauses the DAG, or does not.
+
+    A task cannot: only the scheduler may write to Airflow's database. 0 = this failure does not count (E8).
+    """
+    store = context.get("task_state_store")
+    if store is not None:
+        store.set(COUNTED, {"in_a_row": in_a_row, "tolerable": tolerable})
+
+
+def abort_after_timeout(pipeline: str, context: Context) -> None:
+    """Callback of the DAG, when a run fails: where it ran out of time, what it left open expires (D3)."""
+    from tidemark.operations import checkpoints
+
+    if context.get("reason") != "timed_out":
+        return
+    opened = _open_tidemark()
+    pending = checkpoints.find_pending(opened, pipeline)
+    if pending is None or pending.origin != context.get("run_id"):
+        _log.info("%s: the run timed out and left no plan open", pipeline)
+        return
+    abort_expired(opened, pipeline, str(pending.slot))
+
+
+def abort_expired(opened: "TidemarkContext", pipeline: str, slot: str) -> CheckpointExpiredError:
+    """Aborts a plan with EXPIRED.
+
+    Returns:
+        The error to raise.
+    """
+    from tidemark.operations import checkpoints
+
+    error = CheckpointExpiredError(
+        f"checkpoint of {pipeline} at {slot} did not end within its timeout",
+        safe="every completed checkpoint is intact; nothing was published.",
+        next="raise checkpoint_timeout or lower max_records; the next run plans the same offsets anew.",
+    )
+    reason = checkpoints.abort(opened, pipeline, slot, error)
+    observe(opened, pipeline)
+    _log.error("%s: %s", reason.value if reason else "too late to abort", error)
+    return error
+
+
+def open_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str | None:
+    """The slot of the plan in progress, where this DAG run made or adopted it."""
+    from tidemark.operations import checkpoints
+
+    pending = checkpoints.find_pending(opened, pipeline)
+    if pending is None:
+        return None
+    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
+    ours = pending.origin == context["run_id"] or str(pending.slot) == planned.get("slot")
+    return str(pending.slot) if ours else None
+
+
+def failed_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str | None:
+    """The slot of the plan that was aborted last, where this DAG run made or adopted it: by us or by fold itself."""
+    from tidemark.operations import checkpoints
+
+    slot = refused_slot(opened, pipeline)
+    if slot is None:
+        return None
+    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
+    ours = checkpoints.get_plan(opened, pipeline, slot).origin == context["run_id"] or slot == planned.get("slot")
+    return slot if ours else None
+
+
+def refused_slot(opened: "TidemarkContext", pipeline: str) -> str | None:
+    """The slot of the plan that was aborted last, where nothing was planned since: the one that the gate refused."""
+    from tidemark.coordinator.records.states import NothingOpen
+
+    found = opened.coordinator(pipeline).open_plan()
+    return str(found.aborted[-1].slot) if isinstance(found, NothingOpen) and found.aborted else None
+
+
+def _open_tidemark() -> "TidemarkContext":
+    from tidemark.airflow.checkpoint_tasks import open_tidemark
+
+    return open_tidemark()

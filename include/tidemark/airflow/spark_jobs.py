@@ -1,0 +1,184 @@
+"""Runs an entry point of `spark_jobs/`: in this process over Spark Connect, else through spark-submit as a child.
+
+One Spark application per checkpoint either way. The child has a process group of its own, so that killing the task
+kills the driver's JVM as well; what survives a SIGKILL of everything is fenced by the next attempt.
+"""
+
+import importlib.util
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tidemark import errors
+from tidemark.airflow.s3_connection import take_s3_connection
+from tidemark.errors import EngineError, TidemarkError
+from tidemark.model.core.bucket_url import S3Url
+
+if TYPE_CHECKING:
+    from tidemark.ports import PlanRequest
+    from tidemark.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+GRACE = 10.0
+"""Seconds between SIGTERM and SIGKILL of the child's group."""
+
+
+def spark_job(entry: str, verb: str, say: Callable[[str], object]) -> "SparkJob":
+    """A job on the Spark that this project's settings name; arguments as of `SparkJob`."""
+    from tidemark.settings import load_settings
+
+    take_s3_connection()
+    return SparkJob(load_settings(), entry, verb, say)
+
+
+def fold(job: "SparkJob", pipeline: str, slot: str, request: "PlanRequest") -> dict[str, Any]:
+    """Executes the plan at a slot up to its seal; `job` is one of `spark_job("checkpoint", "fold", …)`.
+
+    Raises:
+        TidemarkError: as `SparkJob.execute`.
+    """
+    from pydantic import TypeAdapter
+
+    from tidemark.ports import PlanRequest
+
+    return job.execute(pipeline, slot, TypeAdapter(PlanRequest).dump_json(request).decode())
+
+
+class SparkJob:
+    """One execution of an entry point.
+
+    Args:
+        settings: where Spark is.
+        entry: file name below `spark_jobs/`, without suffix; it has a function `verb` and a `main`.
+        verb: the function to call in-process.
+        say: gets every line that a child writes.
+    """
+
+    def __init__(self, settings: "Settings", entry: str, verb: str, say: Callable[[str], object]) -> None:
+        self._settings = settings
+        self._path = settings.root / "spark_jobs" / f"{entry}.py"
+        self._verb = verb
+        self._say = say
+        self._child: subprocess.Popen[str] | None = None
+
+    def execute(self, *arguments: str) -> dict[str, Any]:
+        """Executes and returns the entry point's answer.
+
+        Raises:
+            TidemarkError: the one that the entry point met, whichever process it was in.
+        """
+        if self._settings.spark_address.startswith("sc://"):
+            answer: dict[str, Any] = getattr(_loaded(self._path), self._verb)(*arguments)
+            return answer
+        with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
+            return self._submit(arguments, Path(folder) / "answer.json")
+
+    def kill(self) -> None:
+        """Ends a child with everything it started; does nothing where there is none."""
+        child = self._child
+        if child is None or child.poll() is not None:
+            return
+        _log.warning("ending spark-submit and its driver (process group %d)", child.pid)
+        os.killpg(child.pid, signal.SIGTERM)
+        try:
+            child.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            _log.warning("the driver did not end within %.0f s: killing it", GRACE)
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+    def _submit(self, arguments: tuple[str, ...], answer: Path) -> dict[str, Any]:
+        home = spark_home()
+        command = [*submit_command(self._settings, home), str(self._path), *arguments, str(answer)]
+        with subprocess.Popen(
+            command,
+            env=submit_environment(self._settings, home),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as child:
+            self._child = child
+            try:
+                for line in child.stdout or ():
+                    self._say(line.rstrip())
+                code = child.wait()
+            finally:
+                self.kill()
+        return _answered(answer, code)
+
+
+def spark_home() -> Path:
+    """The folder of the pyspark wheel; found without importing it.
+
+    Raises:
+        EngineError: pyspark is not installed.
+    """
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise EngineError("pyspark is not installed", next="make setup")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def submit_command(settings: "Settings", home: Path) -> list[str]:
+    """The command line up to the application; no secret is in it, because `ps` shows it to everybody."""
+    from tidemark.engine.session.class_archive import jar_conf
+
+    profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
+    conf = {"spark.log.level": "WARN"}
+    conf |= jar_conf(settings.spark_address, [settings.jar_folder / profile for profile in profiles], conf, home)
+    return [
+        str(home / "bin" / "spark-submit"),
+        "--master",
+        settings.spark_address,
+        "--driver-memory",
+        settings.spark_driver_memory,
+        *(["--driver-java-options", settings.spark_java_options] if settings.spark_java_options else []),
+        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
+    ]
+
+
+def submit_environment(settings: "Settings", home: Path) -> dict[str, str]:
+    """The environment of the child: this interpreter for driver and executors, this project's package on its path."""
+    env = dict(os.environ)
+    include = str(settings.root / "include")
+    env["SPARK_HOME"] = str(home)
+    env["PYSPARK_PYTHON"] = env["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [include, env.get("PYTHONPATH")]))
+    env["TIDEMARK_ROOT"] = str(settings.root)
+    return env
+
+
+def _answered(answer: Path, code: int) -> dict[str, Any]:
+    if not answer.is_file():
+        raise EngineError(
+            f"spark-submit ended with exit code {code} before it answered",
+            safe="every completed checkpoint is intact; nothing was published.",
+            next="read the driver's lines above; tidemark doctor.",
+        )
+    body: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" not in body:
+        return body
+    kind = getattr(errors, body["error"], EngineError)
+    raised: TidemarkError = kind(body["what"], safe=body["safe"], next=body["next"])
+    raise raised
+
+
+def _loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"_spark_jobs_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise EngineError(f"no entry point {path}", next="set TIDEMARK_ROOT to the project's folder.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,227 @@
+"""`tidemark doctor`: checks what Tidemark needs before work starts, and says for each fault what to do.
+
+A check changes nothing, except for a file of its own in the warehouse, which it removes again. Packages that extend the
+command line add their own checks with `add_checks`.
+"""
+
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from tidemark.cli.output import JsonFlag, note, print_json, show_rows
+from tidemark.errors import TidemarkError, UsageError
+from tidemark.model.core.bucket_url import S3Url
+from tidemark.redaction import redacted
+from tidemark.settings import Settings, load_settings
+
+Verdict = Literal["ok", "note", "missing"]
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        check: what was looked at.
+        verdict: `missing` makes the command fail; a `note` does not.
+        detail: what was found.
+        remedy: what to type; None when all is well.
+    """
+
+    check: str
+    verdict: Verdict
+    detail: str
+    remedy: str | None = None
+
+
+Check = Callable[[Settings], Finding]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("doctor")(diagnose)
+
+
+def diagnose(as_json: JsonFlag = False) -> None:
+    """Check everything that Tidemark needs, and name the remedy of what is missing; exit code 1 if anything is.
+
+    Examples:
+      tidemark doctor
+      tidemark doctor --json
+    """
+    findings = examine(load_settings())
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        show_rows([{"check": f.check, "verdict": f.verdict, "detail": f.detail} for f in findings], as_json=False)
+        for finding in findings:
+            if finding.remedy:
+                note(f"{finding.check}: {finding.remedy}")
+    if any(finding.verdict == "missing" for finding in findings):
+        raise typer.Exit(1)
+
+
+def add_checks(checks: Mapping[str, Check]) -> None:
+    """Adds checks, by their names. A check with the name of an earlier one takes its place.
+
+    Args:
+        checks: functions that take the settings and return a `Finding`; an error that they raise is a finding, too.
+    """
+    _CHECKS.update(checks)
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Runs every check; a check that itself breaks is a finding, not a crash.
+
+    Args:
+        settings: what is configured.
+
+    Returns:
+        One finding per check, in the order in which they were added.
+    """
+    return [_guarded(name, check, settings) for name, check in _CHECKS.items()]
+
+
+def _guarded(name: str, check: Check, settings: Settings) -> Finding:
+    try:
+        return check(settings)
+    except (OSError, ValueError, TidemarkError) as error:
+        return Finding(
+            check=name, verdict="missing", detail=str(error).splitlines()[0], remedy="tidemark logs; make setup"
+        )
+
+
+def _python(_: Settings) -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if (3, 11) <= sys.version_info[:2] < (3, 14):
+        return Finding(check="python", verdict="ok", detail=found)
+    return Finding(
+        check="python", verdict="missing", detail=f"{found}, 3.11 to 3.13 is needed", remedy="rm -r .venv; make setup"
+    )
+
+
+def packages_agree(_: Settings) -> Finding:
+    """Whether pyspark and pyspark-client, which share one folder, are of one version."""
+    spark, client = version("pyspark"), version("pyspark-client")
+    if spark != client:
+        detail = f"pyspark {spark} and pyspark-client {client} share one folder"
+        return Finding(check="packages", verdict="missing", detail=detail, remedy="install equal versions of both")
+    return Finding(check="packages", verdict="ok", detail=f"pyspark and pyspark-client {spark}")
+
+
+def _warehouse(settings: Settings) -> Finding:
+    """The commit point needs a name that is given once: on a disk by a link and a sync, in a bucket by a put."""
+    if isinstance(settings.warehouse, S3Url):
+        return _bucket(settings, settings.warehouse)
+    return _folder(settings.warehouse)
+
+
+def _bucket(settings: Settings, url: S3Url) -> Finding:
+    from tidemark.storage.s3_store import refuse_racing_winners
+    from tidemark.system import random_id
+    from tidemark.warehouse_location import open_bucket_folder
+
+    try:
+        with open_bucket_folder(settings, url) as folder:
+            refuse_racing_winners(folder, random_id)
+    except TidemarkError as error:
+        return Finding(check="warehouse", verdict="missing", detail=error.what, remedy=error.next)
+    return Finding(check="warehouse", verdict="ok", detail=f"{url} lets one writer win each name")
+
+
+def _folder(warehouse: Path) -> Finding:
+    folder = existing_folder(warehouse)
+    probe = folder / f".tidemark-doctor-{uuid.uuid4().hex}"
+    link = probe.with_suffix(".link")
+    try:
+        with probe.open("wb") as stream:
+            stream.write(b"doctor")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(probe, link)
+        refused = False
+        try:
+            os.link(probe, link)
+        except FileExistsError:
+            refused = True
+    except OSError as error:
+        detail = f"{folder}: {error.strerror}"
+        remedy = "set TIDEMARK_WAREHOUSE to a folder that you may write, on a disk with hard links"
+        return Finding(check="warehouse", verdict="missing", detail=detail, remedy=remedy)
+    finally:
+        for path in (link, probe):
+            with suppress(FileNotFoundError):  # whatever was not made need not be removed
+                path.unlink()
+    if not refused:
+        detail = f"{folder}: a hard link replaced an existing name"
+        return Finding(check="warehouse", verdict="missing", detail=detail, remedy="set TIDEMARK_WAREHOUSE elsewhere")
+    return Finding(check="warehouse", verdict="ok", detail=f"{warehouse} takes hard links and syncs")
+
+
+def kafka_answers(settings: Settings) -> Finding:
+    """Whether the configured brokers answer."""
+    try:
+        address, options = settings.kafka_address, settings.kafka_client_options
+    except UsageError as error:
+        return Finding(check="kafka", verdict="missing", detail=error.what, remedy=error.next)
+    if _broker_answers(address, options):
+        return Finding(check="kafka", verdict="ok", detail=f"{address} answers")
+    remedy = "start it, or correct the TIDEMARK_KAFKA_* settings: address, protocol, user, password, CA"
+    if settings.kafka_bootstrap is None:
+        remedy = "tidemark logs kafka; tidemark up"
+    return Finding(check="kafka", verdict="missing", detail=f"{address} does not answer", remedy=remedy)
+
+
+def _broker_answers(bootstrap: str, options: Mapping[str, str]) -> bool:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **options})
+        return bool(client.list_topics(timeout=_PATIENCE).brokers)
+    except KafkaException:
+        return False
+
+
+def spark_answers(settings: Settings) -> Finding:
+    """Whether the configured Spark server accepts connections."""
+    address, shown = settings.spark_address, redacted(settings.spark_address)
+    host, _, port = address.removeprefix("sc://").partition(";")[0].partition("/")[0].partition(":")
+    if not address.startswith("sc://"):
+        return Finding(check="spark", verdict="ok", detail=f"{shown}, started by each checkpoint")
+    if _accepts(host, int(port or 15002)):
+        return Finding(check="spark", verdict="ok", detail=f"{shown} answers")
+    remedy = "tidemark logs spark; tidemark up" if settings.spark is None else "start it, or correct TIDEMARK_SPARK"
+    return Finding(check="spark", verdict="missing", detail=f"{shown} does not answer", remedy=remedy)
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+def existing_folder(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+_CHECKS: dict[str, Check] = {
+    "python": _python,
+    "packages": packages_agree,
+    "warehouse": _warehouse,
+    "kafka": kafka_answers,
+    "spark": spark_answers,
+}

@@ -1,0 +1,29 @@
+"""Commands that other packages add: every entry point of the group `tidemark.commands` is called with the app.
+
+A package declares in its `pyproject.toml`:
+
+    [project.entry-points."tidemark.commands"]
+    stack = "devstack.commands:register"
+"""
+
+from importlib.metadata import entry_points
+
+import typer
+
+from tidemark.cli.output import note
+
+GROUP = "tidemark.commands"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of all packages, in the order of their entry points' names.
+
+    A package that cannot be loaded is named on stderr and left out: Tidemark's own commands work without it.
+    """
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            add = point.load()
+        except (ImportError, AttributeError) as error:
+            note(f"the commands of {point.value} are missing: {error}")
+            continue
+        add(app)

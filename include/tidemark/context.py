@@ -1,0 +1,293 @@
+"""The composition root: `Context` joins settings, store, coordinator, tables, Kafka and Spark.
+
+Each part is made when it is first used, and imports its library then: a command that lists checkpoints loads no Spark.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.fault_injection import CrashAt
+from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.records.manifest_index import ManifestIndex
+from tidemark.coordinator.records.refusal_records import Refusals
+from tidemark.declare.discovery import find_pipeline
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import CheckpointExpiredError, EngineError
+from tidemark.lazy import lazily
+from tidemark.model.checkpoint.manifest import Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.canonical import sha256_of
+from tidemark.model.core.names import checked_name
+from tidemark.ports import CheckpointStore, ForeignTables, HeldLock, Sender, SourceLog, StepListener, TableFiles
+from tidemark.ports.caching import Cache
+from tidemark.settings import Settings, load_settings
+from tidemark.system import SystemClock, random_id
+from tidemark.telemetry.observers import Observers
+from tidemark.warehouse_location import WarehouseLocation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+    from tidemark.coordinator.checkpoints.job import CheckpointJob
+    from tidemark.engine.session.session import SparkSettings
+    from tidemark.engine.state.state_files import Warehouse
+    from tidemark.tables.delta_tables import DeltaTables
+    from tidemark.tables.integrity_check import TableChecks
+
+LOCK_TIMEOUT = timedelta(hours=1)
+"""How long other processes wait for a hung verb that makes no attempt, for example an erasure."""
+
+
+class Context:
+    """The parts that every operation needs, over the warehouse, the Kafka and the Spark that `settings` name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.warehouse = WarehouseLocation(settings)
+        self.observers = Observers(settings)
+        self._indexes: dict[str, ManifestIndex] = {}
+        self._locks: dict[tuple[str, str], HeldLock] = {}
+
+    def pipeline(self, name: str) -> Pipeline:
+        """The declaration of a pipeline; see `discovery.find_pipeline`."""
+        return find_pipeline(name, self.settings.pipelines)
+
+    def require_pipeline(self, name: str) -> str:
+        """Returns `name` if the warehouse or a pipeline file has it.
+
+        Raises:
+            NotFoundError: neither has.
+        """
+        if not self.warehouse.has_begun(name):
+            self.pipeline(name)
+        return name
+
+    def store(self, name: str) -> CheckpointStore:
+        """The objects of a pipeline."""
+        from tidemark.storage.local_store import LocalStore
+
+        if self.warehouse.bucket is None:
+            return LocalStore(self.warehouse.local_folder / checked_name("pipeline", name))
+        from tidemark.storage.s3_store import S3Store
+
+        return S3Store(self.warehouse.bucket, checked_name("pipeline", name))
+
+    def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
+        """The coordinator of a pipeline; connects to Kafka only when it plans."""
+        return CheckpointCoordinator(
+            store=self.store(name),
+            log=self.log,
+            clock=self.clock,
+            write_ids=random_id,
+            listener=listener or self.listener,
+            files_exist=self.files_exist,
+            foreign=self.foreign_tables,
+            name=name,
+            index=self._indexes.setdefault(name, ManifestIndex(self.cache, f"{name}.manifests.json")),
+        )
+
+    @cached_property
+    def listener(self) -> StepListener:
+        """Called at every step of this process: does nothing, unless a test injects a fault."""
+        at = self.settings.crash_at
+        return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else ignore_step
+
+    @cached_property
+    def cache(self) -> Cache:
+        """Contents of files that never change, kept on this host (adr/0017). It may be deleted at any time."""
+        from tidemark.storage.object_cache import LocalCache
+
+        return LocalCache(self.settings.home / "cache" / sha256_of(str(self.settings.warehouse).encode())[:16])
+
+    @cached_property
+    def tables(self) -> "DeltaTables":
+        """The Delta tables below the warehouse."""
+        from tidemark.tables.delta_tables import DeltaTables
+
+        return DeltaTables(warehouse=self.warehouse.root, clock=self.clock)
+
+    @cached_property
+    def table_files(self) -> TableFiles:
+        """The files below the warehouse."""
+        if self.warehouse.bucket is not None:
+            from tidemark.tables.s3_table_files import S3TableFiles
+
+            return S3TableFiles(self.warehouse.bucket, self.cache)
+        from tidemark.tables.local_table_files import LocalTableFiles
+
+        return LocalTableFiles(str(self.warehouse.local_folder), self.cache)
+
+    def files_exist(self, handle: StateHandle) -> bool:
+        """Whether every file of a handle exists."""
+        from tidemark.storage.warehouse_path import located
+
+        return all(
+            located(self.warehouse.root, segment.path, file.path).is_file()
+            for segment in handle
+            for file in self.tables.live_files(segment)
+        )
+
+    def table_checks(self, *, content: bool = False) -> "TableChecks":
+        """The check of one segment after the other; with `content`, of every byte and not only of sizes."""
+        from tidemark.tables.integrity_check import TableChecks
+
+        return TableChecks(self.warehouse.root, content=content)
+
+    @property
+    def foreign_tables(self) -> ForeignTables:
+        """The tables that broadcast states copy; deltalake is imported when one is read."""
+
+        def make() -> ForeignTables:
+            from tidemark.tables.foreign_tables import DeltaForeignTables
+
+            return DeltaForeignTables()
+
+        return lazily(make)
+
+    @property
+    def log(self) -> SourceLog:
+        """The topics and their records, connected at first use; not cached, because an embedded broker may move."""
+
+        def make() -> SourceLog:
+            from tidemark.kafka.record_reader import KafkaRecords
+
+            return KafkaRecords(self.settings.kafka_address, options=self.settings.kafka_client_options)
+
+        return lazily(make)
+
+    @property
+    def sender(self) -> Sender:
+        """Sends what attempts emit at once; an attempt that emits nothing opens no producer."""
+
+        def make() -> Sender:
+            from tidemark.kafka.outbox import KafkaSender
+
+            return KafkaSender(self.settings.kafka_address, self.settings.kafka_client_options)
+
+        return lazily(make)
+
+    @cached_property
+    def outbox(self) -> Sender:
+        """Sends what waits in the outboxes of completed checkpoints."""
+        from tidemark.kafka.outbox import KafkaOutbox
+
+        return KafkaOutbox(self.settings.kafka_address, self.settings.kafka_client_options)
+
+    @cached_property
+    def spark(self) -> "SparkSettings":
+        """Where Spark is, as the engine takes it."""
+        from tidemark.engine.session.session import SparkSettings
+
+        driver = {"spark.driver.memory": self.settings.spark_driver_memory}
+        if self.settings.spark_java_options:
+            driver["spark.driver.extraJavaOptions"] = self.settings.spark_java_options
+        return SparkSettings(
+            master=self.settings.spark_address,
+            jars=self.settings.jar_folder / "spark",
+            s3_jars=None if self.warehouse.bucket is None else self.settings.jar_folder / "s3",
+            conf=driver,
+            session_conf=self.warehouse.spark_conf,
+        )
+
+    @contextmanager
+    def session(self, owner: str, attempt: int) -> Iterator["SparkSession"]:
+        """A new Spark session for one attempt of `owner`; interrupts and releases that of the attempt before."""
+        from tidemark.engine.session.reachability import refuse_unreachable
+        from tidemark.engine.session.session import end_session, open_session
+
+        if self.spark.is_connect:
+            refuse_unreachable(self.spark.master)
+        end_session(self.spark, owner, attempt - 1)
+        session = open_session(self.spark, owner, attempt)
+        try:
+            yield session
+        finally:
+            if self.spark.is_connect:
+                session.stop()
+
+    def warehouse_of(self, spark: "SparkSession") -> "Warehouse":
+        """The warehouse as a Spark session sees it."""
+        from tidemark.engine.state.state_files import Warehouse
+        from tidemark.storage.warehouse_path import spark_root
+
+        root, files_of = spark_root(self.warehouse.root), self.tables.files_of
+        return Warehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
+
+    def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
+        """The steps of an attempt, over Spark, Kafka and the Delta tables."""
+        from tidemark.coordinator.checkpoints.job import CheckpointJob
+        from tidemark.engine.compute import SparkCompute
+        from tidemark.engine.read.source import KafkaOptions
+
+        objects = self.coordinator(pipeline.name).objects
+        return CheckpointJob(
+            compute=SparkCompute(
+                pipeline=pipeline,
+                warehouse=self.warehouse_of(spark),
+                kafka=KafkaOptions(bootstrap=self.settings.kafka_address, client=self.settings.kafka_java_options),
+                log=self.log,
+                foreign=self.foreign_tables,
+                blocked=Erasures(objects).blocked,
+            ),
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=random_id,
+            listener=listener,
+            max_dead_letters=pipeline.max_dead_letters,
+            sender=self.sender,
+            skipped=Refusals(objects).skipped_ids,
+        )
+
+    def execute(self, pipeline: Pipeline, owned: "OwnedAttempt", listener: StepListener | None = None) -> Sealed:
+        """Executes one attempt up to its seal, in a new Spark session."""
+        # The write id, because a server may outlive a warehouse, or serve several: a closed session never opens again.
+        owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
+        try:
+            with self.session(owner, owned.number) as spark:
+                return self.job(pipeline, spark, listener or self.listener).execute(owned)
+        except EngineError:
+            # A later attempt releases this session: Spark complains of that first, but the cause is the fence.
+            with suppress(CheckpointExpiredError):
+                owned.check()
+            raise
+
+    @contextmanager
+    def lock(self, name: str, timeline: str, timeout: timedelta = LOCK_TIMEOUT) -> Iterator[None]:
+        """Locks a timeline on this host until `timeout`, which each attempt restarts; safety does not rest on it.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+        from tidemark.storage.timeline_lock import FileTimelineLock
+
+        folder = self.warehouse.local_folder / checked_name("pipeline", name) / "locks"
+        with FileTimelineLock(folder, self.clock.now_ms).hold(timeline, timeout) as held:
+            self._locks[name, timeline] = held
+            try:
+                yield
+            finally:
+                del self._locks[name, timeline]
+
+    def renew_lock(self, pipeline: Pipeline, plan: CheckpointPlan) -> None:
+        """Restarts the lock's timeout when an attempt begins."""
+        held = self._locks.get((pipeline.name, plan.slot.timeline))
+        if held is not None:
+            held.renew(pipeline.checkpoint_timeout)
+
+
+def open_context(settings: Settings | None = None) -> Context:
+    """The context of this process; cheap, because it makes parts at their first use.
+
+    Raises:
+        UsageError: a setting is unknown or does not fit.
+    """
+    return Context(settings or load_settings())

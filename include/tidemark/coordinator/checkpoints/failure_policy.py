@@ -1,0 +1,123 @@
+"""The failure manager: what an error means (E7), whether it counts (E8, D6), and whether a retry makes sense.
+
+Every word of it is derived from the store's objects: failures in a row are the abort records of the slot that the
+timeline waits at, so a completed checkpoint resets them by moving on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark.coordinator.records.states import OpenPlan, PlanState, SealedPlan
+from tidemark.errors import (
+    BrokerError,
+    CheckpointExpiredError,
+    ConflictError,
+    CorruptObjectError,
+    DataLostError,
+    DeadLettersExceededError,
+    EngineError,
+    FencedError,
+    GateFailedError,
+    ProcessFunctionError,
+    RecordRefusedError,
+    StateOverflowError,
+    StoreError,
+    TidemarkError,
+)
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Verdict
+from tidemark.model.checkpoint.store_objects import AbortRecord, Failure
+from tidemark.redaction import redacted
+
+_LONGEST_MESSAGE = 4000
+_REASONS: tuple[tuple[type[TidemarkError], FailureReason], ...] = (
+    (DeadLettersExceededError, FailureReason.DEAD_LETTERS_EXCEEDED),
+    (CheckpointExpiredError, FailureReason.EXPIRED),
+    (DataLostError, FailureReason.OFFSET_LOST),
+    (StateOverflowError, FailureReason.STATE_OVERFLOW),
+    (ProcessFunctionError, FailureReason.PROCESS_FAILED),
+    (CorruptObjectError, FailureReason.INPUT_LOST),
+    (RecordRefusedError, FailureReason.RECORD_REFUSED),
+    (BrokerError, FailureReason.BROKER_ERROR),
+    (StoreError, FailureReason.STORE_ERROR),
+    (EngineError, FailureReason.ENGINE_ERROR),
+    # Somebody else went on: what this attempt did is subsumed by it.
+    (FencedError, FailureReason.SUBSUMED),
+    # A second conflict in a row without a revocation: a foreign writer is in our tables.
+    (ConflictError, FailureReason.STORE_ERROR),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureReport:
+    """What a failure led to, for the caller to act on.
+
+    Attributes:
+        failure: reason, message and next step, as recorded.
+        state: what the plan has come to; None where nothing was planned or the store did not answer.
+        in_a_row: counted failures since the last completed checkpoint, this one included.
+        tolerable: `Pipeline.tolerable_failed_checkpoints`.
+    """
+
+    failure: Failure
+    state: PlanState | None
+    in_a_row: int
+    tolerable: int
+
+    @property
+    def retry(self) -> bool:
+        """Whether a new try of the same plan makes sense."""
+        reason = self.failure.reason
+        return isinstance(self.state, OpenPlan | SealedPlan) and not (reason.aborts or reason.waits)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the caller shall pause the DAG and alert (D6): never for a failure that does not count."""
+        return self.failure.reason.counts and self.in_a_row > self.tolerable
+
+
+def classify(error: BaseException, *, publishing: bool = False) -> FailureReason:
+    """The reason that an error stands for.
+
+    Args:
+        error: any exception; what is not ours is TASK_FAILURE.
+        publishing: whether it arose from the put of the manifest.
+    """
+    if publishing and isinstance(error, StoreError):
+        return FailureReason.PUBLISH_FAILED
+    if isinstance(error, GateFailedError):
+        crashed = isinstance(error.verdict, Verdict) and error.verdict.error is not None
+        return FailureReason.GATE_ERROR if crashed else FailureReason.EXPECTATION_FAILED
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), FailureReason.TASK_FAILURE)
+
+
+def failure_of(error: BaseException, *, publishing: bool = False) -> Failure:
+    """The record of an error: its reason, what happened, what to do next, and the gate's verdict."""
+    if isinstance(error, TidemarkError):
+        message, after = error.what, error.next
+        if isinstance(error, ProcessFunctionError):
+            message = redacted(f"{message}\n{error.trace}".rstrip())
+    else:
+        message = redacted(f"{type(error).__name__}: {error}")
+        after = "read the traceback in the log, then run the pipeline again."
+    verdict = error.verdict if isinstance(error, GateFailedError) else None
+    return Failure(
+        reason=classify(error, publishing=publishing),
+        message=message[:_LONGEST_MESSAGE],
+        next=after,
+        verdict=verdict if isinstance(verdict, Verdict) else None,
+    )
+
+
+def in_a_row(aborts: Iterable[AbortRecord], current: Failure | None = None, *, current_id: int | None = None) -> int:
+    """Counted failures in a row (E8): once per checkpoint id, only reasons that count.
+
+    Args:
+        aborts: abort records of the slot that the timeline waits at.
+        current: a failure that left its plan open, or is among `aborts` already.
+        current_id: the checkpoint id of that plan.
+    """
+    counted = {record.id for record in aborts if record.failure.reason.counts}
+    if current is not None and current_id is not None and current.reason.counts:
+        counted.add(current_id)
+    return len(counted)

@@ -1,0 +1,231 @@
+"""The loop of a checkpoint: plan, attempt, commit, and again until the request's interval is covered.
+
+There is one loop, and everything that makes checkpoints drives it: `tidemark run` and a backfill in one process, the
+tasks of a DAG in one process each, the simulation under every interleaving. `_next` is its only transition:
+
+    nothing ──plan──▶ OpenPlan ──attempt──▶ SealedPlan ──commit──▶ Completed ──plan──▶ OpenPlan …
+                         ▲                                             │
+                         └──── Aborted, Void: plan again               └──▶ Covered, Refused: the end
+
+A state is read from the store, so a process may stop at any state and another one may continue there by the plan's
+slot. The tasks of a DAG do exactly that: `plan` stops at an open plan, `fold` at the sealed plan that covers the
+interval, `complete` commits it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.failure_policy import FailureReport
+from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.records.erasure_records import is_outdated
+from tidemark.coordinator.records.states import (
+    Aborted,
+    Completed,
+    Covered,
+    OpenPlan,
+    PlanState,
+    Refused,
+    SealedPlan,
+    Void,
+)
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import ConflictError, TidemarkError
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.ports import PlanRequest
+
+Execute = Callable[[OwnedAttempt], Sealed]
+"""Executes one attempt up to its seal; `CheckpointJob.execute`, passed by the context."""
+
+LoopState = PlanState | Covered | Refused
+"""Where the loop stands. It ends at Covered and Refused; a caller may end it earlier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the loop came.
+
+    Attributes:
+        state: where it stopped.
+        checkpoints: completed on the way, oldest first; the last one is that of `state` where `state` is Completed.
+    """
+
+    state: LoopState
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    @property
+    def ended(self) -> Covered | Refused | None:
+        """Why nothing more was planned; None where the loop stopped because it had reached what was asked for."""
+        return self.state if isinstance(self.state, Covered | Refused) else None
+
+
+def _ignore_failure(report: FailureReport) -> None:
+    """The caller has no use for reports of failures: the error itself is raised."""
+
+
+def _ignore_checkpoint(checkpoint: Checkpoint) -> None:
+    """The caller has no use for single checkpoints: `Progress` lists them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointLoop:
+    """Makes the checkpoints of one pipeline.
+
+    Attributes:
+        coordinator: of the pipeline.
+        pipeline: the declaration.
+        execute: executes one attempt.
+        on_failure: called with every failure before its error is raised, to pause and alert.
+        on_completed: called with each completed checkpoint before the next one is planned; the last one is the
+            caller's to handle, after the loop.
+        timeline: the live one by default.
+
+    Example:
+        loop = CheckpointLoop(coordinator=coordinator, pipeline=pipeline, execute=job.execute)
+        loop.run_once(PlanRequest(origin="cli")).checkpoints    # plan, attempt and commit in this process
+
+        planned = loop.plan(request).state.plan                 # the same, in a process for each line
+        sealed = loop.fold(planned, request).state.plan
+        loop.complete(sealed)
+    """
+
+    coordinator: CheckpointCoordinator
+    pipeline: Pipeline
+    execute: Execute
+    on_failure: Callable[[FailureReport], None] = _ignore_failure
+    on_completed: Callable[[Checkpoint], None] = _ignore_checkpoint
+    timeline: str | None = None
+
+    def run_once(self, request: PlanRequest) -> Progress:
+        """Completes one checkpoint: the open plan if there is one, else a new one.
+
+        Returns:
+            Its checkpoint; none, and why, where the interval is covered already or no plan may be made.
+
+        Raises:
+            TidemarkError: planning or execution failed. Where a retry cannot help the plan was aborted, else it stays
+                open and the next call takes its next attempt.
+        """
+        return self._drive(self._plan(request), request, lambda state: isinstance(state, Completed))
+
+    def plan(self, request: PlanRequest) -> Progress:
+        """Stops at an open plan, new or adopted; publishes on the way what was sealed and left behind.
+
+        Returns:
+            OpenPlan, Covered or Refused.
+
+        Raises:
+            DataLostError, NotFoundError, BrokerError: the ranges cannot be planned; nothing was written.
+            ConflictError: the declaration does not fit the state, or the named timeline was closed.
+        """
+        return self._drive(self._plan(request), request, lambda state: isinstance(state, OpenPlan))
+
+    def fold(self, plan: CheckpointPlan, request: PlanRequest) -> Progress:
+        """Takes up a plan, and stops at the sealed plan that covers the request's interval: all before it completes.
+
+        Returns:
+            SealedPlan, or Completed where a sealed plan was published meanwhile. Aborted or Void where a plan was given
+            up: the caller reports that, because it asked for this plan and not for another one. Covered or Refused
+            where no further plan was made.
+
+        Raises:
+            ConflictError: the plan repeats what was recorded, and is outdated: only its backfill can plan it again.
+            TidemarkError: as `run_once`; the checkpoints completed so far stay.
+        """
+        return self._drive(self._resume(plan, request), request, lambda state: _is_folded(state, request))
+
+    def complete(self, plan: CheckpointPlan) -> PlanState:
+        """Publishes a plan if it is sealed, and says what it has come to; finds its own manifest when called again.
+
+        Raises:
+            ConflictError, StoreError: the manifest could not be put; the failure was reported.
+        """
+        try:
+            return self.coordinator.complete(plan)
+        except Exception as error:
+            self._report(plan, error, publishing=True)
+            raise
+
+    def _drive(self, state: LoopState, request: PlanRequest, is_reached: Callable[[LoopState], bool]) -> Progress:
+        made: list[Checkpoint] = []
+        while True:
+            if isinstance(state, Completed):
+                made.append(state.checkpoint)
+            if isinstance(state, Covered | Refused) or is_reached(state):
+                return Progress(state=state, checkpoints=tuple(made))
+            if isinstance(state, Completed):
+                self.on_completed(state.checkpoint)
+            state = self._next(state, request)
+
+    def _next(self, state: PlanState, request: PlanRequest) -> LoopState:
+        if isinstance(state, OpenPlan):
+            return self._attempt(state.plan)
+        if isinstance(state, SealedPlan):
+            return self.complete(state.plan)
+        # Completed; or aborted by another process, or void because the timeline ended: plan where the head is now.
+        return self._plan(request)
+
+    def _plan(self, request: PlanRequest) -> LoopState:
+        return self.coordinator.trigger(self.pipeline, request, self.timeline)
+
+    def _attempt(self, plan: CheckpointPlan) -> PlanState:
+        owned = self.coordinator.begin(plan, self.pipeline.checkpoint_timeout)
+        if not isinstance(owned, OwnedAttempt):
+            return owned
+        try:
+            sealed = self.execute(owned)
+        except Exception as error:
+            self._report(plan, error, publishing=False)
+            raise
+        return SealedPlan(plan=plan, sealed=sealed)
+
+    def _resume(self, plan: CheckpointPlan, request: PlanRequest) -> LoopState:
+        """The state of a plan that another process made; of the plan that replaces it where it is outdated.
+
+        Other code may be deployed since, a key erased, or the timeline ended.
+        """
+        state = self.coordinator.state(plan)
+        if not self._is_replaced(state):
+            return state
+        if plan.replays:
+            raise ConflictError(
+                f"{plan.name} was planned by other code, or before a key was erased, or its timeline has ended",
+                safe="every completed checkpoint is intact.",
+                next=f"tidemark timeline list {self.pipeline.name}; then repeat the backfill.",
+            )
+        found = self._plan(request)
+        return self.coordinator.state(plan) if isinstance(found, Refused) else found
+
+    def _is_replaced(self, state: PlanState) -> bool:
+        if isinstance(state, OpenPlan):
+            plan = state.plan
+            return plan.fingerprint != self.pipeline.fingerprint or is_outdated(self.coordinator.objects, plan)
+        if isinstance(state, Aborted):
+            return state.record.failure.reason in (FailureReason.CODE_CHANGED, FailureReason.STATE_ERASED)
+        return isinstance(state, Void)
+
+    def _report(self, plan: CheckpointPlan, error: Exception, *, publishing: bool) -> None:
+        try:
+            report = self.coordinator.record_failure(self.pipeline, plan, error, publishing=publishing)
+        except TidemarkError as second:
+            error.add_note(f"the failure itself could not be recorded: {second.what}")
+            return
+        self.on_failure(report)
+
+
+def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
+    """Whether completing a plan is all that a request wants; an adopted plan may be for an earlier interval."""
+    if request.interval_end is None:
+        return True
+    return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)
+
+
+def _is_folded(state: LoopState, request: PlanRequest) -> bool:
+    if isinstance(state, Completed):
+        return covers(state.checkpoint.plan, request)
+    if isinstance(state, SealedPlan):
+        return covers(state.plan, request)
+    return isinstance(state, Aborted | Void)

@@ -1,0 +1,55 @@
+"""How checkpoints of two timelines are related: where they part, and whether one has applied what the other has."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.offsets import TopicPartition
+
+
+def since_split(one: Iterable[Checkpoint], other: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
+    """Checkpoints of one line, newest first, down to the first one that the other line has too.
+
+    Args:
+        one: a checkpoint and those it came from, newest first.
+        other: the same of another one; read only as far as it takes.
+    """
+    rest = iter(other)
+    beside = next(rest, None)
+    for found in one:
+        while beside is not None and beside.id > found.id:
+            beside = next(rest, None)
+        if beside is not None and beside.id == found.id:
+            return
+        yield found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a timeline has read: end offsets, and the ids of the topics that they are counted in."""
+
+    ends: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+    @classmethod
+    def of_parent(cls, parent: Parent) -> "Reach":
+        """That of what a plan would build on."""
+        return cls(ends=parent.ends, topic_ids=parent.topic_ids)
+
+    @classmethod
+    def of(cls, entry: Checkpoint | Genesis) -> "Reach":
+        """That of a timeline's newest checkpoint, or of the genesis that it began with."""
+        if isinstance(entry, Genesis):
+            return cls(ends=entry.ranges.ends, topic_ids=entry.topic_ids)
+        return cls(ends=entry.plan.ranges.ends, topic_ids=entry.plan.topic_ids)
+
+    def contains(self, other: "Reach") -> bool:
+        """Whether everything that the other has read was read here too."""
+        return all(self._has(tp, end, other.topic_ids) for tp, end in other.ends.items())
+
+    def _has(self, tp: TopicPartition, end: int, ids: Mapping[str, str]) -> bool:
+        if end <= 0:
+            return True
+        return self.topic_ids.get(tp.topic) == ids.get(tp.topic) and self.ends.get(tp, 0) >= end

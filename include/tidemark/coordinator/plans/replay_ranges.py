@@ -1,0 +1,291 @@
+"""What a fork repeats: the completed checkpoints that follow it on the line that leads to another one (Q7).
+
+A plan of a repetition takes ranges, logical time and watermark of what was recorded, so it comes to the same state
+however much later it is made. Larger steps are several recorded checkpoints at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark.coordinator.plans.data_loss import Loss, find_loss, recreated, still_parked, told
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.ranges import PlannedRanges
+from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.declare.pipeline import KafkaSource, Pipeline
+from tidemark.errors import ConflictError, DataLostError, UsageError
+from tidemark.model.checkpoint.broadcast_copies import TableVersion
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan, Gap, Interval
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
+from tidemark.ports import Log, PartitionLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedStep:
+    """Recorded checkpoints, oldest first, that one plan repeats; their ranges follow each other without a gap."""
+
+    plans: tuple[CheckpointPlan, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of the checkpoints."""
+        return tuple(p.id for p in self.plans)
+
+    @property
+    def first(self) -> CheckpointPlan:
+        """The oldest one."""
+        return self.plans[0]
+
+    @property
+    def last(self) -> CheckpointPlan:
+        """The newest one."""
+        return self.plans[-1]
+
+    @property
+    def interval(self) -> Interval | None:
+        """From the first to the last data interval that they cover; that of the last one where they cover none."""
+        covered = [p.interval for p in self.plans if p.covers and p.interval is not None]
+        if not covered:
+            return self.last.interval
+        return Interval(start_ms=min(i.start_ms for i in covered), end_ms=max(i.end_ms for i in covered))
+
+    @property
+    def covers(self) -> bool:
+        """Whether `interval` is covered."""
+        return any(p.covers and p.interval is not None for p in self.plans) or self.last.covers
+
+    @property
+    def versions(self) -> dict[str, TableVersion]:
+        """Versions of the copied tables, by uid of their broadcast states."""
+        return {
+            uid: TableVersion(id=self.last.broadcast_ids[uid], version=version)
+            for uid, version in self.last.broadcast_versions.items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayProgress:
+    """How far a timeline has repeated what was recorded, or a checkpoint that a fork would begin at.
+
+    Attributes:
+        timeline: its name, for messages; empty where it has none yet.
+        id: of the recorded checkpoint.
+        ends: of its ranges.
+        logical_time_ms: its "now".
+    """
+
+    timeline: str
+    id: int
+    ends: Mapping[TopicPartition, int]
+    logical_time_ms: int | None
+
+    @classmethod
+    def of(cls, head: Head) -> "ReplayProgress":
+        """Of a timeline that repeats.
+
+        Raises:
+            ConflictError: it was closed, or has read on its own.
+        """
+        parent = Parent.of(head)
+        return cls(
+            timeline=head.timeline,
+            id=_repeated_through(head),
+            ends=parent.ends,
+            logical_time_ms=parent.logical_time_ms,
+        )
+
+    @classmethod
+    def at(cls, begins: Checkpoint, timeline: str = "") -> "ReplayProgress":
+        """Of a fork that begins at a checkpoint and has repeated nothing yet."""
+        plan = begins.plan
+        return cls(timeline=timeline, id=begins.id, ends=plan.ranges.ends, logical_time_ms=plan.logical_time_ms)
+
+
+def remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list[CheckpointPlan]:
+    """The recorded plans that follow a place, oldest first.
+
+    Args:
+        timelines: of the pipeline.
+        place: where the repetition stands.
+        to: id of the checkpoint that the repetition ends with.
+
+    Raises:
+        NotFoundError: no such checkpoint.
+        ConflictError: the place does not lie on the line that leads to `to`.
+    """
+    last, line = timelines.checkpoint(to), list[Checkpoint]()
+    for found in timelines.ancestry(last):
+        if found.id == place.id:
+            return [c.plan for c in reversed(line)]
+        line.append(found)
+    at = next((n for n, found in enumerate(line) if _is_there(found, place)), None)
+    if at is not None:
+        return [c.plan for c in reversed(line[:at])]
+    stands = f"timeline {place.timeline} stands at chk-{place.id}, which chk-{to} did not come from"
+    raise ConflictError(
+        stands if place.timeline else f"chk-{to} did not come from chk-{place.id}",
+        next=f"tidemark checkpoint list {last.plan.pipeline}    (fork from one on the line to it).",
+    )
+
+
+def refuse_end(to: int | None) -> None:
+    """Returns where a backfill has no end of its own, and so may become live.
+
+    Raises:
+        UsageError: it ends at a checkpoint.
+    """
+    if to is not None:
+        raise UsageError(
+            f"a backfill up to chk-{to} cannot become live: it ends before the live head",
+            next="leave the end out: then it repeats everything up to the live head.",
+        )
+
+
+def steps(pipeline: Pipeline, recorded: Sequence[CheckpointPlan], max_records: int | None) -> list[RecordedStep]:
+    """Recorded plans as the steps of a repetition: one each, or as many at once as `max_records` allows.
+
+    A step ends before a checkpoint that changed a broadcast state or had lost records: what lies before such a
+    checkpoint must not see it.
+
+    Args:
+        pipeline: the declaration of now.
+        recorded: what to repeat, oldest first.
+        max_records: offsets per partition and step; a single checkpoint may have more. None = one checkpoint each.
+
+    Raises:
+        UsageError: `max_records` below 1.
+    """
+    if max_records is not None and max_records < 1:
+        raise UsageError(f"max_records={max_records}", next="give at least 1 record per partition.")
+    made: list[list[CheckpointPlan]] = []
+    for plan in recorded:
+        if made and max_records is not None and _joins(pipeline, made[-1], plan, max_records):
+            made[-1].append(plan)
+        else:
+            made.append([plan])
+    return [RecordedStep(plans=tuple(plans)) for plans in made]
+
+
+def recorded_ranges(pipeline: Pipeline, step: RecordedStep, parent: Parent, log: Log) -> PlannedRanges:
+    """The ranges of a step, read by the sources of now: the ends are recorded, Kafka's own are not asked for.
+
+    Topics that no source reads any more stay where the parent left them; those that nothing was recorded of are read
+    once the repetition is over.
+
+    Raises:
+        DataLostError: Kafka has not all of it any more; the message has the exact gaps.
+        BrokerError: Kafka did not answer.
+    """
+    read = {name: _partitions(source, step.last) for name, source in pipeline.inputs.items()}
+    wanted = OffsetRanges({tp: _range(tp, step, parent) for found in read.values() for tp in found})
+    refuse_lost(pipeline, wanted, step.plans, log)
+    ids = {tp.topic: step.last.topic_ids[tp.topic] for tp in wanted}
+    unread = {tp: end for tp, end in parent.ends.items() if tp not in wanted}
+    parked, gone = still_parked(unread, parent.topic_ids, ids)
+    starts = {tp: r.start for tp, r in wanted.items()}
+    return PlannedRanges(
+        ranges=OffsetRanges.between(parked | starts, BarrierOffsets(parked | wanted.ends)),
+        topic_ids={tp.topic: parent.topic_ids[tp.topic] for tp in parked} | ids,
+        sources={name: tuple(sorted({tp.topic for tp in found})) for name, found in read.items() if found},
+        losses=(*(gap for gap in step.first.losses if gap.partition in wanted), *(loss.gap for loss in gone)),
+        covers=step.covers,
+        pending={},
+    )
+
+
+def refuse_lost(pipeline: Pipeline, wanted: OffsetRanges, recorded: Sequence[CheckpointPlan], log: Log) -> None:
+    """Raises where Kafka has not all records of some ranges any more.
+
+    Args:
+        pipeline: whose sources read.
+        wanted: the ranges; the empty ones are not asked for.
+        recorded: the plans they are of; the oldest that knows a topic says which id it had.
+        log: Kafka.
+
+    Raises:
+        DataLostError: with the exact gaps.
+        BrokerError: Kafka did not answer.
+    """
+    read = {tp: r for tp, r in wanted.items() if not r.is_empty}
+    topics = sorted({tp.topic for tp in read})
+    then = {topic: found for plan in reversed(recorded) for topic, found in plan.topic_ids.items()}
+    now = log.topic_ids(topics)
+    bounds = log.partitions(tuple(t for t in topics if t in now), pipeline.isolation) if now else {}
+    # What was read uncommitted may lie beyond the end of what is committed by now; the read says what is missing.
+    by_end = all(plan.isolation == pipeline.isolation for plan in recorded)
+    found = [_loss(tp, r, (then[tp.topic], now.get(tp.topic)), bounds.get(tp), by_end) for tp, r in read.items()]
+    losses = [loss for loss in found if loss is not None]
+    if losses:
+        raise DataLostError(
+            f"data lost: {told(losses)}",
+            safe="every completed checkpoint and savepoint is intact; nothing was written.",
+            next="begin at a later savepoint, from which on Kafka still has every record.",
+        )
+
+
+def whole(pipeline: Pipeline, recorded: Sequence[CheckpointPlan]) -> OffsetRanges:
+    """All that recorded plans have read of the topics that the pipeline reads now."""
+    spans: dict[TopicPartition, OffsetRange] = {}
+    for plan in recorded:
+        for tp, r in plan.ranges.items():
+            if any(source.reads(tp) for source in pipeline.inputs.values()) and not r.is_empty:
+                spans[tp] = OffsetRange(spans[tp].start if tp in spans else r.start, r.end)
+    return OffsetRanges(spans)
+
+
+def _loss(
+    tp: TopicPartition, wanted: OffsetRange, ids: tuple[str, str | None], log: PartitionLog | None, by_end: bool
+) -> Loss | None:
+    then, now = ids
+    if now is None:
+        return Loss(gap=Gap(partition=tp, lost=wanted, why="are gone: the topic was deleted"), resume_at=None)
+    if then != now:
+        return recreated(tp, wanted.start, (then, now), log)
+    if log is not None and wanted.start < log.earliest:
+        gone = OffsetRange(wanted.start, min(log.earliest, wanted.end))
+        return Loss(gap=Gap(partition=tp, lost=gone, why="were deleted since"), resume_at=log.earliest)
+    return find_loss(tp, wanted.end if by_end else wanted.start, log)
+
+
+def _repeated_through(head: Head) -> int:
+    """Id of the recorded checkpoint that a timeline stands at."""
+    entry = head.entry
+    if isinstance(entry, Genesis):
+        return entry.parent
+    if isinstance(entry, Checkpoint) and entry.plan.replays:
+        return entry.plan.replays[-1]
+    raise ConflictError(
+        f"timeline {head.timeline} has read on its own, so nothing recorded follows it",
+        next="fork anew, under another name.",
+    )
+
+
+def _is_there(found: Checkpoint, place: ReplayProgress) -> bool:
+    # A savepoint of a line that was promoted since: what was repeated has the same barrier and the same time.
+    return found.plan.ranges.ends == place.ends and found.plan.logical_time_ms == place.logical_time_ms
+
+
+def _joins(pipeline: Pipeline, before: Sequence[CheckpointPlan], plan: CheckpointPlan, bound: int) -> bool:
+    broadcasts = [s for name, s in pipeline.inputs.items() if name not in pipeline.sources]
+    changes = any(not r.is_empty and any(s.reads(tp) for s in broadcasts) for tp, r in plan.ranges.items())
+    recreated_topic = any(before[-1].topic_ids.get(t, i) != i for t, i in plan.topic_ids.items())
+    if changes or plan.copies or plan.losses or recreated_topic:
+        return False
+    read: dict[TopicPartition, int] = {}
+    for each in (*before, plan):
+        for tp, r in each.ranges.items():
+            read[tp] = read.get(tp, 0) + r.span
+    return max(read.values(), default=0) <= bound
+
+
+def _partitions(source: KafkaSource, recorded: CheckpointPlan) -> list[TopicPartition]:
+    return [tp for tp in recorded.ranges if source.reads(tp)]
+
+
+def _range(tp: TopicPartition, step: RecordedStep, parent: Parent) -> OffsetRange:
+    recorded = next(p.ranges[tp].start for p in step.plans if tp in p.ranges)
+    lost = any(gap.partition == tp for gap in step.first.losses)
+    # The parent's end decides, unless records were lost there: ranges are contiguous (I2).
+    start = recorded if lost else parent.ends.get(tp, recorded)
+    return OffsetRange(start, max(start, step.last.ranges[tp].end))

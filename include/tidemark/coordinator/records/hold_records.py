@@ -1,0 +1,31 @@
+"""Legal holds: while one stands, its savepoint can neither be disposed nor expire (Q9)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.record_log import Series
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.retention.sweep_records import HoldRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """Reads them; see `coordinator.retention.holding` for the verbs that write them."""
+
+    objects: Objects
+
+    def series(self, savepoint: str) -> Series[HoldRecord]:
+        """Those of a savepoint, numbered."""
+        return Series(self.objects, HoldRecord, f"holds/{savepoint}/", lambda n: keys.hold_key(savepoint, n))
+
+    def standing(self, savepoint: str) -> HoldRecord | None:
+        """The hold that stands; None where there is none."""
+        _, found = self.series(savepoint).newest()
+        return None if found is None or found.released else found
+
+    def all(self) -> Mapping[str, HoldRecord]:
+        """Every one that stands, by savepoint."""
+        names = {key.split("/")[1] for key in self.objects.list("holds/")}
+        found = {name: self.standing(name) for name in sorted(names)}
+        return {name: record for name, record in found.items() if record is not None}

@@ -1,0 +1,71 @@
+"""What Kafka refuses: failures of deliveries, and records that are left out since a person said so.
+
+Both are objects of the store, put if absent and never edited. A skip names a record by its id, which belongs to one
+plan: what another plan emits for the same source record has another id, and is sent or refused by itself.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.record_log import Series
+from tidemark.model.checkpoint.object_keys import delivery_failure_key, skip_key
+from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
+from tidemark.ports import PutOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Of one pipeline."""
+
+    objects: Objects
+
+    def put_failure(self, failure: DeliveryFailure) -> None:
+        """Keeps a failure, unless it is the sink's last one again."""
+        series = self._failures(failure.sink)
+        number, last = series.newest()
+        if last is None or replace(failure, at_ms=last.at_ms, write_id=last.write_id) != last:
+            series.put(number + 1, failure)
+
+    def failures(self, sink: str) -> Iterator[DeliveryFailure]:
+        """Failures of a sink, newest first."""
+        series = self._failures(sink)
+        number, last = series.newest()
+        while last is not None:
+            yield last
+            number -= 1
+            last = self.objects.read(DeliveryFailure, delivery_failure_key(sink, number)) if number else None
+
+    def refusal(self, sink: str, checkpoint: int) -> DeliveryFailure | None:
+        """Which record of a checkpoint Kafka refused last; None where it refused none since the sink came to it."""
+        for failure in self.failures(sink):
+            if failure.checkpoint != checkpoint:
+                return None
+            if failure.record:
+                return failure
+        return None
+
+    def skip(self, record: SkippedRecord) -> bool:
+        """Leaves a record out from now on; returns whether this call did."""
+        return self.objects.put(skip_key(record.sink, record.record), record) is PutOutcome.WON
+
+    def skipped(self, sink: str) -> list[SkippedRecord]:
+        """The records of a sink that are left out, oldest first."""
+        read = (self.objects.read(SkippedRecord, key) for key in self.objects.list(f"skips/{sink}/"))
+        return sorted((found for found in read if found is not None), key=lambda r: (r.at_ms, r.record))
+
+    def skipped_ids(self, sink: str) -> frozenset[str]:
+        """Their ids."""
+        return frozenset(found.record for found in self.skipped(sink))
+
+    def sinks(self) -> list[str]:
+        """Names of the sinks that leave records out."""
+        return sorted({key.split("/")[1] for key in self.objects.list("skips/")})
+
+    def _failures(self, sink: str) -> Series[DeliveryFailure]:
+        return Series(
+            self.objects,
+            DeliveryFailure,
+            f"delivery_failures/{sink}/",
+            lambda number: delivery_failure_key(sink, number),
+        )

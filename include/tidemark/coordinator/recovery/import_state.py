@@ -1,0 +1,219 @@
+"""An imported state as the first checkpoint of a timeline: one that reads nothing and names what was brought in.
+
+Its plan has the imported segments as input and ranges that end where they begin, so that it is an idle checkpoint:
+whoever executes it comes to the same manifest, and a plan that a killed import left open is completed by the next run
+(I10). From there on it is a checkpoint like any other: to be read, pinned, restored, forked.
+"""
+
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.idle import completed_idle
+from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.records.plan_writer import Freezer
+from tidemark.coordinator.records.states import Completed, NothingOpen, PlanState
+from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.recovery.idle_plans import Idle
+from tidemark.coordinator.recovery.segment_importer import Brought
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import Closing, Genesis
+from tidemark.model.core.canonical import sha256_of
+from tidemark.model.core.names import checked_timeline
+from tidemark.model.retention.export_manifest import Export, ExportedState
+from tidemark.model.state.compaction import DEEPEST
+from tidemark.ports import PutOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importing:
+    """What is to come in, and where.
+
+    Attributes:
+        export: what.
+        pipeline: the declaration that goes on from it.
+        timeline: which it begins.
+        allow_non_restored_state: leave the state of operators out that the pipeline does not declare.
+    """
+
+    export: Export
+    pipeline: Pipeline
+    timeline: str
+    allow_non_restored_state: bool = False
+
+    @property
+    def origin(self) -> str:
+        """By which an import knows a plan of its own."""
+        return f"import {sha256_of(self.export.encoded())}"
+
+    def folder(self, uid: str, number: int) -> str:
+        """The folder of the tables that an operator's rows are brought to, relative to the warehouse."""
+        return f"{self.pipeline.name}/state/{uid}/{self.timeline}-{number}"
+
+    def handles(self, number: int) -> dict[str, StateHandle]:
+        """Per uid the state as it will lie there: the first version of a table of its own; empty without rows."""
+        return {uid: self._brought(uid, state, number) for uid, state in self.export.states.items()}
+
+    def brought(self, uid: str, number: int, job: str) -> Brought:
+        """An operator's rows on their way into the folder."""
+        return Brought(
+            kind="import",
+            pipeline=self.pipeline.name,
+            timeline=self.timeline,
+            uid=uid,
+            number=number,
+            job=job,
+            folder=self.folder(uid, number),
+            schema=self.export.states[uid].schema,
+            level=DEEPEST,
+            after=0,
+        )
+
+    @property
+    def least(self) -> int:
+        """The least id that the tables may be named by: rows name checkpoints up to that of the export."""
+        return max(1, self.export.checkpoint)
+
+    def _brought(self, uid: str, state: ExportedState, number: int) -> StateHandle:
+        if not state.rows:
+            return StateHandle()
+        segment = Segment(
+            after=0,
+            through=number,
+            path=f"{self.folder(uid, number)}/base",
+            version=0,
+            rows=state.rows,
+            bytes=sum(f.bytes for f in state.stored),
+            files=len(state.stored),
+        )
+        return StateHandle((segment,))
+
+    def parent(self, number: int) -> Parent:
+        """What the first plan builds on."""
+        e = self.export
+        return Parent(
+            ends=e.ranges.ends,
+            topic_ids=e.topic_ids,
+            sources=e.sources,
+            isolation=e.isolation,
+            handles=self.handles(number),
+            dead_letters=dict.fromkeys(e.states, StateHandle()),
+            schemas={uid: state.schema for uid, state in e.states.items()},
+            tables={uid: self.folder(uid, number) for uid in e.states},
+            logical_time_ms=e.logical_time_ms,
+            watermark_ms=e.watermark_ms,
+            watermarks=e.watermarks,
+            operator_states=e.operator_states,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importer:
+    """Begins timelines with imported states.
+
+    Attributes:
+        coordinator: of the pipeline.
+    """
+
+    coordinator: CheckpointCoordinator
+
+    def refuse_taken(self, wanted: Importing) -> Slot:
+        """The slot that the first plan takes.
+
+        Raises:
+            ConflictError: the timeline has begun, or another plan of its first slot is open.
+            NameRefusedError: a timeline of this name is not begun by an import.
+        """
+        standing = self._standing(wanted)
+        if not isinstance(standing, NothingOpen):
+            raise _has_begun(wanted)
+        return standing.slot
+
+    def left_over(self, wanted: Importing) -> CheckpointPlan | None:
+        """The plan of an earlier call for the same export, complete or not.
+
+        Raises:
+            ConflictError: as `refuse_taken`.
+        """
+        standing = self._standing(wanted)
+        if isinstance(standing, NothingOpen):
+            return None
+        plan = standing.checkpoint.plan if isinstance(standing, Completed) else standing.plan
+        return plan if plan.origin == wanted.origin else None
+
+    def _standing(self, wanted: Importing) -> NothingOpen | PlanState:
+        timeline = wanted.timeline
+        if timeline != keys.FIRST_TIMELINE:
+            checked_timeline(timeline)
+        if isinstance(self.coordinator.objects.slot(timeline, 1), Genesis | Closing):
+            raise _has_begun(wanted)
+        return self.coordinator.standing(Head(timeline=timeline, sequence=0, entry=None))
+
+    def take_id(self, slot: Slot, least: int) -> int:
+        """Allocates a checkpoint id, at least `least`: rows keep the ids of the checkpoints that changed them."""
+        return self._freezer.take_id(slot, least)
+
+    @property
+    def _freezer(self) -> Freezer:
+        c = self.coordinator
+        return Freezer(objects=c.objects, write_ids=c.write_ids, listener=c.listener)
+
+    def inputs(self, wanted: Importing, slot: Slot, number: int) -> PlannedInputs:
+        """What the declaration takes over.
+
+        Raises:
+            IncompatibleStateError: it does not fit; the message names every uid and field.
+        """
+        planner = InputPlanner(objects=self.coordinator.objects, files_exist=lambda handle: True)
+        allowed = wanted.allow_non_restored_state
+        return planner.plan(wanted.pipeline, slot, wanted.parent(number), allow_removed=allowed)
+
+    def plan(self, wanted: Importing, slot: Slot, brought: int) -> CheckpointPlan:
+        """Freezes and puts the first plan of the timeline.
+
+        Args:
+            wanted: what comes in.
+            slot: the free one.
+            brought: the id that the tables are named by.
+
+        Raises:
+            ConflictError: somebody else's plan came first.
+            IncompatibleStateError, NotFoundError, BrokerError: see `inputs` and `coordinator.sinks`.
+        """
+        inputs = self.inputs(wanted, slot, brought)
+        idle = Idle(pipeline=wanted.pipeline, slot=slot, of=wanted.export, inputs=inputs, origin=wanted.origin)
+        draft = idle.plan(self.coordinator, self.take_id(slot, brought + 1))
+        if self._freezer.freeze(draft) is PutOutcome.LOST:
+            raise ConflictError(
+                f"{wanted.pipeline.name}: another plan took the first slot of timeline {slot.timeline}",
+                safe="nothing names what was brought in.",
+                next="let that run end, then import under another name or with --timeline NAME.",
+            )
+        return draft
+
+    def complete(self, plan: CheckpointPlan) -> Checkpoint:
+        """Seals and publishes the plan; finishes what an earlier call left.
+
+        Raises:
+            ConflictError: it was aborted.
+        """
+        done = completed_idle(self.coordinator, plan)
+        if done is None:
+            raise ConflictError(
+                f"{plan.name} was aborted before it was complete", safe="nothing names what was brought in.",
+                next=f"import again, before anything runs {plan.pipeline}.",
+            )  # fmt: skip
+        return done
+
+
+def _has_begun(wanted: Importing) -> ConflictError:
+    return ConflictError(
+        f"{wanted.pipeline.name}: timeline {wanted.timeline} has begun",
+        safe="it goes on as it is; nothing was written.",
+        next="import under the name of another pipeline, or beside the live timeline with --timeline NAME.",
+    )

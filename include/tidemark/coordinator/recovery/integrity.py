@@ -1,0 +1,146 @@
+"""Whether restore points are whole, before anybody relies on one: manifests, logs, files, stored queries (G14, I4).
+
+Every restore point is looked at by itself, so that one bad object hides no other, and a bad file is told with
+everything that it breaks. Nothing is changed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark.coordinator.records.objects import KINDS, decoded
+from tidemark.coordinator.records.tombstones import of_checkpoints
+from tidemark.coordinator.recovery.restore_points import Commits, RestorePoints
+from tidemark.errors import CorruptObjectError, DamagedError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint, Commit
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core import canonical
+from tidemark.model.retention.findings import CheckedRestorePoint, Flaws, Inspected, Verified, damages_of
+
+CheckSegment = Callable[[Segment, Mapping[int, Commit]], Flaws]
+"""What is wrong with a segment, given the known commits of its table; answered by the tables."""
+Tell = Callable[[str, int, int], None]
+"""Told of progress: the restore point that is being checked, its number, how many there are."""
+_FOLDERS = (
+    "ids", "compactions", "deliveries", "delivery_failures", "erasures", "fates", "holds", "jobs", "plans", "reports",
+    "retention", "savepoints", "skips", "stops", "sweeps", "swept", "timelines", "tombstones",
+)  # fmt: skip
+
+
+def tell_nobody(name: str, number: int, count: int) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier:
+    """Checks the restore points of one pipeline.
+
+    Attributes:
+        points: where they are.
+        check: checks a segment.
+        inspected: how much that has looked at so far.
+    """
+
+    points: RestorePoints
+    check: CheckSegment
+    inspected: Callable[[], Inspected]
+
+    def verify_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Returns where all that a checkpoint needs is there and whole; called before a restore or a fork starts.
+
+        Raises:
+            DamagedError: naming each bad file and every restore point that it breaks.
+            StoreError: the store could not be read.
+        """
+        refuse_damaged(self.verify_one(self.points.of(checkpoint)))
+
+    def verify_kept_rows(self, genesis: Genesis, checkpoint: Checkpoint) -> None:
+        """Returns where rows are whole that sinks keep although the checkpoint does not have them: the live timeline's.
+
+        Raises:
+            DamagedError: naming each bad file, and the way back that does without them.
+            StoreError: the store could not be read.
+        """
+        checked = {ack.sink for ack in checkpoint.sealed.acks}
+        kept = tuple(table.handle for table in genesis.sinks.values() if table.handle not in checked)
+        if not kept:
+            return
+        verified = self.verify_one(CheckedRestorePoint(name="the sinks of the restored timeline", handles=kept))
+        if verified.damages:
+            raise DamagedError(
+                f"damaged rows of a sink: {' | '.join(f'{d.where}: {d.why}' for d in verified.damages)}",
+                safe="nothing was started or changed.",
+                next="repeat with --restore-sinks: the sinks go back with the state; or put the files back.",
+            )
+
+    def verify_one(self, point: CheckedRestorePoint, tell: Tell = tell_nobody) -> Verified:
+        """Checks one restore point. Only where it is damaged are the others looked at, for what else is broken.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        tell(point.name, 1, 1)
+        flaws = self._flaws(point, self.points.commits_of(point))
+        seen = self.inspected()
+        if not flaws:
+            return Verified(points=(point.name,), inspected=seen, damages=())
+        found = self._all(self.points.all(), tell)
+        shared = [(name, {where: why for where, why in its.items() if where in flaws}) for name, its in found]
+        return Verified(points=(point.name,), inspected=seen, damages=damages_of(shared))
+
+    def verify_all(self, tell: Tell = tell_nobody) -> Verified:
+        """Checks every restore point of the pipeline, and that every other object can be read.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        points = self.points.all()
+        found = self._all(points, tell)
+        told = {where for _, flaws in found for where in flaws}
+        others = [(where, why) for where, why in self._bad_objects() if where not in told]
+        names = tuple(point.name for point in points)
+        return Verified(points=names, inspected=self.inspected(), damages=damages_of(found, others))
+
+    def _all(self, points: Sequence[CheckedRestorePoint], tell: Tell) -> list[tuple[str, Flaws]]:
+        commits, found = self.points.commits(), []
+        for number, point in enumerate(points, 1):
+            tell(point.name, number, len(points))
+            found.append((point.name, self._flaws(point, commits)))
+        return found
+
+    def _flaws(self, point: CheckedRestorePoint, commits: Commits) -> Flaws:
+        flaws = dict(point.flaws)
+        for segment in (s for handle in point.handles for s in handle):
+            flaws |= self.check(segment, commits.get(segment.path, {}))
+        return flaws
+
+    def _bad_objects(self) -> Iterator[tuple[str, str]]:
+        objects = self.points.objects
+        gone = {t.place for t in of_checkpoints(objects).values() if t.given_up and t.confirmed}
+        for key in (k for folder in _FOLDERS for k in objects.list(f"{folder}/")):
+            if key.startswith("timelines/") and keys.slot_key(*keys.place_of(key)) in gone:
+                continue
+            raw = objects.store.get(key) or b""
+            try:
+                kind = canonical.kind_of(key, raw)
+                # Of a kind that this release does not know the checksum is all that can be said.
+                decoded(kind, key, raw) if kind in KINDS.values() else canonical.decode(kind, key, raw)
+            except CorruptObjectError as error:
+                yield self.points.where(key), error.what
+
+
+def refuse_damaged(verified: Verified) -> None:
+    """Returns where nothing is damaged.
+
+    Raises:
+        DamagedError: naming each bad file and every restore point that it breaks.
+    """
+    if not verified.damages:
+        return
+    told = [f"{d.where}: {d.why}; breaks {', '.join(d.breaks) or 'no restore point'}" for d in verified.damages]
+    raise DamagedError(
+        f"damaged: {' | '.join(told)}",
+        safe="nothing was started or changed; restore points that are not named here are whole.",
+        next="put these files back from a backup of the warehouse, or go back to a restore point that is whole.",
+    )

@@ -1,0 +1,164 @@
+"""What a restore would come to, found out without writing anything (the dry run): what is left, read again, lost."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.plans.ancestry import since_split
+from tidemark.coordinator.plans.data_loss import Loss, refuse
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.ranges import plan_ranges
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered, leaving_tables
+from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.plan import Gap
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.ports import PlanRequest
+
+_ANYTHING = PlanRequest(origin="dry run", accept_loss=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """The dry run of a restore.
+
+    Attributes:
+        genesis: what would be put; its timeline has no name yet.
+        checkpoint: where it begins.
+        left: checkpoints of the live timeline that would be left on it, newest first; they stay readable.
+        read_again: offsets that the live timeline has read and the restored one reads again, where there are any.
+        gaps: what Kafka does not have any more of all that comes after the checkpoint.
+        sent: per Kafka sink the source offsets whose rows the live timeline has sent.
+        held: per Delta sink those whose rows it has.
+        due: per Kafka sink the checkpoints whose rows nobody has sent and the restored timeline sends first.
+        gone: those of them whose rows retention has let go: they are never sent.
+    """
+
+    genesis: Genesis
+    checkpoint: Checkpoint
+    left: tuple[Checkpoint, ...]
+    read_again: Mapping[TopicPartition, OffsetRange]
+    gaps: tuple[Gap, ...]
+    sent: Mapping[str, OffsetCoverage]
+    held: Mapping[str, OffsetCoverage]
+    due: Mapping[str, tuple[Checkpoint, ...]]
+    gone: Mapping[str, tuple[Checkpoint, ...]]
+
+    @property
+    def sinks(self) -> Mapping[str, str]:
+        """What happens to every sink, by its name, in words."""
+        told: dict[str, str] = {}
+        for table in self.genesis.sinks.values():  # a name may have been that of a table, and then of a topic
+            told[table.name] = "; ".join((*([told[table.name]] if table.name in told else ()), self._told(table)))
+        return told
+
+    @property
+    def sent_again(self) -> tuple[str, ...]:
+        """Topics that would get records again whose ids they have not seen."""
+        topics = {t.name: t.topic or t.name for t in leaving_tables(_parent(self.genesis))}
+        return tuple(topics.get(name, name) for name in self.resent)
+
+    @property
+    def resent(self) -> Mapping[str, OffsetCoverage]:
+        """Per Kafka sink the source offsets whose rows were sent, and would be again, under other ids."""
+        found = {name: sent - self.genesis.sent.get(name, OffsetCoverage()) for name, sent in self.sent.items()}
+        return {name: offsets for name, offsets in found.items() if not offsets.is_empty}
+
+    def refuse_gaps(self) -> None:
+        """Raises where Kafka has lost what would be read.
+
+        Raises:
+            DataLostError: with the exact gaps.
+        """
+        refuse(Loss(gap=gap, resume_at=None) for gap in self.gaps)
+
+    def _told(self, table: SinkTable) -> str:
+        if not table.goes_back_on_restore:
+            return self._told_of_topic(table) + self._told_of_due(table)
+        covered, held = _covered(table), self.held.get(table.name, OffsetCoverage())
+        if covered.contains(held) and held.contains(covered) and not self._had(table.name).contains(covered):
+            return "keeps its rows; what is emitted again for the same records is skipped"
+        if not covered.contains(held) or (self.read_again and held.is_empty):
+            return "goes back to its rows of then; what is read again emits anew"
+        return "goes on with its rows"
+
+    def _had(self, name: str) -> OffsetCoverage:
+        """What a Delta sink covered at the checkpoint."""
+        tables = (t for t in self.checkpoint.sinks.values() if t.goes_back_on_restore and t.name == name)
+        return next((_covered(t) for t in tables), OffsetCoverage())
+
+    def _told_of_topic(self, table: SinkTable) -> str:
+        if table.name in self.resent:
+            return f"what was sent to {table.destination} stays; what is read again is sent again, under other ids"
+        if not self.read_again:
+            return f"goes on: nothing is sent to {table.destination} again"
+        return f"what was sent to {table.destination} stays, and is not sent again"
+
+    def _told_of_due(self, table: SinkTable) -> str:
+        due, gone = _names(self.due.get(table.name, ())), _names(self.gone.get(table.name, ()))
+        told = f"; rows of {due} that no timeline has sent are sent" if due else ""
+        return told + (f"; rows of {gone} were never sent, and retention has let them go" if gone else "")
+
+
+def plan_restore(recovery: Recovery, beginning: Beginning, pipeline: Pipeline) -> RestorePlan:
+    """Finds out what a restore would do; asks Kafka now what it still has.
+
+    Raises:
+        UsageError, IncompatibleStateError, CorruptObjectError: see `Recovery.draft`.
+        DataLostError: a topic is gone altogether.
+        NotFoundError, BrokerError: Kafka does not know the topic, or does not answer.
+    """
+    c = recovery.coordinator
+    genesis, live = recovery.draft(beginning), c.head()
+    ours = _parent(genesis)
+    found = plan_ranges(pipeline, _ANYTHING, ours, c.log)
+    there, timelines = Parent.of(live), c.timelines
+    sent = SentRecords(timelines)
+    same = {topic for topic, number in ours.topic_ids.items() if there.topic_ids.get(topic, number) == number}
+    starts = {tp: ours.ends.get(tp, 0) if tp.topic in same else 0 for tp in {*ours.ends, *there.ends}}
+    again = {tp: OffsetRange(at, there.ends[tp]) for tp, at in sorted(starts.items()) if there.ends.get(tp, 0) > at}
+    waiting = list(_waiting(sent, genesis, timelines.ancestry(beginning.checkpoint)))
+    left = since_split(timelines.chain(live.timeline), timelines.ancestry(beginning.checkpoint))
+    return RestorePlan(
+        genesis=replace(genesis, timeline=""),
+        checkpoint=beginning.checkpoint,
+        left=tuple(left),
+        read_again=again,
+        gaps=found.losses,
+        sent=sent.of(live.timeline),
+        held={t.name: t.coverage(there.topic_ids) for t in there.sinks.values() if t.goes_back_on_restore},
+        due=_by_sink(x for x in waiting if not x.is_gone),
+        gone=_by_sink(x for x in waiting if x.is_gone),
+    )
+
+
+def _waiting(sent: SentRecords, genesis: Genesis, line: Iterator[Checkpoint]) -> Iterator[Undelivered]:
+    """What the restored timeline would send first: rows of checkpoints it came from that no timeline has sent."""
+    for due in sent.undelivered(genesis, line, lambda: genesis.sent):
+        plan = due.checkpoint.plan
+        if not due.passed_over.contains(OffsetCoverage.of(plan.ranges, plan.topic_ids)):
+            yield due
+
+
+def _parent(genesis: Genesis) -> Parent:
+    return Parent.of(Head(timeline="", sequence=1, entry=genesis))
+
+
+def _by_sink(found: Iterable[Undelivered]) -> Mapping[str, tuple[Checkpoint, ...]]:
+    by_sink: dict[str, tuple[Checkpoint, ...]] = {}
+    for due in found:
+        by_sink[due.table.name] = (*by_sink.get(due.table.name, ()), due.checkpoint)
+    return by_sink
+
+
+def _names(found: Iterable[Checkpoint]) -> str:
+    return ", ".join(f"{c.plan.name} (timeline {c.plan.slot.timeline})" for c in found)
+
+
+def _covered(table: SinkTable) -> OffsetCoverage:
+    return table.covered or OffsetCoverage()

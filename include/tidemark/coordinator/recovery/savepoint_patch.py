@@ -1,0 +1,184 @@
+"""A savepoint with corrections: a fork whose first checkpoint reads nothing and names a segment more (H3).
+
+In order: the fork's genesis, which pins what is patched; the id; per operator the rows, their commit to a `base` table
+of the fork's own, and a record of it; the plan, the manifest, the pin. A repetition after a crash knows the genesis,
+the plan and the pin as its own, and begins anew beside rows that nothing names. What is patched stays as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.idle import completed_idle
+from tidemark.coordinator.checkpoints.jobs import open_job
+from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.plan_writer import Freezer
+from tidemark.coordinator.records.states import Completed, NothingOpen
+from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.recovery.idle_plans import Idle, parent_of
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core.names import checked_timeline
+from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.ports import PutOutcome, StateTables
+
+Write = Callable[[str, str, int], WrittenRun]
+"""Writes an operator's rows, given its uid, a folder relative to the warehouse and the id that they name."""
+_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patching:
+    """What is to be patched, and where.
+
+    Attributes:
+        beginning: the checkpoint.
+        pipeline: today's declaration.
+        timeline: name of the fork.
+        savepoint: the pin; its origin tells this patch from every other one.
+        uids: operators that get rows.
+    """
+
+    beginning: Beginning
+    pipeline: Pipeline
+    timeline: str
+    savepoint: SavepointRequest
+    uids: tuple[str, ...]
+
+    @property
+    def origin(self) -> str:
+        """By which a repetition knows what is its own."""
+        return self.savepoint.origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patcher:
+    """Makes savepoints with corrections.
+
+    Attributes:
+        coordinator: of the pipeline; its listener is called at the steps of `Bringer`, of kind `patch`, as well.
+        tables: where commits go.
+        write: writes rows.
+    """
+
+    coordinator: CheckpointCoordinator
+    tables: StateTables
+    write: Write
+
+    def patch(self, wanted: Patching) -> tuple[Checkpoint, SavepointRecord]:
+        """Does it; a repetition finishes what an earlier call left, or finds that it is done.
+
+        Raises:
+            ConflictError: the savepoint's name or the timeline is taken, or what is patched is about to be deleted.
+            NameRefusedError: a timeline cannot be called so.
+            IncompatibleStateError, CorruptObjectError: see `Recovery.genesis`.
+            TidemarkError: as the steps raise.
+        """
+        self.refuse_taken(wanted)
+        recovery = Recovery(coordinator=self.coordinator, pipeline=wanted.pipeline)
+        genesis = recovery.fork(wanted.beginning, wanted.timeline, wanted.origin).genesis
+        found = self._standing(wanted, genesis)
+        done = self._begun(wanted, genesis, found) if isinstance(found, Slot) else self._complete(found)
+        request = replace(wanted.savepoint, checkpoint=done.id)
+        return done, Savepoints(self.coordinator).create(request)
+
+    def refuse_taken(self, wanted: Patching) -> None:
+        """Returns where both names are free, or taken by an earlier call of the same patch.
+
+        Raises:
+            ConflictError, NameRefusedError: as `patch`.
+        """
+        c, name = self.coordinator, wanted.savepoint.name
+        pinned, begun = Savepoints(c).find(name), c.objects.slot(checked_timeline(wanted.timeline), 1)
+        if pinned is not None and (pinned.disposed or pinned.origin != wanted.origin):
+            raise _taken(f"savepoint {name} is there already, or was", "take another name: --as NAME.")
+        if begun is not None and not (isinstance(begun, Genesis) and begun.request == wanted.origin):
+            raise _taken(f"timeline {wanted.timeline} is there already", "take another name: --timeline NAME.")
+
+    def inputs(self, wanted: Patching, slot: Slot, genesis: Genesis) -> PlannedInputs:
+        """What the declaration takes over of what is patched.
+
+        Raises:
+            IncompatibleStateError: it does not fit; the message names every uid and field.
+        """
+        planner = InputPlanner(objects=self.coordinator.objects, files_exist=self.coordinator.files_exist)
+        return planner.plan(wanted.pipeline, slot, parent_of(genesis), allow_removed=False)
+
+    def _standing(self, wanted: Patching, genesis: Genesis) -> Slot | CheckpointPlan:
+        """The free slot behind the genesis, or the plan that an earlier call has put there."""
+        head = Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis)
+        standing = self.coordinator.standing(head)
+        if isinstance(standing, NothingOpen):
+            return standing.slot
+        plan = standing.checkpoint.plan if isinstance(standing, Completed) else standing.plan
+        if plan.origin != wanted.origin:
+            raise _taken(f"timeline {genesis.timeline} has gone on without the patch", "patch under another name.")
+        return plan
+
+    def _begun(self, wanted: Patching, genesis: Genesis, slot: Slot) -> Checkpoint:
+        c = self.coordinator
+        inputs, number = self.inputs(wanted, slot, genesis), self._freezer.take_id(slot, genesis.parent + 1)
+        with open_job(c, "patch", number) as job:
+            brought = {uid: self._bring(wanted, inputs, uid, number, job) for uid in wanted.uids}
+            named = _with(inputs, brought, number)
+            idle = Idle(pipeline=wanted.pipeline, slot=slot, of=genesis, inputs=named, origin=wanted.origin)
+            plan = idle.plan(c, number)
+            if self._freezer.freeze(plan) is PutOutcome.LOST:
+                raise _taken(f"another plan took the first slot of timeline {slot.timeline}", "patch again.")
+            return self._complete(plan)
+
+    def _bring(self, wanted: Patching, inputs: PlannedInputs, uid: str, number: int, job: str) -> Segment:
+        folders = inputs.tables(wanted.pipeline.name, wanted.timeline, number)
+        brought = Brought(
+            kind="patch",
+            pipeline=wanted.pipeline.name,
+            timeline=wanted.timeline,
+            uid=uid,
+            number=number,
+            job=job,
+            folder=folders[uid],
+            schema=inputs.schemas[uid],
+            level=_LEVEL,
+            after=inputs.handles[uid].through,
+        )
+        bringer = Bringer(coordinator=self.coordinator, tables=self.tables)
+        return bringer.bring(brought, lambda folder: self.write(uid, folder, number))
+
+    def _complete(self, plan: CheckpointPlan) -> Checkpoint:
+        done = completed_idle(self.coordinator, plan)
+        if done is None:
+            raise _taken(f"{plan.name} was aborted before it was complete", "repeat the patch: it begins anew.")
+        return done
+
+    @property
+    def _freezer(self) -> Freezer:
+        c = self.coordinator
+        return Freezer(objects=c.objects, write_ids=c.write_ids, listener=c.listener)
+
+
+def patched(schema: OperatorSchema, number: int) -> OperatorSchema:
+    """The stored schema of state that a checkpoint patches: readers of a fold must know; those of a process do."""
+    return replace(schema, patched=number) if schema.kind == "fold" else schema
+
+
+def _with(inputs: PlannedInputs, brought: Mapping[str, Segment], number: int) -> PlannedInputs:
+    handles = {
+        uid: StateHandle((*handle, brought[uid])) if uid in brought else handle
+        for uid, handle in inputs.handles.items()
+    }
+    schemas = {uid: patched(s, number) if uid in brought else s for uid, s in inputs.schemas.items()}
+    return replace(inputs, handles=handles, schemas=schemas)
+
+
+def _taken(what: str, then: str) -> ConflictError:
+    return ConflictError(what, safe="what was to be patched is as it was.", next=then)

@@ -1,0 +1,42 @@
+"""Who needs a savepoint, so that it is not disposed under their feet (G13)."""
+
+from collections.abc import Iterator
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.hold_records import Holds
+from tidemark.coordinator.records.states import OpenPlan, SealedPlan
+from tidemark.coordinator.records.stop_records import Stops
+from tidemark.coordinator.records.timelines import Head
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.retention.savepoint import SavepointRecord
+
+
+def needed_by(coordinator: CheckpointCoordinator, savepoint: SavepointRecord) -> tuple[str, ...]:
+    """What needs a savepoint, in words.
+
+    A timeline that was born of its checkpoint needs it until it has a checkpoint of its own (Flink's rule for
+    NO_CLAIM, G10); a plan that is under way reads the checkpoint's state; a pipeline that was stopped with it goes on
+    from it; a legal hold stands until it is released. Another savepoint of the same checkpoint is a pin of its own and
+    needs nothing.
+    """
+    hold = Holds(coordinator.objects).standing(savepoint.name)
+    held = () if hold is None else (f"a legal hold of {hold.owner}: {hold.why}",)
+    found = tuple(_timelines_and_plans(coordinator, savepoint.checkpoint)) + tuple(_stop(coordinator, savepoint.name))
+    return held + found
+
+
+def _timelines_and_plans(coordinator: CheckpointCoordinator, checkpoint: int) -> Iterator[str]:
+    for name in {keys.FIRST_TIMELINE: None} | dict.fromkeys(coordinator.timelines.names()):
+        head: Head = coordinator.head(name)
+        if isinstance(head.entry, Genesis) and head.entry.parent == checkpoint:
+            yield f"timeline {name}, which was born of it and has no checkpoint of its own yet"
+        found = coordinator.open_plan(name)
+        if isinstance(found, OpenPlan | SealedPlan) and found.plan.parent == checkpoint:
+            yield f"the checkpoint in progress {found.plan.name}"
+
+
+def _stop(coordinator: CheckpointCoordinator, name: str) -> Iterator[str]:
+    stop = Stops(coordinator.objects).standing()
+    if stop is not None and stop.savepoint == name:
+        yield "the pipeline, which is stopped with it"

@@ -1,0 +1,69 @@
+"""Operators behind the one that a key is erased from: what they count was made of its records, too (Q9).
+
+Whose key columns are those of the erased key, by name and type, holds it under the same values: it is erased there as
+well. Whose key columns are these and more holds it in keys that a person has to name. Of any other one nobody can tell
+which of its rows came of the key: its keys say something else.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark.coordinator.retention.erasure_residue import counted
+from tidemark.coordinator.retention.erasure_search import Found, Searcher, handles_of
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.schema.operator_schema import OperatorSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chained:
+    """Operators behind one, directly or through others, as they are declared now.
+
+    Attributes:
+        same: those with the same key columns, in whatever order.
+        part: those with these key columns and more, with all of theirs.
+        other: those with other key columns, with theirs.
+    """
+
+    same: tuple[str, ...]
+    part: Mapping[str, tuple[str, ...]]
+    other: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def behind(cls, pipeline: Pipeline, schema: OperatorSchema) -> "Chained":
+        """Those behind the operator of a stored schema."""
+        wanted, declared = _columns(schema), pipeline.schemas()
+        found = {uid: _columns(declared[uid]) for uid in dict.fromkeys(_fed(pipeline, schema.uid))}
+        return cls(
+            same=tuple(uid for uid, its in found.items() if its == wanted),
+            part={uid: tuple(its) for uid, its in found.items() if its.items() > wanted.items()},
+            other={uid: tuple(its) for uid, its in found.items() if not its.items() >= wanted.items()},
+        )
+
+
+def rows_in_part(found: Found, searcher: Searcher, chained: Chained, columns: Mapping[str, object]) -> dict[str, int]:
+    """Per operator that holds the key as a part of its keys how many rows do, over all restore points.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    rows = {}
+    for uid in chained.part:
+        handles = [h for entry in found.entries for name, h in handles_of(entry) if name == uid]
+        rows[uid] = sum(counted(searcher, handles, columns).values())
+    return rows
+
+
+def in_order(schema: OperatorSchema, columns: Mapping[str, str]) -> Sequence[str]:
+    """The texts of a key in the order of another operator's columns."""
+    return [columns[key.name] for key in schema.keys]
+
+
+def _fed(pipeline: Pipeline, uid: str) -> Iterator[str]:
+    for reader in pipeline.readers(uid):
+        if reader != uid:
+            yield reader
+            yield from _fed(pipeline, reader)
+
+
+def _columns(schema: OperatorSchema) -> dict[str, str]:
+    return {key.name: key.type.kind for key in schema.keys}

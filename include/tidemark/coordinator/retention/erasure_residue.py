@@ -1,0 +1,96 @@
+"""What an erasure leaves: dead letters, sinks, topics, exports and lists of operators, which may still hold the key."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """Where the key may be and an erasure does not reach.
+
+    Attributes:
+        dead_letters: per table of dead letters how many rows mention the key, where any does.
+        sinks: per table of a sink, or outbox, that has the key columns how many rows are of the key, where any is.
+        sinks_to_search: tables of sinks, and topics that are sent to, that lack the key columns: nobody can tell.
+        topics: per topic that was read how far, per partition: its records are there as long as Kafka keeps them.
+        exports: jobs that have exported a restore point which held the key; copies are nowhere known.
+        lists: operators with operator state (`split_list`, `union_list`), which has no keys.
+    """
+
+    dead_letters: Mapping[str, int]
+    sinks: Mapping[str, int]
+    sinks_to_search: tuple[str, ...]
+    topics: Mapping[str, Mapping[int, int]]
+    exports: tuple[str, ...]
+    lists: tuple[str, ...]
+
+
+def remains(found: Found, searcher: Searcher) -> Remains:
+    """Looks at everything that an erasure does not rewrite.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    checkpoints = [e for e in found.entries if isinstance(e, Checkpoint)]
+    columns = {} if found.schema is None else dict(zip((k.name for k in found.schema.keys), searcher.key, strict=True))
+    letters = [a.dead_letters for c in checkpoints for a in c.sealed.acks if a.uid in found.uids]
+    told, untold = _sinks(checkpoints, columns)
+    held = {int(name.removeprefix("chk-")) for name in found.by_entry if name.startswith("chk-")}
+    return Remains(
+        dead_letters=counted(searcher, letters, columns),
+        sinks=counted(searcher, told, columns),
+        sinks_to_search=tuple(sorted(untold)),
+        topics=_topics(checkpoints),
+        exports=tuple(
+            sorted(j.job for j in found.survey.jobs.known.values() if j.kind == "export" and j.checkpoint in held)
+        ),
+        lists=tuple(sorted({uid for c in checkpoints for uid in c.operator_states})),
+    )
+
+
+def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> tuple[list[StateHandle], set[str]]:
+    """Handles of sinks whose rows have the key columns; names of the others."""
+    told, untold = list[StateHandle](), set[str]()
+    for table in (table for c in checkpoints for table in c.sinks.values()):
+        if table.keeps_rows and set(columns) <= {name for name, _ in table.columns}:
+            told.append(table.handle)
+        else:
+            untold.add(table.path if table.keeps_rows else table.destination)
+        if table.needs_delivery:
+            untold.add(table.destination)
+    return told, untold
+
+
+def counted(searcher: Searcher, handles: Iterable[StateHandle], columns: Mapping[str, object]) -> dict[str, int]:
+    """Per table how many rows hold values in these columns, where any does.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    found: dict[str, int] = {}
+    seen: set[tuple[str, str]] = set()
+    for segment in dict.fromkeys(s for handle in handles for s in handle):
+        for f in searcher.files_of(segment):
+            if (segment.path, f.path) not in seen:
+                seen.add((segment.path, f.path))
+                rows = searcher.files.mentions(segment.path, f, columns)
+                found[segment.path] = found.get(segment.path, 0) + rows
+    return {table: rows for table, rows in found.items() if rows}
+
+
+def _topics(entries: Iterable[Entry]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for plan in _plans(entries):
+        for tp, end in plan.ranges.ends.items():
+            partitions = found.setdefault(tp.topic, {})
+            partitions[tp.partition] = max(end, partitions.get(tp.partition, 0))
+    return {topic: found[topic] for topic in sorted(found)}
+
+
+def _plans(entries: Iterable[Entry]) -> Iterator[CheckpointPlan]:
+    return (e.plan for e in entries if isinstance(e, Checkpoint))

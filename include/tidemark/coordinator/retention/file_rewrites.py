@@ -1,0 +1,168 @@
+"""Tables without a key: a file that holds it is written again once, new versions name what is left (ADR 0015)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.retention.erasure_search import Entry, Found, HeldFile, Searcher, handles_of
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile
+from tidemark.model.retention.table_rewrite import Rewriting, WantedVersion
+from tidemark.ports import StateTables, TableFiles
+
+
+@dataclass(kw_only=True)
+class Rewritten:
+    """What stands in place of segments.
+
+    Attributes:
+        searcher: knows the files of segments.
+        versions: per table what was committed, with the number that it got.
+        replaced: per table and path what stands in place of a file; None = nothing.
+        commits: of the erasure.
+    """
+
+    searcher: Searcher
+    versions: dict[str, list[tuple[WantedVersion, int]]] = field(default_factory=dict)
+    replaced: dict[str, Mapping[str, LiveFile | None]] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+    _known: dict[Segment, Segment] = field(default_factory=dict)
+
+    def without(self, handle: StateHandle) -> StateHandle:
+        """A handle without the key; the same where no table of it was rewritten."""
+        return StateHandle(tuple(self.segment(s) for s in handle))
+
+    def segment(self, segment: Segment) -> Segment:
+        """What stands in place of a segment; itself where nothing does."""
+        if segment.path not in self.versions:
+            return segment
+        if segment not in self._known:
+            self._known[segment] = self._answering(segment)
+        return self._known[segment]
+
+    def changes(self, entry: Entry) -> bool:
+        """Whether a restore point names anything that was rewritten."""
+        return any(self.without(handle) != handle for _, handle in handles_of(entry))
+
+    def revised(self, entry: Entry, erasure: int) -> Entry:
+        """A restore point without the key; its plan too, so that it can be computed again from its parent of now."""
+        if isinstance(entry, Genesis):
+            return replace(entry, handles=self.of(entry.handles), left_behind=self.of(entry.left_behind))
+        plan, sealed = entry.plan, entry.sealed
+        return replace(
+            entry,
+            plan=replace(
+                plan,
+                handles=self.of(plan.handles),
+                left_behind=self.of(plan.left_behind),
+                erasures=max(erasure, plan.erasures) if self.changes(entry) else plan.erasures,
+            ),
+            sealed=replace(sealed, acks=tuple(replace(a, handle=self.without(a.handle)) for a in sealed.acks)),
+        )
+
+    def of(self, handles: Mapping[str, StateHandle]) -> dict[str, StateHandle]:
+        """The same of several."""
+        return {uid: self.without(handle) for uid, handle in handles.items()}
+
+    def _answering(self, segment: Segment) -> Segment:
+        try:
+            files = self.searcher.files_of(segment)
+        except StoreError:
+            return segment  # the input of a plan, whose parent was released: nobody keeps it
+        replaced = self.replaced[segment.path]
+        left = {f.path for f in (replaced.get(f.path, f) for f in files) if f is not None}
+        for wanted, version in self.versions[segment.path]:
+            if {f.path for f in wanted.live if segment.after < f.checkpoint <= segment.through} == left:
+                return wanted.at(segment, version)
+        return segment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewriter:
+    """Rewrites tables.
+
+    Attributes:
+        coordinator: of the pipeline; its listener is called at steps `erase.files` and `erase.commit`.
+        tables: where commits go.
+        logs: of the tables.
+        searcher: of the key.
+        job: names the folders of what is written.
+    """
+
+    coordinator: CheckpointCoordinator
+    tables: StateTables
+    logs: TableFiles
+    searcher: Searcher
+    job: str
+
+    def rewrite(self, found: Found) -> Rewritten:
+        """Writes and commits; nothing names what is committed until a manifest is revised.
+
+        Raises:
+            ConflictError: somebody else commits to a table at the same time.
+            StoreError: a file or a table cannot be read or written.
+        """
+        done = Rewritten(searcher=self.searcher)
+        for table, held in sorted(found.files.items()):
+            self._table(done, found, table, held)
+        return done
+
+    def _table(self, done: Rewritten, found: Found, table: str, held: Mapping[str, HeldFile]) -> None:
+        c, folder = self.coordinator, f"{table}/{self.job}"
+        replaced = self._replaced(found, table, held)
+        segments = {s for e in found.entries for _, h in handles_of(e) for s in h if s.path == table}
+        wanted = Rewriting.of({s: self.searcher.files_of(s) for s in segments}, replaced).wanted
+        made: list[tuple[WantedVersion, int]] = []
+        for n, version in enumerate(wanted):
+            c.listener("erase.commit", "before")
+            committed = self.tables.commit(self._request(version, n), _Unfenced())
+            self.tables.make_durable([committed.commit], [folder] if version.replacing else [])
+            c.listener("erase.commit", "after")
+            made.append((version, committed.commit.version))
+            done.commits.append(committed.commit)
+        # Statistics in older commits may hold the key as a bound: with this a sweep trims the log up to here.
+        self.logs.ensure_log_checkpoint(table, made[0][1])
+        done.versions[table], done.replaced[table] = made, replaced
+
+    def _replaced(self, found: Found, table: str, held: Mapping[str, HeldFile]) -> dict[str, LiveFile | None]:
+        """Files of a table without the key, by path of what they stand in place of."""
+        c, folder, schema = self.coordinator, f"{table}/{self.job}", found.schema
+        if schema is None:
+            return {}
+        files = [h.file for _, h in sorted(held.items())]
+        c.listener("erase.files", "before")
+        written = self.searcher.files.without(table, files, self.searcher.erased(schema), folder)
+        c.listener("erase.files", "after")
+        made: dict[str, LiveFile | None] = {}
+        for f in files:
+            again = written[f.path]
+            made[f.path] = None if again is None else LiveFile(file=again, level=f.level, checkpoint=f.checkpoint)
+        return made
+
+    def _request(self, wanted: WantedVersion, n: int) -> CommitRequest:
+        parent, write_id = wanted.parent, self.coordinator.write_ids()
+        return CommitRequest(
+            table=parent.path,
+            parent=parent,
+            files=(),
+            rows=0,
+            level=0,
+            checkpoint=parent.through,
+            after=parent.after,
+            schema=(),
+            write_id=write_id,
+            metadata={"tidemark_pipeline": self.coordinator.name, "tidemark_job": self.job},
+            app=(f"{self.coordinator.name}/{self.job}", n),
+            drop=wanted.drop,
+            replacing=wanted.replacing,
+        )
+
+
+class _Unfenced:
+    """The fence of what is no attempt: nothing names its version until a manifest is revised."""
+
+    def check(self) -> None:
+        """Never raises."""

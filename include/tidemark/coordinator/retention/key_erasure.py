@@ -1,0 +1,289 @@
+"""The erasure of a key: recorded, rewritten, revised, until a look finds it nowhere (Q9, ADR 0015).
+
+The order is the proof. The record is put first: plans made since drop what it blocks. Plans made before are aborted or
+published. Files are written again and committed; then manifests are revised, those of timelines without a checkpoint of
+their own first, then the newest. Then everything is looked at once more. Who made something of an old revision
+meanwhile finds that it was revised, or is found. Killed anywhere, a repetition does what is left.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator, state_erased
+from tidemark.coordinator.checkpoints.idle import completed_idle
+from tidemark.coordinator.records.erasure_records import Erasures, is_stillborn, revision_of
+from tidemark.coordinator.records.hold_records import Holds
+from tidemark.coordinator.records.objects import encoded
+from tidemark.coordinator.records.states import SealedPlan
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher, waiting
+from tidemark.coordinator.retention.file_rewrites import Rewriter, Rewritten
+from tidemark.coordinator.retention.open_jobs import erasure_job
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint, Revised
+from tidemark.model.checkpoint.store_objects import Genesis, JobEnd, JobRecord
+from tidemark.model.core.canonical import sha256_of
+from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
+from tidemark.ports import KeyFiles, PutOutcome, StateTables, TableFiles
+
+ROUNDS = 5
+"""How often it begins anew where the pipeline goes on beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureRequest:
+    """What is to be erased.
+
+    Attributes:
+        uid: the operator.
+        key: values of its key columns.
+        texts: the same, as they were typed.
+        forever: block records that are yet to come, too.
+        owner: who asks.
+    """
+
+    uid: str
+    key: tuple[object, ...]
+    texts: tuple[str, ...]
+    forever: bool = False
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """What an erasure came to.
+
+    Attributes:
+        number: of its record; 0 where there was nothing to erase or to block.
+        restore_points: names of those that were revised because they held the key.
+        files: how many files were written again.
+        rows: rows of the key that were in them.
+    """
+
+    number: int
+    restore_points: tuple[str, ...] = ()
+    files: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eraser:
+    """Erases a key of one operator.
+
+    Attributes:
+        coordinator: of the pipeline; its listener is called at steps `erase.record`, `.job`, `.plans`, `.files`,
+            `.commit`, `.revision` and `.end`.
+        tables: where commits go.
+        files: the files of tables.
+        logs: their logs.
+        request: what is erased.
+    """
+
+    coordinator: CheckpointCoordinator
+    tables: StateTables
+    files: KeyFiles
+    logs: TableFiles
+    request: ErasureRequest
+
+    @property
+    def searcher(self) -> Searcher:
+        """Looks for the key."""
+        wanted = self.request
+        return Searcher(
+            coordinator=self.coordinator, tables=self.tables, files=self.files, uid=wanted.uid, key=wanted.key
+        )
+
+    def erase(self) -> Erased:
+        """Erases the key from every restore point that is kept; a repetition finishes what an earlier call left.
+
+        Raises:
+            ConflictError: a restore point that holds the key is under a legal hold; somebody else commits to a table
+                at the same time, or the pipeline goes on so fast that the key is always found again.
+            CorruptObjectError, StoreError: an object or a file is damaged, or cannot be read or written.
+        """
+        searcher, done, record = self.searcher, Erased(number=0), None
+        for n in range(ROUNDS):
+            found = searcher.look()
+            refuse_held(self.coordinator, found)
+            record = self._recorded(found, record)
+            if record is None:
+                return done
+            # Once at least: plans that were made before the record was put are found, or find a newer head.
+            if n and found.is_clean and not self._is_waiting(record, found):
+                self._end(record, done)
+                return replace(done, number=record.number)
+            done = _added(done, self._round(record, found, searcher), record)
+        raise ConflictError(
+            f"the key was found again after {ROUNDS} rounds: the pipeline goes on completing checkpoints with it",
+            safe="what was revised is whole, and without the key.",
+            next="repeat the erasure, with --block where the key shall never count again.",
+        )
+
+    def _round(self, record: ErasureRecord, found: Found, searcher: Searcher) -> Erased:
+        with self._job(record) as job:
+            self._settle_plans(record, found)
+            found = searcher.look()
+            rewriter = Rewriter(
+                coordinator=self.coordinator, tables=self.tables, logs=self.logs, searcher=searcher, job=job
+            )
+            done = rewriter.rewrite(found)
+            names = self._revise(record, found, done)
+        held = [h for files in found.files.values() for h in files.values()]
+        return Erased(number=record.number, restore_points=names, files=len(held), rows=sum(h.rows for h in held))
+
+    def _recorded(self, found: Found, last: ErasureRecord | None) -> ErasureRecord | None:
+        """The record of this erasure: one that is open and covers all that was read, or a new one."""
+        wanted, erasures = self.request, Erasures(self.coordinator.objects)
+        reached, same = found.reached, [r for r in erasures.open() if _is_same(r, wanted, found.uids)]
+        if same and (found.is_clean or same[-1].covers(reached)):
+            return same[-1]
+        # Another call has ended it, and ours has revised since what a timeline began with: that is ours to settle.
+        is_left = last is not None and bool(found.survey.stillborn)
+        if found.is_clean and not is_left and not (wanted.forever and not self._is_blocked(found.uids)):
+            return None
+        while True:
+            number = erasures.newest() + 1
+            record = ErasureRecord(
+                number=number,
+                uids=tuple(sorted(found.uids)),
+                key=wanted.texts,
+                ends=found.ends,
+                reached=reached,
+                forever=wanted.forever,
+                owner=wanted.owner,
+                at_ms=self.coordinator.clock.now_ms(),
+                write_id=self.coordinator.write_ids(),
+            )
+            with self._step("record"):
+                if erasures.series.put(number, record) is PutOutcome.WON:
+                    return record
+
+    def _is_waiting(self, record: ErasureRecord, found: Found) -> bool:
+        """Whether a plan, or a timeline, was made of what was revised since."""
+        c = self.coordinator
+        late = (e for e in found.entries if isinstance(e, Genesis) and is_stillborn(c.objects, e))
+        return any(late) or any(waiting(c, found.survey, record.number))
+
+    def _is_blocked(self, uids: frozenset[str]) -> bool:
+        """Whether the key is blocked for ever already."""
+        erasures = Erasures(self.coordinator.objects)
+        found = erasures.until(erasures.newest())
+        return any(r.forever and _is_same(r, self.request, uids) for r in found)
+
+    def _settle_plans(self, record: ErasureRecord, found: Found) -> None:
+        """Ends plans that may still bring the key in: a sealed one is published, one that reads nothing completed."""
+        c = self.coordinator
+        for standing in waiting(c, found.survey, record.number):
+            with self._step("plans"):
+                if isinstance(standing, SealedPlan):
+                    c.publish(standing.plan, standing.sealed)
+                elif standing.plan.slot.sequence == 1 and all(r.is_empty for _, r in standing.plan.ranges.items()):
+                    completed_idle(c, standing.plan)
+                else:
+                    c.abort(standing.plan, state_erased(standing.plan))
+
+    def _revise(self, record: ErasureRecord, found: Found, done: Rewritten) -> tuple[str, ...]:
+        """Puts revisions; returns the names of restore points that held the key.
+
+        Heads are revised whether they held it or not, so that no plan made before the record takes an attempt; so are
+        timelines that begin at what is revised.
+        """
+        parents: dict[int, int] = {}
+        checkpoints: list[Checkpoint] = []
+        for entry in found.entries:
+            if isinstance(entry, Checkpoint) and (entry.id in found.heads or done.changes(entry)):
+                checkpoints.append(entry)
+                parents[entry.id] = entry.revision + 1
+        for genesis in (e for e in found.entries if isinstance(e, Genesis)):
+            # One that was begun while its parent was revised was looked into: from here on it is as good as any.
+            now = parents.get(genesis.parent) or revision_of(self.coordinator.objects, genesis.parent)
+            if now > genesis.parent_revision or done.changes(genesis):
+                after = done.revised(replace(genesis, parent_revision=now), record.number)
+                if not self._put(record, genesis, after, done):
+                    return ()
+        for checkpoint in checkpoints:
+            if not self._put(record, checkpoint, done.revised(checkpoint, record.number), done):
+                return ()
+        return tuple(found.by_entry)
+
+    def _put(self, record: ErasureRecord, before: Entry, entry: Entry, done: Rewritten) -> bool:
+        """Whether it is put. Where another erasure was faster this round is over: the next look goes by what is now."""
+        c, slot = self.coordinator, before.plan.slot if isinstance(before, Checkpoint) else before
+        revised = Revised(
+            revision=before.revision + 1,
+            predecessor=sha256_of(encoded(before)),
+            erasure=record.number,
+            commits=tuple(done.commits),
+            at_ms=c.clock.now_ms(),
+            write_id=c.write_ids(),
+        )
+        with self._step("revision"):
+            key = keys.revision_key(slot.timeline, slot.sequence, revised.revision)
+            return c.objects.put(key, replace(entry, revised=revised)) is PutOutcome.WON
+
+    def _end(self, record: ErasureRecord, done: Erased) -> None:
+        c = self.coordinator
+        end = ErasureEnd(
+            number=record.number,
+            restore_points=done.restore_points,
+            files=done.files,
+            rows=done.rows,
+            at_ms=c.clock.now_ms(),
+            write_id=c.write_ids(),
+        )
+        with self._step("end"):
+            # Those that it took the place of, too: they were for fewer records of the same key.
+            for same in Erasures(c.objects).open():
+                if _is_same(same, self.request, frozenset(record.uids)):
+                    c.objects.put(keys.erasure_end_key(same.number), replace(end, number=same.number))
+
+    @contextmanager
+    def _job(self, record: ErasureRecord) -> Iterator[str]:
+        """Keeps a job open: what is written in its folders is left alone until the erasure has ended."""
+        c, write_id = self.coordinator, self.coordinator.write_ids()
+        job, opened = erasure_job(record.number, write_id), c.clock.now_ms()
+        made = JobRecord(
+            job=job, kind="erasure", uid=self.request.uid, checkpoint=0, opened_at_ms=opened, write_id=write_id
+        )
+        with self._step("job"):
+            c.objects.put(keys.job_key(job), made)
+        yield job
+        c.objects.put(keys.job_end_key(job), JobEnd(job=job, done=True, at_ms=c.clock.now_ms(), write_id=write_id))
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        self.coordinator.listener(f"erase.{name}", "before")
+        yield
+        self.coordinator.listener(f"erase.{name}", "after")
+
+
+def refuse_held(coordinator: CheckpointCoordinator, found: Found) -> None:
+    """Returns where no restore point that holds the key is under a legal hold.
+
+    Raises:
+        ConflictError: naming the savepoint, who holds it, and why.
+    """
+    for name, hold in Holds(coordinator.objects).all().items():
+        pinned = Savepoints(coordinator).find(name)
+        if pinned is not None and pinned.checkpoint_name in found.by_entry:
+            raise ConflictError(
+                f"savepoint {name}, which holds the key, is under a legal hold of {hold.owner}: {hold.why}",
+                safe="nothing was changed.",
+                next=f"tidemark savepoint release {coordinator.name} {name}    (once it is over), then erase again.",
+            )
+
+
+def _is_same(record: ErasureRecord, wanted: ErasureRequest, uids: frozenset[str]) -> bool:
+    return record.key == wanted.texts and record.forever >= wanted.forever and set(record.uids) <= uids
+
+
+def _added(before: Erased, now: Erased, record: ErasureRecord) -> Erased:
+    names = dict.fromkeys((*before.restore_points, *now.restore_points))
+    return Erased(
+        number=record.number,
+        restore_points=tuple(names),
+        files=before.files + now.files,
+        rows=before.rows + now.rows,
+    )

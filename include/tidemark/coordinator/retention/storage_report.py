@@ -1,0 +1,100 @@
+"""Where the bytes of a pipeline are: per operator or sink and timeline, kept, free, unknown; and what pins alone."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.retention.collect_roots import look
+from tidemark.coordinator.retention.deletion_plan import Judge, listed
+from tidemark.declare.retention import Retention
+from tidemark.model.retention.deletion import KeptBytes
+from tidemark.model.retention.file_paths import TableFilePath, place_of
+from tidemark.ports import TableFiles
+
+Owner = tuple[str, str, str]
+"""Kind (`state`, `sinks`, …), uid or name of the sink, timeline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Bytes of one operator or sink on one timeline.
+
+    Attributes:
+        kept: of files that a restore point, a plan or a job needs.
+        waiting: of files that an attempt or a job in progress has written, and nothing names yet.
+        free: of files that the rule frees, once checkpoints are released.
+        unknown: of files that nobody of ours wrote.
+        log: of logs.
+        files: how many files these are, logs left out.
+    """
+
+    kept: int = 0
+    waiting: int = 0
+    free: int = 0
+    unknown: int = 0
+    log: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """The whole pipeline.
+
+    Attributes:
+        rule: text of the rule; empty = none.
+        owners: per kind, owner and timeline.
+        kept: what keeps files, and how much nothing else keeps.
+        fates: per timeline what has become of it: `live`, `fork`, `closed for t2`, `closed`.
+    """
+
+    rule: str
+    owners: Mapping[Owner, Stored]
+    kept: tuple[KeptBytes, ...]
+    fates: Mapping[str, str]
+
+    @property
+    def total(self) -> Stored:
+        """Over all."""
+        return sum_of(self.owners.values())
+
+
+def sum_of(parts: Iterable[Stored]) -> Stored:
+    """The sum of several."""
+    found = list(parts)
+    return Stored(
+        kept=sum(p.kept for p in found),
+        waiting=sum(p.waiting for p in found),
+        free=sum(p.free for p in found),
+        unknown=sum(p.unknown for p in found),
+        log=sum(p.log for p in found),
+        files=sum(p.files for p in found),
+    )
+
+
+def storage(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retention | None) -> Storage:
+    """Looks at every file; writes nothing.
+
+    Raises:
+        StoreError, CorruptObjectError: nobody knows what is needed.
+    """
+    found = listed(files, coordinator.name)
+    judge = Judge(coordinator=coordinator, files=files, survey=look(coordinator, rule))
+    plan = judge.plan(found, after_release=True)
+    free, unknown = {f.path for f in plan.free}, {f.path for f in plan.unknown}
+    registry = judge.registry(after_release=True)
+    counts: dict[Owner, dict[str, int]] = {}
+    for f in found:
+        place = place_of(f.path)
+        mine = counts.setdefault(_owner(place, f.path), dict.fromkeys(Stored.__slots__, 0))
+        if place is not None and place.is_log:
+            mine["log"] += f.bytes
+            continue
+        word = "free" if f.path in free else "unknown" if f.path in unknown else "waiting"
+        mine["kept" if f.path in registry else word] += f.bytes
+        mine["files"] += 1
+    owners = {owner: Stored(**held) for owner, held in sorted(counts.items())}
+    return Storage(rule=plan.rule, owners=owners, kept=plan.kept, fates=judge.survey.lines.fates)
+
+
+def _owner(place: TableFilePath | None, path: str) -> Owner:
+    return (path.split("/")[1], "", "") if place is None else (place.kind, place.owner, place.timeline)

@@ -1,0 +1,1 @@
+"""What authors declare: pipelines, operators, sources, operator state, retention; and their fingerprint."""

@@ -1,0 +1,265 @@
+"""What an author writes: a pipeline is a frozen value, and importing one needs neither Spark nor Airflow."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from tidemark.declare.fingerprint import of_gate, of_operator, of_source
+from tidemark.declare.operators import Fold, Operator, Process
+from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
+from tidemark.errors import DeclarationError, NotFoundError
+from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.core.canonical import checksum
+from tidemark.model.core.names import checked_name
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.binding import joined_record
+from tidemark.model.schema.operator_schema import OperatorSchema
+
+__all__ = [
+    "Broadcast",
+    "DeltaTable",
+    "Expectations",
+    "Fold",
+    "Gate",
+    "KafkaSource",
+    "Operator",
+    "Pipeline",
+    "Process",
+    "Start",
+    "TopicPattern",
+]
+
+ONLY = "records"
+"""The name of the source of a pipeline that has one."""
+Expectations = Sequence[Any]
+"""Great Expectations expectations; typed loosely because importing them costs seconds."""
+Gate = Callable[[], Mapping[str, Expectations | Mapping[str, Expectations]]]
+"""Returns `{"records": [...], "changes": {uid: [...]}, "state": {uid: [...]}}`; imports GX inside its body."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """One source or several, operators, one checkpoint over all of them.
+
+    Attributes:
+        name: finds the state; a pipeline continues from its newest checkpoint by name (I5 of flink.md).
+        source: what is read, where there is one source; it is called `records`.
+        sources: what is read, by name, where there are several; one barrier cuts them all.
+        operators: what is remembered; uids are unique.
+        broadcast: small tables that every `Process` may look into, and that a `Fold` may join.
+        gate: quality gate, judged on the candidate before anything is published (Q8).
+        max_dead_letters: greatest share of a checkpoint's records, per uid, that may be dead letters.
+        max_future: a record whose event time is later than logical time + this is a dead letter.
+        tolerable_failed_checkpoints: failures in a row before the pipeline is paused (D6).
+        min_pause: least time between the end of one checkpoint and the start of the next (D4).
+        checkpoint_timeout: an attempt that is older expires (D3).
+    """
+
+    name: str
+    source: KafkaSource | None = None
+    sources: Mapping[str, KafkaSource] = field(default_factory=dict)
+    operators: Sequence[Operator]
+    broadcast: Sequence[Broadcast] = ()
+    gate: Gate | None = None
+    max_dead_letters: float = 0.05
+    max_future: timedelta = timedelta(days=1)
+    tolerable_failed_checkpoints: int = 0
+    min_pause: timedelta = timedelta(0)
+    checkpoint_timeout: timedelta = timedelta(minutes=10)
+
+    def __post_init__(self) -> None:
+        checked_name("pipeline", self.name)
+        object.__setattr__(self, "operators", tuple(self.operators))
+        object.__setattr__(self, "broadcast", tuple(self.broadcast))
+        # `dataclasses.replace(pipeline, source=...)` hands over what `sources` was made of before.
+        if self.source is not None and set(self.sources) <= {ONLY}:
+            object.__setattr__(self, "sources", {ONLY: self.source})
+        elif (self.source is None) == (not self.sources):
+            raise DeclarationError(f"{self.name}: no source, or two ways", next="give source=..., or sources={...}.")
+        self._check_names()
+        if not 0 <= self.max_dead_letters <= 1:
+            raise DeclarationError(f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1.")
+        self.schemas()
+
+    @property
+    def inputs(self) -> dict[str, KafkaSource]:
+        """All that is read from Kafka, by name: the sources, and the topics of broadcast states by uid.
+
+        One barrier cuts them all; a topic belongs to one of them.
+        """
+        return {**self.sources, **{b.uid: b.source for b in self.broadcast if isinstance(b.source, KafkaSource)}}
+
+    @property
+    def formats(self) -> dict[str, dict[str, str]]:
+        """What plans pin of the formats of inputs, by name; nothing of JSON."""
+        pinned = {name: dict(source.format.freeze()) for name, source in self.inputs.items()}
+        return {name: held for name, held in pinned.items() if held}
+
+    @property
+    def isolation(self) -> str:
+        """Kafka's isolation level of all reads."""
+        return next(iter(self.inputs.values())).isolation
+
+    @property
+    def tables(self) -> dict[str, Broadcast]:
+        """The broadcast states that are copied from tables, by uid."""
+        return {b.uid: b for b in self.broadcast if isinstance(b.source, DeltaTable)}
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """Broadcast states, then operators, each behind the one whose emitted records it gets."""
+        return (*(b.uid for b in self.broadcast), *(o.uid for o in self.in_order()))
+
+    def record_class(self, operator: Operator) -> type:
+        """The dataclass of the records that an operator gets."""
+        name = self.input_of(operator)
+        upstream = next((o.emits for o in self.operators if o.uid == name and isinstance(o, Process)), None)
+        return self.sources[name].record if upstream is None else upstream
+
+    def may_fail(self, name: str) -> bool:
+        """Whether good records of an input may become dead letters in a function: their raw bytes are kept then."""
+        return any(
+            isinstance(o, Process) and o.on_error == "dead_letter" for o in self.operators if self.input_of(o) == name
+        )
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """The uids that get the records of an input, or what a `Process` emits: broadcast states, then operators."""
+        own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]
+        return (*own, *(o.uid for o in self.operators if self.input_of(o) == name))
+
+    def schemas(self) -> dict[str, OperatorSchema]:
+        """The stored schema of every operator, by uid, in declaration order; broadcast states first."""
+        found = {b.uid: b.bind() for b in self.broadcast}
+        return found | {o.uid: o.bind(self.record_of(o)) for o in self.operators}
+
+    def operator_states(self) -> dict[str, OperatorState]:
+        """The lists that operators declare, empty, by uid of those that declare some."""
+        found = {o.uid: o.lists for o in self.operators if isinstance(o, Process)}
+        return {uid: lists for uid, lists in found.items() if lists}
+
+    def record_of(self, operator: Operator) -> FieldType:
+        """The struct of the records that an operator gets, with what a fold joins to them.
+
+        Raises:
+            DeclarationError: its input is no source and no operator that emits, or a join does not fit.
+        """
+        found = self._input_record(operator)
+        if not (isinstance(operator, Fold) and operator.joins):
+            return found
+        states = {b.uid: (b.bind().keys, b.source.schema) for b in self.broadcast}
+        return joined_record(operator.uid, operator.joins, found, states)
+
+    def _input_record(self, operator: Operator) -> FieldType:
+        name = self.input_of(operator)
+        if name in self.sources:
+            return self.sources[name].schema
+        upstream = next((o for o in self.operators if o.uid == name), None)
+        emitted = upstream.emitted if isinstance(upstream, Process) else None
+        if emitted is None:
+            known = [*self.sources, *(o.uid for o in self.operators if isinstance(o, Process) and o.emits is not None)]
+            raise DeclarationError(
+                f"{operator.uid}: no input {name!r}", next=f"name a source or a Process that emits: {', '.join(known)}."
+            )
+        return emitted
+
+    def input_of(self, operator: Operator) -> str:
+        """The name of the source, or the uid of the `Process`, whose records an operator gets."""
+        if operator.input is None and len(self.sources) > 1:
+            raise DeclarationError(
+                f"{operator.uid}: which input?", next=f"give input=, one of {', '.join(self.sources)}."
+            )
+        return next(iter(self.sources)) if operator.input is None else operator.input
+
+    def in_order(self) -> tuple[Operator, ...]:
+        """The operators, each behind the one whose emitted records it gets.
+
+        Raises:
+            DeclarationError: operators feed each other in a ring.
+        """
+        waiting, done = list(self.operators), list[Operator]()
+        while waiting:
+            ready = [o for o in waiting if not any(w.uid == o.input for w in waiting)]
+            if not ready:
+                raise DeclarationError(
+                    f"{self.name}: operators in a ring: {', '.join(o.uid for o in waiting)}",
+                    next="let one of them read a source.",
+                )
+            done += ready
+            waiting = [o for o in waiting if o not in ready]
+        return tuple(done)
+
+    def operator(self, uid: str) -> Operator:
+        """The operator with a uid.
+
+        Raises:
+            NotFoundError: no such operator; the message lists those there are.
+        """
+        for found in self.operators:
+            if found.uid == uid:
+                return found
+        raise NotFoundError(
+            f"no operator {uid!r} in pipeline {self.name}",
+            next=f"name one of: {', '.join(o.uid for o in self.operators)}.",
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over what decides results: record types, schemas, functions, dead-letter and lateness rules.
+
+        A plan that was made by another fingerprint is aborted with CODE_CHANGED, never finished by this code.
+        """
+        return checksum(
+            {
+                "inputs": {name: of_source(s) for name, s in self.inputs.items()},
+                "tables": {b.uid: b.source.path for b in self.broadcast if isinstance(b.source, DeltaTable)},
+                "schemas": [s.to_json() for s in self.schemas().values()],
+                "operators": [of_operator(o) for o in self.operators],
+                "max_dead_letters": repr(self.max_dead_letters),
+                "max_future_us": self.max_future // timedelta(microseconds=1),
+                "gate": of_gate(self.gate),
+            }
+        )
+
+    def _check_names(self) -> None:
+        if not self.operators:
+            raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold or Process.")
+        uids = [o.uid for o in (*self.broadcast, *self.operators)]
+        sinks = [o.sink.name for o in self.operators if isinstance(o, Process) and o.sink is not None]
+        for what, names in (("operators have the uid", uids), ("sinks have the name", sinks)):
+            lowered = [n.lower() for n in names]
+            twice = sorted({n for n in lowered if lowered.count(n) > 1})
+            if twice:
+                raise DeclarationError(f"{self.name}: two {what} {', '.join(twice)}", next="give each its own.")
+        both = sorted(set(self.sources) & set(uids))
+        if both:
+            raise DeclarationError(f"{self.name}: {', '.join(both)} is a source and a uid", next="rename one of them.")
+        for name in self.sources:
+            checked_name("source", name)
+        if len({s.isolation for s in self.inputs.values()}) > 1:
+            raise DeclarationError(
+                f"{self.name}: sources with different isolation", next="read all of them with one isolation level."
+            )
+        self._check_topics()
+        self.in_order()
+        for o in self.operators:
+            if isinstance(o, Fold) and o.deletes and self.input_of(o) not in self.sources:
+                raise DeclarationError(
+                    f"{o.uid}: deletes=True on what a Process emits", next="emitted records have a value: leave it out."
+                )
+
+    def _check_topics(self) -> None:
+        # What two patterns share is known to Kafka only: the planner looks.
+        for name, source in self.inputs.items():
+            for other, its in self.inputs.items():
+                shared = [] if name == other else [topic for topic in source.names if its.names_topic(topic)]
+                if shared:
+                    raise shared_topic(self.name, shared[0], (name, other))
+
+
+def shared_topic(pipeline: str, topic: str, names: Sequence[str]) -> DeclarationError:
+    """The error of a topic that two inputs would read."""
+    return DeclarationError(
+        f"{pipeline}: topic {topic} belongs to {' and to '.join(names)}",
+        next="let one of them read it, and give its name as input= to every operator that needs it.",
+    )

@@ -1,0 +1,323 @@
+"""Which completed checkpoints a timeline keeps: small rules, joined by `|`, and what they come to (D7, E11).
+
+A rule decides, it deletes nothing: no file, object or table is touched here.
+
+The clock is the checkpoints' own. The age of a checkpoint and the period that it counts for are taken from its logical
+time, which its plan has recorded; "now" is that of the newest one. No wall clock is read, so a repeated evaluation
+gives the same answer, and a pipeline that rests loses no restore point however long it rests. The logical time of a
+scheduled checkpoint is the end of its data interval, of one on demand it is when it was planned; it never goes back. A
+checkpoint that is dated far ahead makes all others old for `keep_for`: join `keep_last` to it.
+
+Periods are open at their start and closed at their end, the mirror image of a data interval `[start, end)`: a
+checkpoint at midnight holds the day before, whole, and counts for that day.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count, groupby
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from tidemark.errors import DeclarationError
+
+# The members of a retention rule: each answers, newest first, whether a checkpoint is kept (D7, D8, E11).
+Watch = Callable[[int], bool | None]
+"""Told of logical times, newest first: whether that checkpoint is kept; None = neither it nor any older one."""
+
+MS = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // MS
+"""No timezone leads beyond the calendar from here; a person who means "all" may well have asked `until` 9999-12-31."""
+_PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
+    "hourly": lambda at: (at.year, at.month, at.day, at.hour),
+    "daily": lambda at: (at.year, at.month, at.day),
+    "monthly": lambda at: (at.year, at.month),
+}
+
+
+class Member(Protocol):
+    """One member of a retention; its text is how it is declared."""
+
+    def watch(self, newest: int) -> Watch:
+        """What answers for one history.
+
+        Args:
+            newest: logical time of its newest checkpoint.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepLast:
+    """The newest ones."""
+
+    n: int
+
+    def __str__(self) -> str:
+        return f"keep_last({self.n})"
+
+    def watch(self, newest: int) -> Watch:
+        """See `Member`."""
+        seen = count(1)
+        return lambda at: True if next(seen) <= self.n else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepFor:
+    """Those that are young enough, by logical time."""
+
+    duration: timedelta
+
+    def __str__(self) -> str:
+        return f"keep_for({repr(self.duration).removeprefix('datetime.')})"
+
+    def watch(self, newest: int) -> Watch:
+        """See `Member`."""
+        oldest = newest - self.duration // MS
+        return lambda at: True if at >= oldest else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepNewestOf:
+    """The newest one of each of the last periods that have one."""
+
+    period: str
+    n: int
+    timezone: str = "UTC"
+
+    def __str__(self) -> str:
+        zone = "" if self.timezone == "UTC" else f", timezone={self.timezone!r}"
+        return f"{self.period}({self.n}{zone})"
+
+    def watch(self, newest: int) -> Watch:
+        """See `Member`."""
+        zone, period_of = ZoneInfo(self.timezone), _PERIODS[self.period]
+        seen: set[tuple[int, ...]] = set()
+
+        def keeps(at: int) -> bool | None:
+            # The last millisecond that it holds: at midnight sharp that is one of the day before.
+            period = period_of((_EPOCH + min(at - 1, _LAST_MS) * MS).astimezone(zone))
+            if period in seen:
+                return False
+            seen.add(period)
+            return True if len(seen) <= self.n else None
+
+        return keeps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOnStop:
+    """Keeps nothing by itself; see `Retention.in_force`."""
+
+    def __str__(self) -> str:
+        return "delete_on_stop()"
+
+    def watch(self, newest: int) -> Watch:
+        """See `Member`."""
+        return lambda at: None
+
+
+History = Iterable[tuple[int, int]]
+"""Completed checkpoints as (id, logical time in milliseconds since the epoch), newest first."""
+
+NEWEST = "newest"
+"""The reason that keeps the newest completed checkpoint under every rule."""
+
+_NEXT = (
+    "join what keeps a checkpoint by |: Retention.keep_last(n), Retention.keep_for(timedelta), Retention.hourly(n),"
+    " Retention.daily(n), Retention.monthly(n); Retention.delete_on_stop()."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subsumption:
+    """What a retention comes to on one timeline (Flink: older checkpoints are subsumed by newer ones).
+
+    Attributes:
+        kept: id → every reason that keeps it, ids ascending: `newest`, members of the rule, why it is pinned.
+        released: ids that nothing keeps, ascending.
+    """
+
+    kept: Mapping[int, tuple[str, ...]]
+    released: tuple[int, ...]
+
+    @property
+    def released_text(self) -> str:
+        """`chk-1 to chk-9, chk-11`: what no kept one parts is joined; "none" where none is released."""
+        everything = sorted([*self.kept, *self.released])
+        spans = [list(span) for gone, span in groupby(everything, key=lambda number: number not in self.kept) if gone]
+        ends = [[span[0]] if len(span) == 1 else [span[0], span[-1]] for span in spans]
+        return ", ".join(" to ".join(f"chk-{number}" for number in pair) for pair in ends) or "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Retention:
+    """A rule for completed checkpoints: `Retention.keep_last(10) | Retention.daily(30)`.
+
+    A checkpoint is kept if any member keeps it. The newest completed one is always kept. Declared in a DAG file:
+    `checkpoint_dag(..., retention=...)`.
+
+    Attributes:
+        members: in the order of their declaration, none twice. Made by the named constructors.
+    """
+
+    members: tuple[Member, ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise DeclarationError("a Retention without members", next=_NEXT)
+
+    @classmethod
+    def keep_last(cls, n: int) -> "Retention":
+        """The `n` newest checkpoints; `keep_last(2)` is Flink's num-retained = 2 (D7).
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1.
+        """
+        return cls(members=(KeepLast(n=_count("keep_last", n)),))
+
+    @classmethod
+    def keep_for(cls, duration: timedelta) -> "Retention":
+        """Checkpoints that are no more than `duration` older than the newest one, by logical time.
+
+        Raises:
+            DeclarationError: it is not a positive timedelta of whole milliseconds.
+        """
+        if not isinstance(duration, timedelta) or duration < MS or duration % MS:
+            raise DeclarationError(
+                f"keep_for({duration!r})",
+                next="give a positive timedelta of whole milliseconds, as in timedelta(days=7).",
+            )
+        return cls(members=(KeepFor(duration=duration),))
+
+    @classmethod
+    def hourly(cls, n: int) -> "Retention":
+        """The newest checkpoint of each of the last `n` hours (UTC) that have one.
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1.
+        """
+        return cls(members=(KeepNewestOf(period="hourly", n=_count("hourly", n)),))
+
+    @classmethod
+    def daily(cls, n: int, *, timezone: str = "UTC") -> "Retention":
+        """The newest checkpoint of each of the last `n` days that have one; days are those of `timezone`.
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
+        """
+        return cls(members=(KeepNewestOf(period="daily", n=_count("daily", n), timezone=_zone("daily", timezone)),))
+
+    @classmethod
+    def monthly(cls, n: int, *, timezone: str = "UTC") -> "Retention":
+        """The newest checkpoint of each of the last `n` months that have one; months are those of `timezone`.
+
+        Raises:
+            DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
+        """
+        return cls(
+            members=(KeepNewestOf(period="monthly", n=_count("monthly", n), timezone=_zone("monthly", timezone)),)
+        )
+
+    @classmethod
+    def delete_on_stop(cls) -> "Retention":
+        """While the pipeline is stopped no other member counts: Flink's DELETE_ON_CANCELLATION (D8).
+
+        What is left is the newest checkpoint, from which it can be resumed, and what is pinned. Without this member a
+        stop changes nothing: RETAIN_ON_CANCELLATION. Alone, it keeps everything until there is a stop.
+        """
+        return cls(members=(DeleteOnStop(),))
+
+    def in_force(self, *, stopped: bool) -> "Retention | None":
+        """The rule that counts now; None keeps everything.
+
+        Args:
+            stopped: whether the pipeline is (`tidemark stop`).
+        """
+        last = DeleteOnStop()
+        if last not in self.members:
+            return self
+        if stopped:
+            return Retention(members=(last,))
+        others = tuple(member for member in self.members if member != last)
+        return Retention(members=others) if others else None
+
+    def __or__(self, other: object) -> "Retention":
+        if not isinstance(other, Retention):
+            raise DeclarationError(f"{self} | {other!r}", next=_NEXT)
+        return Retention(members=tuple(dict.fromkeys((*self.members, *other.members))))
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.members))
+
+    def __repr__(self) -> str:
+        return " | ".join(f"Retention.{member}" for member in self.members)
+
+    def subsume(self, checkpoints: Mapping[int, int], *, pinned: Mapping[int, str] | None = None) -> Subsumption:
+        """Which checkpoints of one timeline are kept, each with its reasons, and which are released.
+
+        A pin keeps its checkpoint and counts for no member: `keep_last(2)` keeps two beside it or with it.
+
+        Args:
+            checkpoints: id → logical time in milliseconds since the epoch, of every completed checkpoint. Of equal
+                times the greater id is the newer one.
+            pinned: id → why it must stay, whatever the rule says. Ids of other timelines are ignored.
+        """
+        by_rule = self.kept(sorted(checkpoints.items(), key=lambda item: (item[1], item[0]), reverse=True))
+        pins = {number: (why,) for number, why in (pinned or {}).items()}
+        reasons = {number: (*by_rule.get(number, ()), *pins.get(number, ())) for number in sorted(checkpoints)}
+        return Subsumption(
+            kept={number: found for number, found in reasons.items() if found},
+            released=tuple(number for number, found in reasons.items() if not found),
+        )
+
+    def kept(self, history: History) -> dict[int, tuple[str, ...]]:
+        """The checkpoints that the rule keeps, with its reasons, newest first.
+
+        Takes no more of the history than it needs: up to the first checkpoint that no member keeps, nor any older one.
+
+        Args:
+            history: completed checkpoints of one timeline; their times do not grow.
+        """
+        kept: dict[int, tuple[str, ...]] = {}
+        watching: dict[str, Watch] = {}
+        for number, at in history:
+            watching = watching if kept else {str(member): member.watch(at) for member in self.members}
+            found = {name: keeps(at) for name, keeps in watching.items()}
+            watching = {name: keeps for name, keeps in watching.items() if found[name] is not None}
+            reasons = (*(() if kept else (NEWEST,)), *(name for name, keeps in found.items() if keeps))
+            if reasons:
+                kept[number] = reasons
+            elif not watching:
+                break
+        return kept
+
+
+def as_retention(given: object) -> Retention | None:
+    """A declaration's `retention=`: None keeps everything.
+
+    Raises:
+        DeclarationError: it is neither None nor a Retention.
+    """
+    if given is not None and not isinstance(given, Retention):
+        raise DeclarationError(f"retention={given!r}", next=_NEXT)
+    return given
+
+
+def _count(name: str, n: object) -> int:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise DeclarationError(
+            f"{name}({n!r})", next="give a whole number of at least 1; the newest checkpoint is always kept."
+        )
+    return n
+
+
+def _zone(name: str, timezone: object) -> str:
+    try:
+        return ZoneInfo(str(timezone)).key
+    except (KeyError, ValueError, OSError) as error:
+        raise DeclarationError(
+            f"{name}(timezone={timezone!r}): no such timezone",
+            next="name one of the IANA time zone database, as in 'America/New_York'.",
+        ) from error

@@ -1,0 +1,91 @@
+"""Folds records by an operator's key and writes the run."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.engine.read.frames import folded
+from tidemark.engine.read.observed_metrics import Observed
+from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.engine.session.spark_errors import NumericOverflow, overflow, translated
+from tidemark.engine.write.parquet_writer import RunFolder, files_for, write_rows
+from tidemark.engine.write.written_files import bounded_columns
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.sql.fold_columns import record_path, spark
+from tidemark.sql.limits import overflows_of
+
+
+# Finds the key whose sum left its type, after Spark failed without naming it.
+def overflowing_key(records: DataFrame, schema: OperatorSchema) -> str | None:
+    """One key whose partial does not fit, as words for the message; None where no integer sum is to blame.
+
+    Sums of doubles cannot overflow in 38 digits of decimals here: they are left out, and so are decimals, whose sums
+    are kept in 38 digits already and whose error is reported by field.
+    """
+    fields = [f for f in schema.fields if f.folded.may_leave_64_bits(f)]
+    if not fields:
+        return None
+    keys = [F.expr(spark(record_path(k.source))).alias(k.name) for k in schema.keys]
+    sums = [F.expr(f"sum(CAST({spark(record_path(f.source))} AS DECIMAL(38,0)))").alias(f.name) for f in fields]
+    totals = records.where(applied_sql(schema)).groupBy(*keys).agg(*sums)
+    found = totals.where(" OR ".join(_outside(f) for f in fields)).limit(1).collect()
+    if not found:
+        return None
+    key = ", ".join(str(found[0][k.name]) for k in schema.keys)
+    field = next(f.name for f in fields if not -(2**63) <= (found[0][f.name] or 0) < 2**63)
+    return f"{field} of key ({key}) does not fit 64 bits"
+
+
+def _outside(field: StoredField) -> str:
+    return f"`{field.name}` NOT BETWEEN {-(2**63)} AND {2**63 - 1}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldTask:
+    """One fold of one batch.
+
+    Attributes:
+        plan: what is executed.
+        uid: the fold.
+        now: the clocks after the batch; nothing of them is used where no field has a limit.
+        at_most: records.
+        folder: where the run goes.
+        emitted: whether a process emitted the records.
+    """
+
+    plan: CheckpointPlan
+    uid: str
+    now: Now
+    at_most: int
+    folder: RunFolder
+    emitted: bool = False
+
+
+def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = None) -> WrittenRun:
+    """Writes the run of a fold, sorted by key group and key.
+
+    Args:
+        records: of its input.
+        task: what is folded, and where to.
+        observed: what the records are observed by already.
+
+    Raises:
+        StateOverflowError: a key's partial does not fit its type, or its limit; the message names both.
+        EngineError, StoreError: Spark failed, or its files are not what it has reported.
+    """
+    schema = task.plan.schemas[task.uid]
+    order = ["_key_group", *(key.name for key in schema.keys)]
+    with overflows_of(task.uid):
+        try:
+            with translated():
+                run = folded(records, schema, task.plan, task.now, emitted=task.emitted)
+                files, bounded = files_for(task.at_most), bounded_columns(schema)
+                return write_rows(run, order, task.folder, files, bounded, observed)
+        except NumericOverflow as error:
+            with translated():
+                key = overflowing_key(records, schema)
+            raise overflow(key or error.what) from error

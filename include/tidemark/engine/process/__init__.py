@@ -1,0 +1,1 @@
+"""Process operators in Spark's Python workers."""

@@ -1,0 +1,283 @@
+"""Process operators in Spark: one sorted stream per partition through `mapInArrow`, no cogroup (style.md section 5).
+
+Of the stored state only the rows of touched keys are looked up, once. What the function leaves is kept, so that the
+run, the sink, the dead letters and the operators behind are all written from one call of it.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, reduce
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pyspark import cloudpickle as _untyped
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.declare.operators import Process
+from tidemark.engine.process.process_worker import (
+    EMITTED,
+    FAILED,
+    LETTER,
+    LISTS,
+    RECORD,
+    RUN,
+    STORED,
+    Work,
+    left_of,
+    rebuilt,
+    run_type,
+    stored_type,
+    work_through,
+)
+from tidemark.engine.process.subtasks import parallelism, spread
+from tidemark.engine.read.frames import access_sql
+from tidemark.engine.read.record_deletes import keyed
+from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.state.resolve_sql import compacted
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.errors import TidemarkError
+from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.processing.live_operator_state import OperatorStateType
+from tidemark.processing.processor import Processing
+from tidemark.processing.shapes import record_shape
+
+# An author's code for Spark's workers, by value: a worker has no pipeline files, or those of another day.
+cloudpickle: Any = _untyped
+_OURS = "tidemark"
+
+
+def shipped(value: Any, authors: Iterable[object]) -> bytes:
+    """A value as bytes that any worker reads, if it has this release of Tidemark.
+
+    Args:
+        value: what to send.
+        authors: functions and classes of an author's: they, and what they use of the files beside their own, travel
+            whole. Libraries are imported where they are used.
+    """
+    with _by_value(_modules(authors)):
+        made: bytes = cloudpickle.dumps(value)
+        return made
+
+
+def _modules(authors: Iterable[object]) -> list[ModuleType]:
+    named = {getattr(a, "__module__", None) or type(a).__module__ for a in authors}
+    own = [sys.modules[name] for name in named if name in sys.modules and name.split(".")[0] != _OURS]
+    folders = {found.parent for m in own if (found := _file(m)) is not None}
+    beside = [m for m in list(sys.modules.values()) if (found := _file(m)) is not None and found.parent in folders]
+    return list({id(m): m for m in (*own, *beside) if m.__name__ != "__main__"}.values())
+
+
+def _file(module: ModuleType) -> Path | None:
+    name = getattr(module, "__file__", None)
+    return None if name is None else Path(name)
+
+
+@contextmanager
+def _by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    known = cloudpickle.list_registry_pickle_by_value()
+    new = [m for m in modules if m.__name__ not in known and sys.modules.get(m.__name__) is m]
+    for module in new:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in new:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessTask:
+    """One operator in one attempt.
+
+    Attributes:
+        warehouse: where state lies, and the session of the attempt.
+        plan: what is executed.
+        operator: the declaration.
+        record: dataclass of its records.
+        records: decoded records of its input with the column `_n`, those that it cannot apply included.
+        applied: how many of them it applies.
+        broadcast: records of broadcast states by uid and key.
+    """
+
+    warehouse: Warehouse
+    plan: CheckpointPlan
+    operator: Process
+    record: type
+    records: DataFrame
+    applied: int
+    broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> OperatorSchema:
+        """The stored schema."""
+        return self.plan.schemas[self.operator.uid]
+
+    @cached_property
+    def lists(self) -> OperatorStateType | None:
+        """Its operator state, where it declares some."""
+        if self.operator.operator_state is None:
+            return None
+        given = self.plan.operator_states.get(self.operator.uid, OperatorState())
+        return OperatorStateType.of(self.operator, given, parallelism(self.warehouse.session, self.schema))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFrame:
+    """What a function has made of a batch, kept until it is released.
+
+    Attributes:
+        operator: whose function.
+        rows: all of it; see `process_worker`.
+        counts: rows per sort.
+        operator_state: what its tasks have left together; None where it declares none.
+    """
+
+    operator: Process
+    rows: DataFrame
+    counts: Mapping[int, int]
+    operator_state: OperatorState | None = None
+
+    @property
+    def emitted(self) -> int:
+        """How many records were emitted."""
+        return self.counts.get(EMITTED, 0)
+
+    @property
+    def failed(self) -> int:
+        """How many records the function failed on."""
+        return self.counts.get(LETTER, 0)
+
+    @property
+    def written(self) -> int:
+        """How many rows the run has."""
+        return self.counts.get(RUN, 0)
+
+    @property
+    def run(self) -> DataFrame:
+        """The rows of the run."""
+        rows = self.rows.where(f"_tag = {RUN}").selectExpr("run.*")
+        return rows.withColumn("_key_group", F.col("_key_group").cast("int"))
+
+    def records(self) -> DataFrame:
+        """What was emitted, in the form of decoded records, for operators behind this one."""
+        here = ("topic", "`partition`", "`offset`", "_n", "event_time AS timestamp", "event_time", "record")
+        nothing = ("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value")
+        return self.rows.where(f"_tag = {EMITTED}").selectExpr(*here, *nothing)
+
+    def sunk(self) -> DataFrame:
+        """What was emitted, in the columns of a sink."""
+        places = (f"'{self.operator.uid}'", "topic", "`partition`", "`offset`", "_n")
+        own = [f"{sql} AS {name}" for sql, (name, _) in zip(places, ROW_ID, strict=True)]
+        return self.rows.where(f"_tag = {EMITTED}").selectExpr("record.*", *own)
+
+    def letters(self, records: DataFrame) -> DataFrame:
+        """Dead letters of the records that the function failed on, in the columns of the dead-letter table."""
+        place = ["topic", "partition", "offset", "_n"]
+        why = self.rows.where(f"_tag = {LETTER}").select(*place, "why")
+        here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
+        own = (f"'{self.operator.uid}' AS uid", "why AS reason", "key", "value")
+        return records.join(why, place).selectExpr(*here, *own)
+
+    def release(self) -> None:
+        """Lets go of what is kept."""
+        with translated():
+            self.rows.unpersist()
+
+
+def processed(task: ProcessTask) -> ProcessFrame:
+    """Runs the function over the batch.
+
+    Raises:
+        ProcessFunctionError: the function raised; of several failures the first by position.
+        StateOverflowError: a key's state does not fit.
+        EngineError: Spark failed.
+    """
+    with translated():
+        rows = _streamed(task).persist()
+        place = F.struct("topic", "partition", "offset", "_n", "why")
+        lists = F.collect_list(F.when(F.col("_tag") == LISTS, F.col("why")))
+        seen = (F.count(F.lit(1)).alias("rows"), F.min(place).alias("first"), lists.alias("lists"))
+        found = rows.groupBy("_tag").agg(*seen).collect()
+    made = ProcessFrame(operator=task.operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found})
+    try:
+        failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
+        if failure is not None:
+            raise rebuilt(failure)
+        if task.lists is None:
+            return made
+        left = dict(left_of(text) for r in found for text in r["lists"])
+        return replace(made, operator_state=task.lists.joined(left))
+    except TidemarkError:
+        made.release()
+        raise
+
+
+def lacking(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
+    """Rows that a sink does not have yet; see `SinkTable.covered`."""
+    for tp, ranges in plan.sinks[uid].skipped(plan.ranges, plan.topic_ids).items():
+        of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
+        offset = F.col("_offset")
+        rows = rows.where(~(of & reduce(Column.__or__, ((offset >= r.start) & (offset < r.end) for r in ranges))))
+    return rows
+
+
+def _streamed(task: ProcessTask) -> DataFrame:
+    plan, schema, operator = task.plan, task.schema, task.operator
+    keys = [f"_k{n}" for n in range(len(schema.keys))]
+    records = _records(task, keys)
+    if plan.handles[operator.uid]:
+        records = records.unionByName(_stored(task, keys))
+    place = ["topic", "partition", "offset", "_n"]
+    order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
+    processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists)
+    shape = record_shape(task.record)
+    authors = [operator.function, operator.state, task.record, *([operator.emits] if operator.emits else [])]
+    authors += [operator.operator_state] if operator.operator_state else []
+    authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
+    blob = shipped(Work(processing=processing, record=shape), authors)
+    apart = records.repartition(*keys) if task.lists is None else spread(records, schema, task.lists.tasks)
+    sorted_rows = apart.sortWithinPartitions(*order)
+    return sorted_rows.mapInArrow(partial(work_through, blob), _returned(operator, schema))
+
+
+def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
+    place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time")
+    at = f"{access_sql(task.schema, task.plan)} AS _at"
+    nothing = f"CAST(NULL AS {stored_type(task.schema).sql}) AS stored"
+    rows = keyed(task.records, task.schema)
+    return rows.selectExpr(*keys, f"{RECORD} AS _tag", *place, at, "record", nothing)
+
+
+def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
+    """The newest stored rows of touched keys, as the stream takes them."""
+    schema, plan = task.schema, task.plan
+    named = [f"{k} AS `{c.name}`" for k, c in zip(keys, schema.keys, strict=True)]
+    touched = keyed(task.records, schema).selectExpr(*named).distinct()
+    touched = touched.selectExpr("*", f"{key_group_sql(schema, '`')} AS _key_group")
+    rows = task.warehouse.stored_of(schema, plan.handles[task.operator.uid], touched, task.applied)
+    newest = compacted(task.warehouse.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
+    fields = ", ".join(f"`{name}`" for name, _ in stored_type(schema).fields)
+    own = [f"`{c.name}` AS {k}" for k, c in zip(keys, schema.keys, strict=True)]
+    place = ("'' AS topic", "0 AS `partition`", "0L AS `offset`", "0L AS _n")
+    nothing = (
+        "CAST(NULL AS TIMESTAMP) AS event_time",
+        "0L AS _at",
+        f"CAST(NULL AS {record_shape(task.record).type.sql}) AS record",
+    )
+    return newest.selectExpr(*own, f"{STORED} AS _tag", *place, *nothing, f"struct({fields}) AS stored")
+
+
+def _returned(operator: Process, schema: OperatorSchema) -> str:
+    run = run_type(schema).sql
+    emitted = "" if operator.emitted is None else f"record {operator.emitted.sql}, "
+    places = "topic STRING, `partition` INT, `offset` BIGINT, _n BIGINT, event_time TIMESTAMP, why STRING"
+    return f"_tag INT, run {run}, {emitted}{places}"

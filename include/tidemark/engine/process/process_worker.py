@@ -1,0 +1,214 @@
+"""What runs in Spark's Python workers: one sorted stream per partition, key after key through the runtime.
+
+Each batch of the stream holds rows of keys in order, of each key its stored rows first (`STORED`), then its records
+(`RECORD`). What comes back are rows of five sorts (`RUN EMITTED LETTER FAILED LISTS`), told apart by `_tag`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext, cloudpickle
+
+from tidemark.engine.process.arrow_values import arrow_type, object_reader, stored_reader
+from tidemark.errors import ProcessFunctionError, StateOverflowError, TidemarkError
+from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint.operator_lists import Part
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.processing.process_records import Output, Placed
+from tidemark.processing.processor import Processing
+from tidemark.processing.shapes import Shape
+
+STORED, RECORD = 0, 1
+RUN, EMITTED, LETTER, FAILED, LISTS = 0, 1, 2, 3, 4
+FLUSH = 10_000
+"""Rows of one sort that are sent back at once."""
+_TEXT = FieldType("str", nullable=True)
+_NUMBER = FieldType("int", nullable=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a worker is told; it travels pickled.
+
+    Attributes:
+        processing: the operator, bound.
+        record: shape of its records.
+    """
+
+    processing: Processing
+    record: Shape
+
+    @property
+    def schema(self) -> OperatorSchema:
+        """The operator's stored schema."""
+        return self.processing.state.schema
+
+
+def stored_type(schema: OperatorSchema) -> FieldType:
+    """The struct of a stored row, without its key columns and its own."""
+    entry = (("_field", _TEXT),) if schema.maps else ()
+    return FieldType("struct", fields=(*entry, *((n, t) for f in schema.fields for n, t in f.columns)))
+
+
+def run_type(schema: OperatorSchema) -> FieldType:
+    """The struct of a row of the run, in the columns of `run_columns`."""
+    keys = tuple((k.name, k.type) for k in schema.keys)
+    own = (("_kind", _TEXT), ("_changed", _NUMBER), ("_key_group", _NUMBER))
+    return FieldType("struct", fields=(*keys, *stored_type(schema).fields, *own))
+
+
+def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function that Spark calls once per partition.
+
+    Args:
+        blob: a pickled `Work`.
+        batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_n`, `event_time`, `_at`, record, stored.
+    """
+    work: Work = cloudpickle.loads(blob)
+    task = _task()
+    lists = work.processing.lists
+    sent, out = _Sender(work), Output(task=None if lists is None else lists.opened(task))
+    waiting = iter(batches)
+    try:
+        for key, group in groupby(_rows(work, waiting), key=itemgetter(0)):
+            stored, first = _split(group)
+            if first is not None:
+                work.processing.process(key, stored, chain((first,), (item for _, _, item in group)), out)
+            yield from sent.flushed(out, at_least=FLUSH)
+        yield from sent.flushed(out, at_least=1)
+        if out.task is not None and (left := out.task.left()):
+            yield sent.lists(task, left)
+    except (ProcessFunctionError, StateOverflowError) as error:
+        yield sent.failure(error)
+        for _ in waiting:
+            # What is left unread would cost Spark this worker.
+            continue
+
+
+def left_of(text: str) -> tuple[int, dict[str, Part]]:
+    """The number of a task, and what it left of each list that it changed."""
+    said = json.loads(text)
+    return said["task"], {name: codec.from_json(Part, part, name) for name, part in said["lists"].items()}
+
+
+def _task() -> int:
+    """The number of the Spark partition that this worker works through."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def rebuilt(why: str) -> TidemarkError:
+    """The error that a worker has sent."""
+    said = json.loads(why)
+    kind = ProcessFunctionError if said["class"] == ProcessFunctionError.__name__ else StateOverflowError
+    error = kind(said["what"], safe=said["safe"], next=said["next"])
+    if isinstance(error, ProcessFunctionError):
+        error.key, error.kind, error.trace = said["key"], said["kind"], said["trace"]
+        topic, partition, offset, n = said["place"]
+        error.place = (topic, partition, offset, n)
+    return error
+
+
+def _split(group: Iterator[tuple[Any, int, Any]]) -> tuple[list[Any], Any]:
+    """The stored rows of a key, and its first record."""
+    stored: list[Any] = []
+    for _, tag, item in group:
+        if tag == RECORD:
+            return stored, item
+        stored.append(item)
+    return stored, None
+
+
+def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, int, Any]]:
+    keys = [stored_reader(k.type) for k in work.schema.keys]
+    read_record, read_stored = object_reader(work.record), stored_reader(stored_type(work.schema))
+    number, text = stored_reader(_NUMBER), stored_reader(_TEXT)
+    placed: Callable[[tuple[Any, ...]], Any] = partial(tuple.__new__, Placed)
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        is_record = pc.equal(columns["_tag"], RECORD)
+        mine = {name: column.filter(is_record) for name, column in columns.items() if name not in ("_tag", "stored")}
+        parts = [number(mine[n].cast(pa.int64())) for n in ("partition", "offset", "_n", "event_time", "_at")]
+        records = map(placed, zip(text(mine["topic"]), *parts, read_record(mine["record"]), strict=True))
+        tags = number(columns["_tag"].cast(pa.int64()))
+        stored = iter(read_stored(columns["stored"].filter(pc.invert(is_record))))
+        key = list(zip(*(read(columns[f"_k{n}"]) for n, read in enumerate(keys)), strict=True))
+        items = (next(records) if tag == RECORD else next(stored) for tag in tags)
+        yield from zip(key, tags, items, strict=True)
+
+
+class _Sender:
+    """Makes batches of what is sent back."""
+
+    def __init__(self, work: Work) -> None:
+        run = run_type(work.schema)
+        emits = work.processing.emits
+        self._run = [(name, arrow_type(of)) for name, of in run.fields]
+        self._emitted = [] if emits is None else [(name, arrow_type(of)) for name, of in emits.type.fields]
+        types = [
+            ("_tag", pa.int32()),
+            ("run", arrow_type(run)),
+            *([] if emits is None else [("record", arrow_type(emits.type))]),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("_n", pa.int64()),
+            ("event_time", pa.timestamp("us", tz="UTC")),
+            ("why", pa.string()),
+        ]
+        self._schema = pa.schema(types)
+
+    def flushed(self, out: Output, *, at_least: int) -> Iterator[pa.RecordBatch]:
+        """Batches of what has come together, taken out of it; of a sort with fewer rows than `at_least` nothing."""
+        if len(out.rows) >= at_least:
+            yield self._batch(RUN, len(out.rows), run=_struct(self._run, out.rows))
+            out.rows.clear()
+        if len(out.emitted) >= at_least:
+            topic, partition, offset, n, times, fields = zip(*out.emitted, strict=True)
+            times = pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+            places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "event_time": times}
+            yield self._batch(EMITTED, len(fields), record=_struct(self._emitted, fields), **places)
+            out.emitted.clear()
+        if len(out.letters) >= at_least:
+            topic, partition, offset, n, why = zip(*out.letters, strict=True)
+            places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "why": why}
+            yield self._batch(LETTER, len(why), **places)
+            out.letters.clear()
+
+    def lists(self, task: int, left: Mapping[str, Part]) -> pa.RecordBatch:
+        """The batch that says what the task left of its operator state."""
+        return self._batch(LISTS, 1, why=[json.dumps({"task": task, "lists": codec.to_json(left)})])
+
+    def failure(self, error: ProcessFunctionError | StateOverflowError) -> pa.RecordBatch:
+        """The batch that says why a partition was not worked through."""
+        said: dict[str, Any] = {"what": error.what, "safe": error.safe, "next": error.next}
+        if isinstance(error, ProcessFunctionError):
+            said |= {"key": error.key, "kind": error.kind, "trace": error.trace, "place": list(error.place)}
+        why = [json.dumps({"class": type(error).__name__, **said})]
+        topic, partition, offset, n = said.get("place", ("", 0, 0, 0))
+        return self._batch(FAILED, 1, why=why, topic=[topic], partition=[partition], offset=[offset], _n=[n])
+
+    def _batch(self, tag: int, rows: int, **columns: Any) -> pa.RecordBatch:
+        columns["_tag"] = pa.repeat(pa.scalar(tag, pa.int32()), rows)
+        arrays = []
+        for field in self._schema:
+            held = columns.get(field.name)
+            if held is None:
+                arrays.append(pa.nulls(rows, field.type))
+            else:
+                arrays.append(held if isinstance(held, pa.Array) else pa.array(held, field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _struct(types: list[tuple[str, pa.DataType]], rows: Iterable[tuple[Any, ...]]) -> pa.StructArray:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, of) for values, (_, of) in zip(columns, types, strict=True)]
+    return pa.StructArray.from_arrays(arrays, names=[name for name, _ in types])

@@ -1,0 +1,126 @@
+"""Takes in what a plan has named: reads and decodes once, tallies, and keeps what more than one query needs.
+
+Most of what a small checkpoint costs is the number of its queries. So where the first operator is a fold that needs
+nothing but the records, they are folded, tallied and written by the query that reads them (adr/0021).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from tidemark.declare.operators import Fold
+from tidemark.declare.pipeline import Pipeline
+from tidemark.engine.fold.fold import FoldTask, write_fold
+from tidemark.engine.read.batch_stats import BatchStats, counted
+from tidemark.engine.read.frames import decoded
+from tidemark.engine.read.observed_batch_stats import PassingTally
+from tidemark.engine.read.observed_metrics import Observed
+from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.write.parquet_writer import RunFolder
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core.ttl import Now
+from tidemark.model.retention.erasure import BlockedKey
+from tidemark.sql.limits import limited
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """What the ranges of a plan have brought.
+
+    Attributes:
+        inputs: decoded records, per input whose ranges are not all empty.
+        tally: of all inputs.
+        written: runs that were written in passing, by uid.
+        is_kept: whether another query finds the same records without reading them again.
+    """
+
+    inputs: Mapping[str, DataFrame] = field(default_factory=dict)
+    tally: BatchStats = field(default_factory=BatchStats)
+    written: Mapping[str, WrittenRun] = field(default_factory=dict)
+    is_kept: bool = True
+
+    def release(self) -> None:
+        """Lets go of what is kept."""
+        if self.is_kept:
+            with translated():
+                for records in self.inputs.values():
+                    records.unpersist()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taker:
+    """Takes in one plan.
+
+    Attributes:
+        pipeline: the declaration.
+        warehouse: where runs go, and the session.
+        plan: the plan.
+        raw: the records of an input's ranges, as Spark's Kafka source has them; nothing is read before an action.
+        blocked: keys whose records are dropped.
+        folders: per uid where its run goes, relative to the warehouse; without it none is written in passing.
+    """
+
+    pipeline: Pipeline
+    warehouse: Warehouse
+    plan: CheckpointPlan
+    raw: Callable[[str], DataFrame]
+    blocked: Sequence[BlockedKey]
+    folders: Mapping[str, str]
+
+    def taken(self) -> DecodedBatch:
+        """Reads.
+
+        Raises:
+            DataLostError, BrokerError, EngineError: as `ports.Compute` says.
+            StateOverflowError: of the fold that was done in passing.
+        """
+        first = self._first_fold()
+        kept = first is None or len(self.pipeline.uids) > 1 or self.pipeline.gate is not None
+        with translated():
+            inputs = {name: self._decoded(name) for name in self.pipeline.inputs if self.plan.ranges_of(name)}
+            if kept:
+                inputs = {name: records.persist() for name, records in inputs.items()}
+        try:
+            if first is not None and inputs:
+                return self._in_passing(first, inputs, kept=kept)
+            with translated():
+                return DecodedBatch(inputs, counted(inputs, self.pipeline, self.plan, self.blocked))
+        except BaseException:
+            DecodedBatch(inputs, is_kept=kept).release()
+            raise
+
+    def _decoded(self, name: str) -> DataFrame:
+        return decoded(self.raw(name), self.pipeline, self.plan, name)
+
+    def _first_fold(self) -> str | None:
+        """The first operator, if it is a fold that needs nothing but the few records of the only input."""
+        uid, (name, *others) = self.pipeline.uids[0], self.pipeline.inputs
+        is_fold = any(isinstance(o, Fold) and o.uid == uid for o in self.pipeline.operators)
+        if others or self.blocked or not is_fold or uid not in self.folders:
+            return None
+        schema = self.plan.schemas[uid]
+        needs_more = schema.joins or limited(schema) is not None
+        return uid if not needs_more and PassingTally(self.pipeline, self.plan, name).is_small else None
+
+    def _in_passing(self, uid: str, inputs: Mapping[str, DataFrame], *, kept: bool) -> DecodedBatch:
+        ((name, records),), observed = inputs.items(), Observed()
+        passing = PassingTally(self.pipeline, self.plan, name)
+        task = FoldTask(
+            plan=self.plan,
+            uid=uid,
+            now=Now(event_time_ms=None, logical_time_ms=self.plan.logical_time_ms),
+            at_most=passing.at_most,
+            folder=RunFolder(path=f"{self.warehouse.root}/{self.folders[uid]}", arrow=self.warehouse.arrow),
+        )
+        with translated():
+            shown = passing.on(records, observed)
+        run = write_fold(shown, task, observed)
+        with translated():
+            tally = passing.told(observed)
+            # Each row of the run stands for a record that was applied.
+            if tally is None or tally.applied[uid] < run.rows:
+                tally = counted(inputs, self.pipeline, self.plan)
+        return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)

@@ -1,0 +1,174 @@
+"""The one counting query of a batch, and what it must show before anything is written (design section 7)."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.declare.pipeline import Pipeline
+from tidemark.engine.read.erased_keys import blocked_column
+from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.errors import EngineError
+from tidemark.model.checkpoint.manifest import BatchFacts
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.erasure import BlockedKey
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.ports import UidCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStats:
+    """What the batch holds, added up over all partitions.
+
+    Attributes:
+        records: per input.
+        bytes: of all inputs.
+        greatest_ms: greatest event time of a good record, per partition of the pipeline's sources.
+        applied: per uid that reads an input.
+        blocked: per uid records of keys that were erased: they are not counted.
+        rejected: records that at least one of these uids does not apply, each counted once.
+    """
+
+    records: Mapping[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    greatest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    applied: Mapping[str, int] = field(default_factory=dict)
+    blocked: Mapping[str, int] = field(default_factory=dict)
+    rejected: int = 0
+
+    def facts(self, plan: CheckpointPlan) -> BatchFacts:
+        """The facts that manifests carry."""
+        return BatchFacts.after(plan, records=sum(self.records.values()), size=self.bytes, seen=self.greatest_ms)
+
+    def counts(self, pipeline: Pipeline, plan: CheckpointPlan) -> dict[str, UidCounts]:
+        """Applied and dead-lettered records per uid that reads an input; they add up to what that input holds.
+
+        Folds with a joined key are left out: what is joined is not there yet.
+        """
+        found = {}
+        for name in pipeline.inputs:
+            for uid in countable(pipeline, plan, name):
+                read, applied = self.records.get(name, 0) - self.blocked.get(uid, 0), self.applied.get(uid, 0)
+                found[uid] = UidCounts(applied=applied, dead_lettered=read - applied)
+        return found
+
+
+def counted(
+    inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan, blocked: Sequence[BlockedKey] = ()
+) -> BatchStats:
+    """Counts the batch; the one action that reads Kafka and fills the caches of all inputs.
+
+    Offsets are grouped in buckets of 32,768 with a bitmap each: a record read twice shows without a shuffle.
+
+    Args:
+        inputs: decoded frames.
+        pipeline: the declaration.
+        plan: the plan.
+        blocked: keys whose records are dropped.
+
+    Raises:
+        EngineError: a record outside the plan's ranges, or one read twice.
+    """
+    if not inputs:
+        return BatchStats()
+    uids = [uid for name in inputs for uid in countable(pipeline, plan, name)]
+    drops = _drops(plan, uids, blocked)
+    parts = (_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items())
+    found = reduce(DataFrame.unionAll, parts).collect()
+    seen: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    greatest, records = dict[TopicPartition, int](), dict.fromkeys(inputs, 0)
+    for row in found:
+        tp = TopicPartition(row["topic"], row["partition"])
+        seen[tp].append((row["least"], row["greatest"]))
+        records[row["input"]] += row["records"]
+        if (at := row["event_time_ms"]) is not None:
+            greatest[tp] = max(at, greatest.get(tp, at))
+        if row["records"] != row["offsets"]:
+            raise misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
+    _refuse_outside(plan, seen)
+    return BatchStats(
+        records=records,
+        bytes=sum(row["bytes"] for row in found),
+        greatest_ms=greatest,
+        applied={uid: sum(row[f"applied_{n}"] for row in found) for n, uid in enumerate(uids)},
+        blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
+        rejected=sum(row["rejected"] for row in found),
+    )
+
+
+def _drops(plan: CheckpointPlan, uids: Sequence[str], blocked: Sequence[BlockedKey]) -> dict[str, Column]:
+    found = {uid: blocked_column(plan.schemas[uid], blocked) for uid in uids}
+    return {uid: column for uid, column in found.items() if column is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    name: str
+    pipeline: Pipeline
+    plan: CheckpointPlan
+
+
+def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[str, Column]) -> DataFrame:
+    name, pipeline, plan = of.name, of.pipeline, of.plan
+    own = countable(pipeline, plan, name)
+    event_time = "unix_millis(max(event_time) FILTER (WHERE _reason IS NULL))"
+    sql = {
+        "records": "count(1)",
+        "offsets": "bitmap_count(bitmap_construct_agg(_bit))",
+        "least": "min(offset)",
+        "greatest": "max(offset)",
+        "bytes": "sum(_bytes)",
+        # What is broadcast does not move event time: a rule of today would end all state of last year's records.
+        "event_time_ms": event_time if name in pipeline.sources else "CAST(NULL AS BIGINT)",
+    }
+    for n, uid in enumerate(uids):
+        applied = applied_sql(plan.schemas[uid])
+        kept = f"{applied} AND NOT _blocked_{n}" if uid in drops else applied
+        sql[f"applied_{n}"] = f"count_if({kept})" if uid in own else "CAST(0 AS BIGINT)"
+        if uid in drops:
+            frame = frame.withColumn(f"_blocked_{n}", drops[uid] if uid in own else F.lit(False))
+            sql[f"blocked_{n}"] = f"count_if(_blocked_{n})"
+    dropped = {uid: f"_blocked_{n}" for n, uid in enumerate(uids) if uid in drops}
+    sql["rejected"] = rejected_sql([(plan.schemas[uid], dropped.get(uid)) for uid in own])
+    grouped = frame.selectExpr("*", "bitmap_bucket_number(offset) AS _bucket", "bitmap_bit_position(offset) AS _bit")
+    counts = grouped.groupBy("topic", "partition", "_bucket").agg(*(F.expr(e).alias(as_) for as_, e in sql.items()))
+    return counts.selectExpr(f"'{name}' AS input", "*")
+
+
+def countable(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
+    """The uids that read an input, but for folds with a joined key: what is joined is not there yet."""
+    return [uid for uid in pipeline.readers(name) if not plan.schemas[uid].has_joined_key]
+
+
+def rejected_sql(readers: Sequence[tuple[OperatorSchema, str | None]]) -> str:
+    """Counts the records that at least one operator does not apply.
+
+    Args:
+        readers: of each operator its stored schema, and the column that says whether a record was erased for it.
+    """
+    refused = [
+        f"(NOT ({applied_sql(schema)})" + (")" if erased is None else f" AND NOT {erased})")
+        for schema, erased in readers
+    ]
+    return f"count_if({' OR '.join(refused)})" if refused else "CAST(0 AS BIGINT)"
+
+
+def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> None:
+    for tp, bounds in seen.items():
+        least, greatest = min(b[0] for b in bounds), max(b[1] for b in bounds)
+        planned = plan.ranges.get(tp)
+        if planned is None or least < planned.start or greatest >= planned.end:
+            raise misread(f"{tp}: offsets {least} to {greatest} were read, planned was {planned}")
+
+
+def misread(why: str) -> EngineError:
+    """What is raised for a read that did not find the same records each time."""
+    return EngineError(
+        f"read not exact: {why}",
+        safe="every completed checkpoint is intact; nothing was written.",
+        next="run the pipeline again: it repeats the same ranges; if it fails again, report it with the plan.",
+    )

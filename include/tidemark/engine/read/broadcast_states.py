@@ -1,0 +1,176 @@
+"""Broadcast states of one attempt: resolved for process functions and joins of folds, and copied from foreign tables.
+
+They are small: they come to the driver whole, or to every task.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.sources import Broadcast
+from tidemark.engine.process.arrow_values import stored_reader
+from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.state.resolve_sql import finished, resolved
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.ports import ForeignTables
+from tidemark.processing.broadcasts import broadcast_records, too_large
+from tidemark.sql.fold_columns import quoted, record_path, spark
+from tidemark.sql.resolve import run_columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroadcastStates:
+    """The broadcast states of one attempt as of its barrier (A11); asked once their runs are written.
+
+    Attributes:
+        warehouse: where state lies, and the attempt's session.
+        pipeline: the declaration.
+        plan: the plan, whose input handles are what the parent left.
+        now: the candidate's clocks.
+        runs: per uid the files of this attempt's run, relative to the warehouse; left out where nothing changed.
+    """
+
+    warehouse: Warehouse
+    pipeline: Pipeline
+    plan: CheckpointPlan
+    now: Now
+    runs: Mapping[str, Sequence[str]]
+    _kept: dict[str, DataFrame] = field(default_factory=dict, init=False)
+    _values: dict[str, dict[Any, Any]] = field(default_factory=dict, init=False)
+
+    def values(self) -> dict[str, dict[Any, Any]]:
+        """Per uid its records by key, as process functions see them; they come to the driver once.
+
+        Raises:
+            StateOverflowError: a state has more than `max_keys` keys.
+            EngineError: Spark failed.
+        """
+        for broadcast in self.pipeline.broadcast:
+            if broadcast.uid not in self._values:
+                rows: list[dict[str, Any]] = []
+                with translated():
+                    state = self._kept[broadcast.uid] if broadcast.uid in self._kept else self._state(broadcast)
+                    if state is not None:
+                        rows = _rows(state.toArrow(), broadcast.source.schema)
+                self._values[broadcast.uid] = broadcast_records(broadcast, rows)
+        return self._values
+
+    def frame(self, uid: str) -> DataFrame | None:
+        """One row per key of a state in the columns of its record, cached; None where it is empty.
+
+        Raises:
+            StateOverflowError: it has more than `max_keys` keys.
+        """
+        broadcast = self._declared(uid)
+        if uid not in self._kept:
+            state = self._state(broadcast)
+            if state is None:
+                return None
+            self._kept[uid] = state.persist()
+            if self._kept[uid].count() > broadcast.max_keys:
+                raise too_large(broadcast)
+        return self._kept[uid]
+
+    def row_type(self, uid: str) -> FieldType:
+        """The struct of its rows."""
+        return self._declared(uid).source.schema
+
+    def release(self) -> None:
+        """Lets go of what is cached."""
+        for frame in self._kept.values():
+            frame.unpersist()
+        self._kept.clear()
+
+    def _declared(self, uid: str) -> Broadcast:
+        return next(b for b in self.pipeline.broadcast if b.uid == uid)
+
+    def _state(self, broadcast: Broadcast) -> DataFrame | None:
+        """A state's rows, one more than it may have at most; None where nothing of it is stored."""
+        schema, handle, runs = self.plan.schemas[broadcast.uid], self.plan.handles[broadcast.uid], self.runs
+        parts = [self.warehouse.stored(schema, handle)] if handle else []
+        if runs.get(broadcast.uid):
+            parts.append(self.warehouse.files(schema, runs[broadcast.uid]))
+        if not parts:
+            return None
+        whole = finished(self.warehouse.session, reduce(DataFrame.unionAll, parts), schema, self.now)
+        names = [name for name, _ in broadcast.source.schema.fields]
+        return whole.select(*map(spark, map(quoted, names))).limit(broadcast.max_keys + 1)
+
+
+def joined(records: DataFrame, joins: Sequence[Join], states: BroadcastStates) -> DataFrame:
+    """Decoded records with the row of each joined state as a field of their record, null where no row has the key.
+
+    Every row of a state has a key of its own, so that no record is there twice.
+
+    Raises:
+        StateOverflowError: a state has more than `max_keys` keys.
+    """
+    with translated():
+        for join in joins:
+            records = _with_row(records, join, states)
+    return records
+
+
+def _with_row(records: DataFrame, join: Join, states: BroadcastStates) -> DataFrame:
+    state, row, record = states.frame(join.uid), states.row_type(join.uid), F.col("record")
+    if state is None:
+        return records.withColumn("record", record.withField(join.uid, F.expr(f"CAST(NULL AS {row.sql})")))
+    marks = {f"_on{n}": key.name for n, key in enumerate(states.plan.schemas[join.uid].keys)}
+    fields = ", ".join(f"`{name}`" for name, _ in row.fields)
+    rows = state.selectExpr(*(f"`{name}` AS {mark}" for mark, name in marks.items()), f"struct({fields}) AS _row")
+    same = " AND ".join(f"{spark(record_path(on))} = {mark}" for on, mark in zip(join.on, marks, strict=True))
+    found = records.join(F.broadcast(rows), F.expr(same), "left")
+    return found.withColumn("record", record.withField(join.uid, F.col("_row"))).drop("_row", *marks)
+
+
+def _rows(found: pa.Table, record: FieldType) -> list[dict[str, Any]]:
+    names = [name for name, _ in record.fields]
+    columns = [stored_reader(of.with_null(True))(found[name].combine_chunks()) for name, of in record.fields]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def copied(
+    warehouse: Warehouse, pipeline: Pipeline, plan: CheckpointPlan, tables: ForeignTables
+) -> dict[str, list[dict[str, Any]]]:
+    """Per uid of `plan.copies` the run that replaces its state by the planned version.
+
+    Raises:
+        DataLostError: the planned version is gone.
+        StoreError, EngineError: the table, or the state so far, could not be read.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for uid in plan.copies:
+        at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
+        rows = tables.rows(pipeline.tables[uid], at)
+        with translated():
+            found[uid] = copied_rows(plan, uid, rows, _keys(warehouse, plan, uid))
+    return found
+
+
+def copied_frame(session: SparkSession, schema: OperatorSchema, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """The rows of a copy as a frame with the columns of a run."""
+    columns = run_columns(schema)
+    ddl = ", ".join(f"{quoted(name)} {sql}" for name, sql in columns)
+    return session.createDataFrame([tuple(row[name] for name, _ in columns) for row in rows], spark(ddl))
+
+
+def _keys(warehouse: Warehouse, plan: CheckpointPlan, uid: str) -> list[tuple[Any, ...]]:
+    if not plan.handles[uid]:
+        return []
+    schema = plan.schemas[uid]
+    state = resolved(warehouse, schema, plan.handles[uid], Now())
+    names = [k.name for k in schema.keys]
+    rows = state.select(*names).toArrow().to_pylist()
+    return [tuple(row[name] for name in names) for row in rows]

@@ -1,0 +1,196 @@
+"""The frames of a batch: decoded records, and an operator's fold of them, as DataFrame expressions only."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.sources import KafkaSource
+from tidemark.engine.read.record_deletes import applied_sql, key_names, keyed, reason_sql
+from tidemark.formats.base import FAULT, GOOD
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.sql.fold_columns import partials, spark
+from tidemark.sql.resolve import run_columns
+
+_KIND = "CASE WHEN NOT _was_deleted THEN 'operand' WHEN _has_records THEN 'value' ELSE 'tombstone' END"
+_POSITION = ("topic", "partition", "offset", "timestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lateness:
+    """When an event time is in the future: later than logical time + `max_future`."""
+
+    logical_time_ms: int
+    max_future: timedelta
+
+    @property
+    def limit_us(self) -> int:
+        """The last event time that is not, in microseconds."""
+        return self.logical_time_ms * 1000 + self.max_future // timedelta(microseconds=1)
+
+
+def handed_over(number: int, varying: str) -> str:
+    """A BIGINT that differs from plan to plan, so that generated code takes it as an argument (adr/0011).
+
+    Spark writes a number into the code as a constant, and then compiles the code anew for every plan and runs it cold.
+    It hands arrays over. An index that varies keeps it from looking the element up beforehand.
+
+    Args:
+        number: of the plan.
+        varying: a column of whole numbers.
+    """
+    return f"array(CAST({number} AS BIGINT))[CAST(coalesce(pmod({varying}, 1), 0) AS INT)]"
+
+
+def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> DataFrame:
+    """One row per record: position, `event_time`, `record`, `_reason`, `_bytes`; key and value of dead letters only.
+
+    `_reason` is null where the record is good for every operator whose key is not null.
+
+    Args:
+        raw: what was read of one input.
+        pipeline: the declaration.
+        plan: the plan.
+        name: the input.
+    """
+    source = pipeline.inputs[name]
+    lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
+    here = [f"`{name}`" for name in _POSITION]
+    kept = [*here, "key", "value"]
+    event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
+    future = f"event_time > timestamp_micros({handed_over(lateness.limit_us, 'offset')})"
+    late = f"CASE WHEN {FAULT} IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE {FAULT} END"
+    good = f"CASE WHEN {FAULT} IS NULL THEN {GOOD} END AS record"
+    unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
+    size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
+    return (
+        source.format.decode(raw.selectExpr(*kept), source.schema)
+        .selectExpr(*kept, FAULT, good, f"{event_time} AS event_time")
+        .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
+        .selectExpr(
+            *here,
+            "event_time",
+            "CASE WHEN _reason IS NULL THEN record END AS record",
+            "_reason",
+            f"CAST({size} AS BIGINT) AS _bytes",
+            f"CASE WHEN {unusable} THEN key END AS key",
+            f"CASE WHEN {unusable} THEN value END AS value",
+        )
+    )
+
+
+def _doubts(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
+    """Conditions under which a good record is a dead letter of some operator, so that its raw bytes are kept."""
+    schemas = [plan.schemas[uid] for uid in pipeline.readers(name)]
+    # Whether a function fails, or a joined key is null, shows only later.
+    if pipeline.may_fail(name) or any(s.has_joined_key for s in schemas):
+        return ["true"]
+    return [f"NOT ({applied_sql(s)})" for s in schemas]
+
+
+def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
+    if source.event_time is not None:
+        return f"{GOOD}." + ".".join(f"`{step}`" for step in source.event_time.split("."))
+    # One time for all rows of a broadcast topic: which is the latest is then a matter of offsets alone.
+    return "timestamp_millis(0)" if is_broadcast else "timestamp"
+
+
+def folded(
+    records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan, now: Now, *, emitted: bool = False
+) -> DataFrame:
+    """The run of an operator: one row per key that the batch touched, of merge operands or of what follows a delete.
+
+    Args:
+        records: of its input.
+        schema: its stored schema.
+        plan: the plan.
+        now: the clocks after the batch: what has expired by then does not count against a limit.
+        emitted: whether a process emitted them.
+    """
+    rows = keyed(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
+    rows = _with_cuts(rows, schema)
+    found = [pair for f in schema.fields for pair in partials(f, _only(f, schema), emitted=emitted)]
+    aggregates = [F.expr(spark(sql)).alias(name) for name, sql in found]
+    aggregates += [F.expr(f"bool_or(_from{f.ttl.ms} > _least)").alias(f"{f.name}__cut") for f in _cut(schema) if f.ttl]
+    aggregates += [F.expr(f"{sql} AS {name}") for name, sql in _accesses(schema)]
+    keys = [F.col(k).alias(key.name) for k, key in zip(key_names(schema), schema.keys, strict=True)]
+    return rows.groupBy(*keys).agg(*aggregates).selectExpr(*map(spark, _run_columns(schema, plan, now)))
+
+
+def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
+    """First and last access of a key in the batch, and what is left of it where it takes deletes."""
+    if not schema.deletes:
+        return [("_first_at", "min(_at)"), ("_last_at", "max(_at)")]
+    kept = "FILTER (WHERE NOT _gone)"
+    times = [
+        (name, f"coalesce({of}(_at) {kept}, {of}(_at))") for name, of in (("_first_at", "min"), ("_last_at", "max"))
+    ]
+    return [*times, ("_was_deleted", "bool_or(_gone)"), ("_has_records", "bool_or(NOT _gone)")]
+
+
+def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
+    """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
+    if schema.clock == "logical_time":
+        return handed_over(plan.logical_time_ms, "offset")
+    at = (
+        "unix_millis(CASE WHEN _gone THEN `timestamp` ELSE event_time END)"
+        if schema.deletes
+        else "unix_millis(event_time)"
+    )
+    return at if plan.watermark_ms is None else f"greatest({at}, {handed_over(plan.watermark_ms, 'offset')})"
+
+
+def _with_cuts(rows: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """Adds, per ttl, where a key's history begins in this batch: behind the last gap that is as long (flink.md 1.1).
+
+    On logical time all records of a batch have one access time, so that there is no gap.
+    """
+    if not _cut(schema):
+        return rows
+    keys = ", ".join([*key_names(schema), *(["_gone"] if schema.deletes else [])])
+    over = f"OVER (PARTITION BY {keys})"
+    rows = rows.selectExpr("*", f"lag(_at) OVER (PARTITION BY {keys} ORDER BY _at) AS _before")
+    starts = [
+        f"coalesce(max(CASE WHEN _at - _before >= {ms} THEN _at END) {over}, min(_at) {over}) AS _from{ms}"
+        for ms in sorted({f.ttl.ms for f in _cut(schema) if f.ttl})
+    ]
+    return rows.selectExpr("*", *starts, f"min(_at) {over} AS _least")
+
+
+def _cut(schema: OperatorSchema) -> list[StoredField]:
+    return [f for f in schema.fields if f.is_cut]
+
+
+def _only(field: StoredField, schema: OperatorSchema) -> str:
+    conditions = ["NOT _gone"] if schema.deletes else []
+    conditions += [f"_at >= _from{field.ttl.ms}"] if field.is_cut and field.ttl else []
+    return " AND ".join(conditions)
+
+
+def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list[str]:
+    at = now.of(schema.clock)
+    held = {name: sql for f in schema.fields for name, sql in f.folded.run_columns(f, schema.keys, at).items()}
+    own = {
+        "_first_at": "nullif(_first_at, _last_at)",
+        "_kind": _KIND if schema.deletes else "'operand'",
+        "_changed": handed_over(plan.id, "_last_at"),
+        "_key_group": key_group_sql(schema),
+        **held,
+    }
+    return [f"{own.get(name, quoted(name))} AS {quoted(name)}" for name, _ in run_columns(schema)]
+
+
+def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """What an operator could not apply, with raw key and value."""
+    reason = f"{reason_sql(schema)} AS reason"
+    here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
+    return records.where(f"NOT ({applied_sql(schema)})").selectExpr(
+        *here, f"'{schema.uid}' AS uid", reason, "key", "value"
+    )

@@ -1,0 +1,116 @@
+"""The tally of a small batch, observed while its records pass by on their way to a fold: no query of its own.
+
+Every offset of the plan's ranges has a bit, so that a record read twice shows, as in `engine.tally`.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.declare.pipeline import Pipeline
+from tidemark.engine.read.batch_stats import BatchStats, countable, rejected_sql
+from tidemark.engine.read.observed_metrics import Observed
+from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import TopicPartition
+
+_NAME = "tally"
+_PARTITIONS, _BITMAPS, _BITS = 16, 2, 32_768
+"""Beyond so many partitions, or bitmaps of Spark's with so many bits, a query costs less than what is observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassingTally:
+    """What is observed of one input, for operators without a block-list.
+
+    Attributes:
+        pipeline: the declaration.
+        plan: the plan.
+        name: the input.
+    """
+
+    pipeline: Pipeline
+    plan: CheckpointPlan
+    name: str
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the batch is small enough."""
+        return len(self._partitions) <= _PARTITIONS and self._bitmaps <= _BITMAPS
+
+    @property
+    def at_most(self) -> int:
+        """How many records there may be."""
+        return self._ends[-1]
+
+    def on(self, records: DataFrame, observed: Observed) -> DataFrame:
+        """The same records, tallied when they pass by, with two columns more."""
+        shifts = (end - self.plan.ranges[tp].end for tp, end in zip(self._partitions, self._ends, strict=True))
+        place = f"offset + {_array(shifts)}[_slot] AS _place"
+        told = (F.expr(sql).alias(name) for name, sql in self._aggregates().items())
+        return observed.on(records.selectExpr("*", f"{self._slot()} AS _slot", place), _NAME, *told)
+
+    def told(self, observed: Observed) -> BatchStats | None:
+        """The tally, once the action is over; None where none was reported, or one that does not add up: count then."""
+        found = observed.of(_NAME)
+        if not found or found["records"] != sum(found[f"offsets_{n}"] for n in range(self._bitmaps)):
+            return None
+        times = {tp: found[f"event_time_ms_{n}"] for n, tp in enumerate(self._partitions)}
+        return BatchStats(
+            records={self.name: found["records"]},
+            bytes=found["bytes"] or 0,
+            greatest_ms={tp: at for tp, at in times.items() if at is not None},
+            applied={uid: found[f"applied_{n}"] for n, uid in enumerate(self._uids)},
+            rejected=found["rejected"],
+        )
+
+    @property
+    def _uids(self) -> Sequence[str]:
+        return countable(self.pipeline, self.plan, self.name)
+
+    @property
+    def _partitions(self) -> list[TopicPartition]:
+        """All of the input, so that the code is that of the plan before although another partition is empty."""
+        return sorted(tp for tp in self.plan.ranges if tp.topic in self.plan.sources[self.name])
+
+    @property
+    def _ends(self) -> list[int]:
+        """Where the offsets of each partition end, if those of all lie behind each other from zero on."""
+        sizes = (self.plan.ranges[tp].end - self.plan.ranges[tp].start for tp in self._partitions)
+        return list(itertools.accumulate(sizes))
+
+    @property
+    def _bitmaps(self) -> int:
+        return -(-self.at_most // _BITS)
+
+    def _slot(self) -> str:
+        cases = (
+            f"WHEN topic = '{tp.topic}' AND `partition` = {tp.partition} THEN {n}"
+            for n, tp in enumerate(self._partitions)
+        )
+        return f"CASE {' '.join(cases)} END"
+
+    def _aggregates(self) -> dict[str, str]:
+        starts = [0, *self._ends[:-1]]
+        # A record from elsewhere has no bit, and then the bits are fewer than the records.
+        bit = f"CASE WHEN _place >= {_array(starts)}[_slot] AND _place < {_array(self._ends)}[_slot] THEN _place END"
+        sql = {"records": "count(1)", "bytes": "sum(_bytes)"}
+        for n in range(self._bitmaps):
+            here = f"CASE WHEN ({bit}) DIV {_BITS} = {n} THEN _place % {_BITS} END"
+            sql[f"offsets_{n}"] = f"bitmap_count(bitmap_construct_agg({here}))"
+        for n in range(len(self._partitions)):
+            sql[f"event_time_ms_{n}"] = (
+                f"max(CASE WHEN _slot = {n} AND _reason IS NULL THEN unix_millis(event_time) END)"
+            )
+        for n, uid in enumerate(self._uids):
+            sql[f"applied_{n}"] = f"count_if({applied_sql(self.plan.schemas[uid])})"
+        sql["rejected"] = rejected_sql([(self.plan.schemas[uid], None) for uid in self._uids])
+        return sql
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """Numbers of a plan, which generated code takes as an argument where their index varies (adr/0011)."""
+    return f"array({', '.join(f'{n}L' for n in numbers)})"

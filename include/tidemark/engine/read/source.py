@@ -1,0 +1,91 @@
+"""Reads exactly a plan's offset ranges from Kafka: `assign`, concrete offsets (P12)."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.errors import DataLostError
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import OffsetRange, OffsetRanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions:
+    """How Spark reaches Kafka.
+
+    Attributes:
+        bootstrap: bootstrap servers, as the executors see them.
+        poll_timeout_ms: after this long without an answer a read fails (Spark's default is 120 s).
+        client: more consumer options, `security.protocol` and the like, without the prefix `kafka.`.
+    """
+
+    bootstrap: str
+    poll_timeout_ms: int = 30_000
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+_CLIENT: Mapping[str, str] = {
+    "fetch.max.wait.ms": "1",
+    "max.poll.records": "50000",
+    "max.partition.fetch.bytes": str(8 * 2**20),
+}
+"""What differs from Kafka's defaults. Spark asks for a partition's first and last offset after each poll, and a broker
+answers that only once the fetch that the consumer has sent ahead is answered: after `fetch.max.wait.ms`, where none
+is left. So polls are few and large, and nobody waits for records that a bounded read does not want
+(`benchmarks/read_wait.py` measures it)."""
+
+
+def read_ranges(spark: SparkSession, plan: CheckpointPlan, name: str, options: KafkaOptions) -> DataFrame:
+    """The records of one input's ranges, which may not all be empty; nothing is read before an action.
+
+    `failOnDataLoss` stays at its default, true: with false Spark would skip trimmed offsets in silence.
+    """
+    ranges = plan.ranges_of(name)
+    reader = (
+        spark.read.format("kafka")
+        .option("assign", json.dumps(_per_topic(ranges, None)))
+        .option("startingOffsets", json.dumps(_per_topic(ranges, lambda r: r.start)))
+        .option("endingOffsets", json.dumps(_per_topic(ranges, lambda r: r.end)))
+        .option("kafka.isolation.level", plan.isolation)
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("kafkaConsumer.pollTimeoutMs", str(options.poll_timeout_ms))
+        .option("groupIdPrefix", f"tidemark-{plan.pipeline}")
+    )
+    for name, value in {**_CLIENT, **options.client}.items():
+        reader = reader.option(f"kafka.{name}", value)
+    return reader.load()
+
+
+def _per_topic(ranges: OffsetRanges, bound: Callable[[OffsetRange], int] | None) -> dict[str, object]:
+    if bound is None:
+        partitions: dict[str, list[int]] = defaultdict(list)
+        for tp in ranges:
+            partitions[tp.topic].append(tp.partition)
+        return dict(partitions)
+    offsets: dict[str, dict[str, int]] = defaultdict(dict)
+    for tp, found in ranges.items():
+        offsets[tp.topic][str(tp.partition)] = bound(found)
+    return dict(offsets)
+
+
+def refuse_recreated(planned: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Spark knows no topic ids: it reads the old range of a new topic of the same name without a complaint (J9).
+
+    Args:
+        planned: the plan's ids of the topics that were read.
+        now: today's; one that is gone is left out.
+
+    Raises:
+        DataLostError: a topic has another id than the plan.
+    """
+    for topic, then in planned.items():
+        if now.get(topic) != then:
+            raise DataLostError(
+                f"data lost: topic {topic} was deleted or recreated while it was read: its id was {then},"
+                f" now it is {now.get(topic, 'none')}",
+                safe="every completed checkpoint is intact; nothing was published.",
+                next="run the pipeline again: its planner names the exact gap, and --accept-loss records it.",
+            )

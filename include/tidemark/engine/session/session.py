@@ -1,0 +1,213 @@
+"""The one Spark session factory: a Connect session whose id is derived from (plan, attempt), or a classic driver.
+
+A killed client does not end its query on a Connect server, so the next attempt derives the id of the one before,
+interrupts and releases it. A released id stays closed on the server: a zombie client gets nothing more from it.
+"""
+
+import atexit
+import hashlib
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
+
+from tidemark.engine.session.class_archive import is_own_process, jar_conf
+from tidemark.engine.session.patience import RECONNECTING, policies
+from tidemark.engine.session.spark_errors import translated
+
+PACKAGE = Path(__file__).resolve().parents[2]
+_FIRST_DAY = (1980, 1, 1, 0, 0, 0)
+
+
+@cache
+def packed() -> Path:
+    """The package's Python files as a zip, which a worker imports from; the same files make the same bytes.
+
+    It lies in a temporary folder of this user's and goes with this process, which serves it to its executors.
+    """
+    files = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sorted(PACKAGE.rglob("*.py"))}
+    digest = sha256()
+    for name, text in files.items():
+        digest.update(f"{name} {len(text)}\n".encode() + text)
+    folder = Path(tempfile.mkdtemp(prefix="tidemark-package-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = folder / f"tidemark-{digest.hexdigest()[:16]}.zip"
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as whole:
+        for name, text in files.items():
+            whole.writestr(zipfile.ZipInfo(name, _FIRST_DAY), text)
+    return made
+
+
+_USER = "tidemark"
+_SPARK_HOME = Path(pyspark.__file__).parent
+_PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+_DELTA = "spark.databricks.delta"
+_OPENED: list[Any] = []
+"""Every client session of this process, for good: the collector must never find one. Its finalizer closes channel and
+thread pool wherever it happens to run, and in the middle of a call that waits for ever (SPARK-55020, SPARK-55406)."""
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_ESCAPED = r'(?:[^"\\]|\\.)*'
+REDACTED = "|".join(
+    (
+        f"(?s)LoginModule required username={_TEXT} password={_TEXT}",
+        f"LoginModule required {_ESCAPED}",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\\\s]*",
+        f'kafka[.][a-z.]*password"\\s*value:\\s*{_TEXT}',
+    )
+)
+"""Credentials for Kafka in texts of plans: as they are, and inside a quoted string, as a Connect server prints them."""
+SESSION_CONF: Mapping[str, str] = {
+    "spark.sql.ansi.enabled": "true",
+    # Our plans are one shuffle deep, and re-planning costs more than a small batch; a method beyond 8,000 bytes of
+    # code is never compiled by the JVM, so a wide record is better split up than fused.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.redaction.string.regex": REDACTED,
+    "spark.sql.redaction.options.regex": "(?i)url|password|jaas|ssl[.]key",
+    f"{_DELTA}.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+    f"{_DELTA}.vacuum.logging.enabled": "false",
+    f"{_DELTA}.snapshotPartitions": "2",
+}
+"""Mandatory in every session (facts.md 2 and the short list); set per session, so they hold over Connect too."""
+STATIC_CONF: Mapping[str, str] = {
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a driver of our own starts with; a Connect server is given the same by whoever starts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """Where Spark is.
+
+    Attributes:
+        master: `sc://host:port` (Connect), or a master for a driver in this process: `local[2]`, `spark://...`.
+        jars: folder with Spark's extra jars, for a driver of our own.
+        s3_jars: folder with those that it needs for a warehouse in a bucket.
+        parallelism: shuffle partitions; about the cores.
+        conf: more configuration, for a driver of our own.
+        session_conf: more configuration of every session, such as where the warehouse is reached; no secrets.
+    """
+
+    master: str = field(repr=False)
+    jars: Path | None = None
+    s3_jars: Path | None = None
+    parallelism: int = 2
+    conf: Mapping[str, str] = field(default_factory=dict)
+    session_conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether Spark runs behind a Connect server."""
+        return self.master.startswith("sc://")
+
+
+def session_id(owner: str, attempt: int) -> str:
+    """The Connect session id of an attempt.
+
+    Args:
+        owner: what is attempted, unique among all plans and jobs of the server: `<pipeline>/chk-17`.
+        attempt: its number.
+    """
+    digits = hashlib.sha256(f"tidemark {owner}/{attempt}".encode()).hexdigest()
+    return "-".join((digits[:8], digits[8:12], f"5{digits[13:16]}", f"8{digits[17:20]}", digits[20:32]))
+
+
+def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
+    """The session of one attempt, configured.
+
+    Raises:
+        EngineError: the server does not answer, or this session was released by a later attempt.
+    """
+    with translated():
+        spark = _remote(settings, owner, attempt) if settings.is_connect else _classic(settings, owner)
+        conf = {**SESSION_CONF, "spark.sql.shuffle.partitions": str(settings.parallelism), **settings.session_conf}
+        _configure(spark, conf)
+        return spark
+
+
+def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Sets all; a Connect client asks once, because a request per setting takes a fifteenth of a small checkpoint."""
+    at_once = getattr(spark.conf, "_set_all", None)
+    if at_once is not None:
+        at_once(conf, silent=False)
+        return
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+
+
+def end_session(settings: SparkSettings, owner: str, attempt: int) -> None:
+    """Interrupts what an earlier attempt may still run on the server, and releases its session for good.
+
+    Called by the owner of attempt n for attempt n-1, before it reads anything. It only spares work: safety rests on
+    the outcome key and on the compare-and-set of each commit.
+    """
+    if not settings.is_connect or attempt < 1:
+        return
+    with translated():
+        # A release interrupts too; to a session that is closed already every other call is an error.
+        _remote(settings, owner, attempt).stop()
+
+
+def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
+    # A driver of our own does without.
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    base = settings.master if "/;" in settings.master else f"{settings.master.rstrip('/')}/"
+    url = f"{base};session_id={session_id(owner, attempt)};user_id={_USER}"
+    # As `builder.remote(url)` does, which takes no options of a channel.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    session: Any = ConnectSession.builder.channelBuilder(DefaultChannelBuilder(url, RECONNECTING)).create()
+    _OPENED.append(session)
+    # The default waits for ten minutes for a server that is gone; a checkpoint is repaired by its next attempt (I9).
+    session.client.set_retry_policies(policies())
+    # We use none of Spark's ML; its clean-up at the end of the process would wait long for a server that is gone.
+    cleanup = getattr(session.client, "_cleanup_ml_cache", None)
+    if cleanup is not None:
+        atexit.unregister(cleanup)
+    made: SparkSession = session
+    return made
+
+
+def _classic(settings: SparkSettings, owner: str) -> SparkSession:
+    builder = SparkSession.builder.master(settings.master).appName(f"tidemark {owner}")
+    jars = jar_conf(settings.master, [settings.jars, settings.s3_jars], settings.conf, _SPARK_HOME)
+    is_own = is_own_process(settings.master)
+    python = _python_path(settings.conf) if is_own else {}
+    for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf, **jars, **python}.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    if is_own:
+        # Else it is PYSPARK_PYTHON, or the first `python3` of the shell, which need not have a library of ours.
+        session.sparkContext.pythonExec = sys.executable
+    else:
+        session.sparkContext.addPyFile(str(packed()))
+    return session
+
+
+def _python_path(given: Mapping[str, str]) -> dict[str, str]:
+    """Leads workers to the package that this process has; from where libraries are installed they have it anyway."""
+    place = str(PACKAGE.parent)
+    if place in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        return {}
+    return {_PYTHON_PATH: os.pathsep.join(filter(None, [place, given.get(_PYTHON_PATH)]))}

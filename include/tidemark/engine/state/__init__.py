@@ -1,0 +1,1 @@
+"""Stored state in Spark: its files, its resolution, its compaction."""

@@ -1,0 +1,105 @@
+"""Resolves a state handle through Spark: the rows of its files, merged by key."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.engine.state.state_files import Warehouse
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.compaction import Group, is_top_light
+from tidemark.model.state.sink_evolution import sources_of
+from tidemark.portable_sql.dialects import SPARK
+from tidemark.sql.fold_columns import quoted, spark
+from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
+
+
+def resolved(
+    warehouse: Warehouse, schema: OperatorSchema, handle: StateHandle, now: Now, *, whole: bool = False
+) -> DataFrame:
+    """One row per live key: key columns, state fields, `_changed`.
+
+    Args:
+        warehouse: where it lies, and the session.
+        schema: the operator's stored schema.
+        handle: its state.
+        now: the checkpoint's clocks.
+        whole: merge every row, also those of the oldest group that no newer row touches; the answer is the same.
+
+    Raises:
+        StoreError: a version of the handle is gone.
+    """
+    session = warehouse.session
+    if not handle:
+        columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
+        return session.createDataFrame([], spark(columns))
+    groups = warehouse.groups(handle)
+    if whole or not is_top_light(schema, groups):
+        return finished(session, warehouse.rows_of(schema, groups), schema, now)
+    return _split(warehouse, schema, groups, now)
+
+
+def union_of(warehouse: Warehouse, table: SinkTable) -> DataFrame:
+    """The rows of a sink as of a manifest, with `_checkpoint`: those of every declaration in the columns of its own.
+
+    Args:
+        warehouse: where it lies. Its session needs
+            `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or Delta refuses
+            versions older than a week although all their files exist.
+        table: the sink.
+
+    Raises:
+        StoreError: a version of the sink is gone, or has other files than were committed.
+    """
+    session = warehouse.session
+    if not table.handle:
+        empty = ", ".join(f"{quoted(name)} {sql}" for name, sql in (*table.stored, ("_checkpoint", "BIGINT")))
+        return session.createDataFrame([], spark(empty))
+    warehouse.groups(table.handle)  # Spark does not compare a version with the manifest
+    parts = [_segment(session, warehouse.root, s).selectExpr(*_sunk(table, s.path)) for s in table.handle]
+    return reduce(DataFrame.unionAll, parts)
+
+
+def _sunk(table: SinkTable, path: str) -> list[str]:
+    there = sources_of(table, path)
+    fields = []
+    for name, sql in table.columns:
+        held = quoted(name) if name in there else "NULL"
+        fields.append(held if there.get(name) == sql else f"CAST({held} AS {sql}) AS {quoted(name)}")
+    return [spark(text) for text in (*fields, *(quoted(name) for name, _ in ROW_ID), quoted("_checkpoint"))]
+
+
+def _split(warehouse: Warehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:
+    """Two readings of the oldest group, without a shuffle of it: rows that stand alone, and those that are merged.
+
+    Keys are told apart by a hash, whose look-up costs a fraction of that of texts. Two keys of one hash go the long way
+    together, where they are merged by what they are.
+    """
+    session = warehouse.session
+    below, newer = warehouse.rows_of(schema, groups[:1]), warehouse.rows_of(schema, groups[1:])
+    mark = f"xxhash64({', '.join(spark(quoted(k.name)) for k in schema.keys)}) AS _mark"
+    touched, marked = F.broadcast(newer.selectExpr(mark)), below.selectExpr("*", mark)
+    alone = marked.join(touched, "_mark", "left_anti").select(*below.columns)
+    beneath = marked.join(touched, "_mark", "left_semi").select(*below.columns)
+    single = session.sql(single_sql(schema, "{rows}", now, dialect=SPARK), rows=alone)
+    return single.unionAll(finished(session, newer.unionAll(beneath), schema, now))
+
+
+def compacted(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, *, deepest: bool) -> DataFrame:
+    """The rows that a compaction writes."""
+    return session.sql(compacted_sql(schema, "{rows}", now, deepest=deepest, dialect=SPARK), rows=rows)
+
+
+def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:
+    """One row per key of the given stored rows: key columns, state fields, `_changed`."""
+    return session.sql(resolving_sql(schema, "{rows}", now, dialect=SPARK), rows=rows)
+
+
+def _segment(session: SparkSession, warehouse: str, segment: Segment) -> DataFrame:
+    table = session.read.format("delta").option("versionAsOf", str(segment.version))
+    rows: DataFrame = table.load(f"{warehouse}/{segment.path}")
+    return rows.where(f"_checkpoint > {segment.after} AND _checkpoint <= {segment.through}")

@@ -1,0 +1,101 @@
+"""The stored rows of state handles in Spark: their files by name, read as the plain Parquet that they are.
+
+The names come from the commits of the handle's versions (port `StateTables`), in milliseconds. Spark's own time travel
+replays each table's log in jobs of its own, once per table and reading, and refuses versions older than a week.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.engine.write.written_files import ArrowSystem, this_machine
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.compaction import FilesOf, Group, groups_of
+from tidemark.portable_sql.dialects import SPARK
+from tidemark.sql.fold_columns import quoted, spark
+from tidemark.sql.resolve import run_columns, stored_columns
+from tidemark.sql.schema_mapping import mapped_sql, table_columns
+
+_SMALL = 500_000
+"""Up to so many keys are sent to every task, so that stored rows are filtered where they are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warehouse:
+    """Where state lies, as one Spark session sees it.
+
+    Attributes:
+        session: classic or Connect.
+        root: of all tables, as Spark names it.
+        files_of: names the files of a segment.
+        arrow: the root's file system, as pyarrow has it; None = this machine's. Asked again and again, because
+            credentials are renewed.
+    """
+
+    session: SparkSession
+    root: str
+    files_of: FilesOf
+    arrow: ArrowSystem = this_machine
+
+    def groups(self, handle: StateHandle) -> list[Group]:
+        """The files of a handle by run and compaction output, oldest first.
+
+        Raises:
+            StoreError: a version of the handle is gone.
+        """
+        return groups_of(handle, self.files_of)
+
+    def stored(self, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
+        """The stored rows of a handle that has segments, in `stored_columns`.
+
+        Raises:
+            StoreError: a version of the handle is gone.
+        """
+        return self.rows_of(schema, self.groups(handle))
+
+    def stored_of(self, schema: OperatorSchema, handle: StateHandle, keys: DataFrame, at_most: int) -> DataFrame:
+        """As `stored`, of some keys only.
+
+        Args:
+            schema: the stored schema.
+            handle: the state.
+            keys: their columns and `_key_group`, which lets files be skipped; a key may be there more than once.
+            at_most: rows of `keys`.
+
+        Raises:
+            StoreError: a version of the handle is gone.
+        """
+        names = ["_key_group", *(k.name for k in schema.keys)]
+        wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
+        rows = self.stored(schema, handle)
+        return rows.join(wanted, names, "left_semi").select(*rows.columns)
+
+    def rows_of(self, schema: OperatorSchema, groups: Sequence[Group]) -> DataFrame:
+        """The stored rows of some groups: one read for all files of one layout."""
+        paths: dict[str, list[str]] = {}
+        for group in groups:
+            table = group.segment.path if schema.layout(group.segment.path) is not None else ""
+            paths.setdefault(table, []).extend(f"{group.segment.path}/{f.path}" for f in group.files)
+        if not any(paths.values()):
+            columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in run_columns(schema))
+            return self.session.createDataFrame([], spark(columns))
+        return reduce(DataFrame.unionAll, (self.files(schema, found, table) for table, found in paths.items() if found))
+
+    def files(self, schema: OperatorSchema, paths: Sequence[str], table: str = "") -> DataFrame:
+        """The stored rows of files.
+
+        Args:
+            schema: the stored schema.
+            paths: of the files, relative to the warehouse.
+            table: the table of the files, as a segment names it; without it they have the schema's own columns.
+        """
+        columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in table_columns(schema, table))
+        rows = self.session.read.schema(spark(columns)).parquet(*(f"{self.root}/{path}" for path in paths))
+        if schema.layout(table) is None:
+            return rows.selectExpr(*(spark(quoted(name)) for name in stored_columns(schema)))
+        mapped: DataFrame = self.session.sql(mapped_sql(schema, table, "{rows}", SPARK), rows=rows)
+        return mapped

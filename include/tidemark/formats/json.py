@@ -1,0 +1,280 @@
+"""Values that are JSON objects, decoded strictly: what does not fit its declaration is a dead letter, never an error.
+
+Spark's expressions are in `json_sql`; what is here is the same in Python, reason for reason. Numbers keep their text
+until their declared type is known, because `1.0` is no integer and `0.1` no double.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from tidemark.formats.base import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.formats.json_sql import Decoder, parsed_sql
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.core.types import FieldType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PAIRS = re.compile(r"(\\\\)|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+_OFFSET = re.compile("[+-](?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?")
+_FARTHEST = timedelta(hours=18)
+"""From Greenwich, to Spark."""
+_FORMATS = {
+    "timestamp": re.compile(
+        rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)?{_ZONE}"
+    ),
+    "date": re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    "bytes": re.compile("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
+    "decimal": re.compile("-?[0-9]+([.][0-9]+)?"),
+}
+_WHOLE = {"int": re.compile("-?(0|[1-9][0-9]*)"), "bool": re.compile("true|false")}
+_MOST_DIGITS = 38
+
+
+class _Number(str):
+    """The text of a JSON number."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Json(RecordFormat):
+    """One JSON object per value, field by field as declared; undeclared fields are ignored. The default of a source.
+
+    >>> from dataclasses import dataclass
+    >>> from tidemark import KafkaSource
+    >>> @dataclass
+    ... class Payment:
+    ...     account: str
+    ...     amount: int
+    >>> source = KafkaSource("payments", Payment)
+    >>> source.format.decode_one(b'{"account": "a", "amount": 5, "note": "x"}', source.schema)
+    {'account': 'a', 'amount': 5}
+    """
+
+    name = "json"
+    reasons = tuple(
+        reason.value
+        for reason in (
+            Reason.NULL_VALUE,
+            Reason.INVALID_UTF8,
+            Reason.MALFORMED_JSON,
+            Reason.NOT_AN_OBJECT,
+            Reason.MISSING_FIELD,
+            Reason.NULL_FIELD,
+            Reason.WRONG_TYPE,
+            Reason.BAD_FORMAT,
+            Reason.OUT_OF_RANGE,
+        )
+    )
+
+    def decode(self, raw: "DataFrame", record: FieldType) -> "DataFrame":
+        """See `RecordFormat`."""
+        decoder = Decoder(record)
+        return (
+            raw.selectExpr("*", f"{parsed_sql()} AS _parsed")
+            .selectExpr("*", *decoder.variants)
+            .selectExpr("*", *decoder.json_types)
+            .selectExpr("*", *decoder.values)
+            .selectExpr("*", f"{decoder.reason} AS {FAULT}", f"{decoder.record} AS {GOOD}")
+        )
+
+    def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
+        """See `RecordFormat`."""
+        if value is None:
+            raise BadRecord(Reason.NULL_VALUE.value)
+        try:
+            text = value.decode()
+        except UnicodeDecodeError as error:
+            raise BadRecord(Reason.INVALID_UTF8.value) from error
+        if _HALF.search(_PAIRS.sub("", text)):
+            raise BadRecord(Reason.INVALID_UTF8.value)
+        parsed = _parsed(text)
+        if not isinstance(parsed, dict):
+            raise BadRecord(Reason.NOT_AN_OBJECT.value)
+        return _fields(parsed, record, "")
+
+    def encode(self, record: object) -> bytes:
+        """See `RecordFormat`."""
+        return json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+    def freeze(self) -> Mapping[str, str]:
+        """Nothing: a plan that pins no format is one of JSON, as all were in 0.1."""
+        return {}
+
+
+def decode_key(key: bytes | None, columns: Sequence[tuple[str, FieldType]]) -> tuple[Any, ...]:
+    """The key that the message key of a delete names, one value per key column.
+
+    Of one column the message key is the text, as it is for a string, in its JSON or ISO-8601 form for other types; of
+    several a JSON array of them in order, or an object by their names.
+
+    Raises:
+        BadRecord: it names none.
+    """
+    try:
+        text = (key or b"").decode()
+        if key is None or _HALF.search(_PAIRS.sub("", text)) and len(columns) > 1:
+            raise BadRecord(Reason.BAD_KEY.value)
+        found = _named(text, columns)
+        return tuple(_value(v, of, name) for v, (name, of) in zip(found, columns, strict=True))
+    except (ValueError, KeyError) as error:
+        raise BadRecord(Reason.BAD_KEY.value) from error
+
+
+def _named(text: str, columns: Sequence[tuple[str, FieldType]]) -> list[Any]:
+    if len(columns) > 1:
+        parsed = _parsed(text)
+        if isinstance(parsed, dict):
+            return [parsed[name] for name, _ in columns]
+        return parsed if isinstance(parsed, list) else []
+    whole = _WHOLE.get(columns[0][1].kind)
+    if whole is not None and not whole.fullmatch(text):
+        raise BadRecord(Reason.BAD_KEY.value)
+    return [text if whole is None else _parsed(text)]
+
+
+def _parsed(text: str) -> object:
+    try:
+        found: object = json.loads(
+            text, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant, object_pairs_hook=_object
+        )
+    except (ValueError, RecursionError) as error:
+        raise BadRecord(Reason.MALFORMED_JSON.value) from error
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name twice in one object")
+    return found
+
+
+def _fields(found: dict[str, Any], of: FieldType, prefix: str) -> dict[str, Any]:
+    return {name: _field(found, name, t, f"{prefix}{name}") for name, t in of.fields}
+
+
+def _field(found: dict[str, Any], name: str, of: FieldType, path: str) -> Any:
+    if name not in found and not of.nullable:
+        raise BadRecord(Reason.MISSING_FIELD.at(path))
+    return _value(found.get(name), of, path)
+
+
+def _value(value: Any, of: FieldType, path: str) -> Any:
+    if value is None:
+        if of.nullable:
+            return None
+        raise BadRecord(Reason.NULL_FIELD.at(path))
+    if of.kind == "struct":
+        return _fields(_of_type(value, dict, path), of, f"{path}.")
+    if of.element is not None:
+        return [_value(v, of.element, f"{path}[]") for v in _of_type(value, list, path)]
+    if of.kind == "bool":
+        return _of_type(value, bool, path)
+    if of.kind in ("int", "float"):
+        return _number(value, of, path)
+    if of.kind == "str":
+        return _text(value, path)
+    return _formatted(value, of, path)
+
+
+def _of_type(value: Any, kind: type, path: str) -> Any:
+    if not isinstance(value, kind):
+        raise BadRecord(Reason.WRONG_TYPE.at(path))
+    return value
+
+
+def _text(value: Any, path: str) -> str:
+    if type(value) is not str:
+        raise BadRecord(Reason.WRONG_TYPE.at(path))
+    return value
+
+
+def _number(value: Any, of: FieldType, path: str) -> int | float:
+    number = _of_type(value, _Number, path)
+    if of.kind == "float":
+        found = float(number)
+        if found in (float("inf"), float("-inf")):
+            raise BadRecord(Reason.OUT_OF_RANGE.at(path))
+        return found
+    if _is_inexact(number):
+        raise BadRecord(Reason.WRONG_TYPE.at(path))
+    whole = int(Decimal(number))
+    if not -(2**63) <= whole < 2**63:
+        raise BadRecord(Reason.OUT_OF_RANGE.at(path))
+    if "." in number:
+        raise BadRecord(Reason.WRONG_TYPE.at(path))
+    return whole
+
+
+def _is_inexact(number: str) -> bool:
+    return "e" in number.lower() or sum(c.isdecimal() for c in number) > _MOST_DIGITS
+
+
+def _formatted(value: Any, of: FieldType, path: str) -> Any:
+    if isinstance(value, _Number) and of.kind == "decimal":
+        if _is_inexact(value):
+            raise BadRecord(Reason.OUT_OF_RANGE.at(path))
+    else:
+        _text(value, path)
+    if not _FORMATS[of.kind].fullmatch(value):
+        raise BadRecord(Reason.BAD_FORMAT.at(path))
+    try:
+        return _read(str(value), of)
+    except (ValueError, OverflowError, ArithmeticError) as error:
+        raise BadRecord(Reason.OUT_OF_RANGE.at(path)) from error
+
+
+def _read(text: str, of: FieldType) -> Any:
+    if of.kind == "date":
+        return date.fromisoformat(text)
+    if of.kind == "timestamp":
+        _refuse_offset(text[16:])
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    if of.kind == "bytes":
+        return base64.b64decode(text, validate=True)
+    whole, _, fraction = text.partition(".")
+    if len(fraction.rstrip("0")) > of.scale or len(whole.lstrip("-").lstrip("0")) > of.digits - of.scale:
+        raise ValueError("more digits than declared")
+    return Decimal(f"{whole}.{fraction[: of.scale].ljust(of.scale, '0')}")
+
+
+def _refuse_offset(text: str) -> None:
+    """Python takes an hour of 99 minutes, and a day of offset."""
+    found = _OFFSET.search(text)
+    if found is None:
+        return
+    hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
+    if minutes > 59 or timedelta(hours=hours, minutes=minutes) > _FARTHEST:  # noqa: PLR2004  (of an hour)
+        raise ValueError("no offset of a place on earth")
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it, in the forms that decoding takes."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return format(value, "f") if isinstance(value, Decimal) else value

@@ -1,0 +1,247 @@
+"""Strict decoding of JSON in Spark SQL, for `formats.Json` and for message keys: bad text is an answer, not an error.
+
+`from_json` is lax (a number becomes a string, one bad field becomes null, trailing text passes), so each value is
+parsed once into a VARIANT, which keeps the JSON types, and every declared field is compared with its declaration.
+Fields that are not declared are ignored: adding one is compatible. No Python function runs per record.
+"""
+
+from dataclasses import dataclass, field
+
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.core.types import FieldType
+
+TEXT = "CAST(value AS STRING)"
+# Escapes of surrogates that are left when escaped backslashes and whole pairs are taken out are halves of pairs.
+_PAIRS = r"(\\\\)|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+_HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+_TIMESTAMP = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)?{_ZONE}"
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+_DECIMAL = "-?[0-9]+([.][0-9]+)?"
+_FORMATS = {"timestamp": _TIMESTAMP, "date": _DATE, "bytes": _BASE64, "decimal": _DECIMAL}
+
+
+def parsed_sql(text: str = TEXT) -> str:
+    """The variant of a JSON text in an envelope: `$[0]` is the value, if `is_sealed_sql` holds.
+
+    A parser stops behind the first JSON value, so the value is wrapped: whatever follows it stands between it and a
+    seal that depends on its own bytes, and then the wrapped text is no array of exactly these two.
+    """
+    return f"""try_parse_json(concat('[', {text}, ',"', {_seal(text)}, '"]'))"""
+
+
+def is_sealed_sql(parsed: str, text: str = TEXT) -> str:
+    """The condition that a parsed envelope holds one JSON value and nothing else."""
+    return f"coalesce(try_variant_get({parsed}, '$[1]', 'string') = {_seal(text)}, false)"
+
+
+def is_text_sql(text: str = TEXT) -> str:
+    """The condition that bytes are Unicode: UTF-8, and no escape is half of a surrogate pair."""
+    rest = f"regexp_replace({text}, r'{_PAIRS}', '')"
+    escaped = rf"contains({text}, r'\ud') OR contains({text}, r'\uD')"
+    return f"is_valid_utf8({text}) AND NOT (({escaped}) AND regexp_like({rest}, r'{_HALF}'))"
+
+
+def scalar_sql(variant: str, path: str, of: FieldType) -> tuple[str, str]:
+    """(why a variant is not of a scalar type, null where it is; its value) as expressions."""
+    leaf = _checked(variant, f"schema_of_variant({variant})", path, of)
+    return leaf.reason, leaf.value
+
+
+def matches_sql(text: str, pattern: str) -> str:
+    """The condition that a regular expression matches the whole text."""
+    # Not `$`, which also matches before a final line break.
+    return rf"regexp_like({text}, r'^({pattern})\z')"
+
+
+def _seal(text: str) -> str:
+    return f"sha2({text}, 256)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """SQL of one declared field: where it is, its JSON type, why it is bad (null = it is not), and its value."""
+
+    variant: str
+    json_type: str
+    reason: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Scalar:
+    """SQL of a scalar: its variant, its JSON type, its text (of kinds that JSON writes as text), and its value."""
+
+    variant: str
+    json_type: str
+    text: str
+    value: str
+
+
+@dataclass(slots=True)
+class Decoder:
+    """The columns that decode one record type, stage by stage; none is computed twice for a record.
+
+    Attributes:
+        variants: columns with the variant of each field that is reached through structs only.
+        json_types: columns with its JSON type, and its text where the value is read from that.
+        values: columns with the value of each of them that is a scalar, null where it does not fit.
+        reason: expression of the first reason; null where the record is good.
+        record: expression of the record struct, meaningful where the reason is null.
+    """
+
+    record_type: FieldType
+    variants: list[str] = field(default_factory=list)
+    json_types: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    reason: str = ""
+    record: str = ""
+
+    def __post_init__(self) -> None:
+        reasons, values = [], []
+        for name, of in self.record_type.fields:
+            leaf = self._at(f"$[0].{name}", name, of)
+            reasons.append(leaf.reason)
+            values.append(f"'{name}', {leaf.value}")
+        self.record = f"named_struct({', '.join(values)})"
+        self.reason = f"coalesce({self._envelope()}, {', '.join(reasons)})"
+
+    def _at(self, json_path: str, path: str, of: FieldType) -> _Leaf:
+        number = len(self.variants)
+        variant, json_type = f"_v{number}", f"_t{number}"
+        self.variants.append(f"try_variant_get(_parsed, '{json_path}', 'variant') AS {variant}")
+        self.json_types.append(f"schema_of_variant({variant}) AS {json_type}")
+        if of.kind == "list":
+            return _checked(variant, json_type, path, of)
+        if of.kind != "struct":
+            return _scalar(self._kept(_Scalar(variant, json_type, _text(variant), ""), number, of), path, of)
+        inner = [(name, self._at(f"{json_path}.{name}", f"{path}.{name}", t)) for name, t in of.fields]
+        return _struct(variant, json_type, path, of, inner)
+
+    def _kept(self, found: _Scalar, number: int, of: FieldType) -> _Scalar:
+        """The same scalar, its text and its value in columns."""
+        text, value = f"_x{number}", f"_c{number}"
+        if of.kind in _FORMATS:
+            self.json_types.append(f"{found.text} AS {text}")
+        self.values.append(f"{_value(found.variant, text, of)} AS {value}")
+        return _Scalar(found.variant, found.json_type, text, value)
+
+    def _envelope(self) -> str:
+        # What has a field is an object: its type is asked for only where no field is found, because it is a long text.
+        bare = " AND ".join(f"_v{n} IS NULL" for n in range(len(self.variants)))
+        is_object = "startswith(schema_of_variant(try_variant_get(_parsed, '$[0]', 'variant')), 'OBJECT<')"
+        broken = (
+            ("value IS NULL", Reason.NULL_VALUE),
+            (f"NOT ({is_text_sql()})", Reason.INVALID_UTF8),
+            (f"_parsed IS NULL OR NOT {is_sealed_sql('_parsed')}", Reason.MALFORMED_JSON),
+            (f"{bare} AND NOT {is_object}", Reason.NOT_AN_OBJECT),
+        )
+        return "CASE " + " ".join(f"WHEN {test} THEN '{reason.value}'" for test, reason in broken) + " END"
+
+
+def _struct(variant: str, json_type: str, path: str, of: FieldType, inner: list[tuple[str, _Leaf]]) -> _Leaf:
+    present = f"coalesce(startswith({json_type}, 'OBJECT<'), false)"
+    reasons = ", ".join(leaf.reason for _, leaf in inner)
+    values = ", ".join(f"'{name}', {leaf.value}" for name, leaf in inner)
+    mismatch = f"WHEN NOT {present} THEN '{Reason.WRONG_TYPE.at(path)}'"
+    reason = f"CASE {_absent(variant, json_type, path, of)} {mismatch} ELSE coalesce({reasons}, NULL) END"
+    value = f"CASE WHEN {present} THEN named_struct({values}) END"
+    return _Leaf(variant, json_type, reason, value)
+
+
+def _checked(variant: str, json_type: str, path: str, of: FieldType, depth: int = 0) -> _Leaf:
+    """A field that is no struct reached through structs: a scalar, a list, or anything inside a list."""
+    if of.kind == "list" and of.element is not None:
+        return _list(variant, json_type, path, of, depth)
+    if of.kind == "struct":
+        inner = []
+        for name, t in of.fields:
+            at = f"try_variant_get({variant}, '$.{name}', 'variant')"
+            inner.append((name, _checked(at, f"schema_of_variant({at})", f"{path}.{name}", t, depth)))
+        return _struct(variant, json_type, path, of, inner)
+    text = _text(variant)
+    return _scalar(_Scalar(variant, json_type, text, _value(variant, text, of)), path, of)
+
+
+def _scalar(found: _Scalar, path: str, of: FieldType) -> _Leaf:
+    tests = " ".join(f"WHEN {test} THEN '{reason.at(path)}'" for test, reason in _misfits(found, of))
+    reason = f"CASE {_absent(found.variant, found.json_type, path, of)} {tests} END"
+    return _Leaf(found.variant, found.json_type, reason, found.value)
+
+
+def _list(variant: str, json_type: str, path: str, of: FieldType, depth: int) -> _Leaf:
+    element = f"_e{depth}"
+    elements = f"try_variant_get({variant}, '$', 'array<variant>')"
+    assert of.element is not None  # noqa: S101  (for the type checker)
+    # An element that is JSON null arrives as SQL null from the cast, and a missing element does not exist.
+    item_type = f"coalesce(schema_of_variant({element}), 'VOID')"
+    item = _checked(f"coalesce({element}, parse_json('null'))", item_type, f"{path}[]", of.element, depth + 1)
+    found = f"filter(transform({elements}, {element} -> {item.reason}), _r -> _r IS NOT NULL)"
+    mismatch = f"WHEN NOT startswith({json_type}, 'ARRAY<') THEN '{Reason.WRONG_TYPE.at(path)}'"
+    reason = f"CASE {_absent(variant, json_type, path, of)} {mismatch} ELSE try_element_at({found}, 1) END"
+    value = f"CASE WHEN startswith({json_type}, 'ARRAY<') THEN transform({elements}, {element} -> {item.value}) END"
+    return _Leaf(variant, json_type, reason, value)
+
+
+def _absent(variant: str, json_type: str, path: str, of: FieldType) -> str:
+    if of.nullable:
+        return f"WHEN {variant} IS NULL OR {json_type} = 'VOID' THEN NULL"
+    missing, null = Reason.MISSING_FIELD.at(path), Reason.NULL_FIELD.at(path)
+    return f"WHEN {variant} IS NULL THEN '{missing}' WHEN {json_type} = 'VOID' THEN '{null}'"
+
+
+def _misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
+    """Conditions in order; the first that holds is the reason. They may rely on the ones before."""
+    json_type, text, value = found.json_type, found.text, found.value
+    is_decimal = f"startswith({json_type}, 'DECIMAL(')"
+    if of.kind in ("bool", "str"):
+        wanted = "BOOLEAN" if of.kind == "bool" else "STRING"
+        return [(f"{json_type} != '{wanted}'", Reason.WRONG_TYPE)]
+    if of.kind == "int":
+        # The parser keeps integers beyond 64 bits as decimals; so does it 1.5 and 1.0, which are no integers.
+        return [
+            (f"{is_decimal} AND {value} IS NULL", Reason.OUT_OF_RANGE),
+            (f"{json_type} != 'BIGINT'", Reason.WRONG_TYPE),
+        ]
+    if of.kind == "float":
+        return [
+            (f"NOT ({json_type} IN ('BIGINT', 'DOUBLE') OR {is_decimal})", Reason.WRONG_TYPE),
+            (f"{value} IS NULL OR abs({value}) = DOUBLE('Infinity')", Reason.OUT_OF_RANGE),
+        ]
+    numbers = f"{json_type} IN ('BIGINT', 'STRING') OR {is_decimal}" if of.kind == "decimal" else "false"
+    misfits = [
+        (f"{json_type} != 'STRING' AND NOT ({numbers})", Reason.WRONG_TYPE),
+        (f"NOT {matches_sql(text, _FORMATS[of.kind])}", Reason.BAD_FORMAT),
+        (f"NOT ({_fits(text, value, of)})", Reason.OUT_OF_RANGE),
+    ]
+    # A number with an exponent or with more than 38 digits is a double to the parser: not exactly what was written.
+    inexact = (f"{json_type} = 'DOUBLE'", Reason.OUT_OF_RANGE)
+    return [inexact, *misfits] if of.kind == "decimal" else misfits
+
+
+def _fits(text: str, value: str, of: FieldType) -> str:
+    if of.kind == "decimal":
+        return f"{value} IS NOT NULL AND {matches_sql(text, f'-?[0-9]+([.][0-9]{{0,{of.scale}}}0*)?')}"
+    if of.kind == "bytes":
+        return f"{value} IS NOT NULL"
+    least, most = ("0001-01-01", "9999-12-31") if of.kind == "date" else (
+        "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z",
+    )  # fmt: skip
+    return f"coalesce({value} BETWEEN {of.sql} '{least}' AND {of.sql} '{most}', false)"
+
+
+def _text(variant: str) -> str:
+    return f"try_variant_get({variant}, '$', 'string')"
+
+
+def _value(variant: str, text: str, of: FieldType) -> str:
+    if of.kind not in _FORMATS:
+        return f"try_variant_get({variant}, '$', '{of.sql}')"
+    if of.kind == "bytes":
+        return f"try_to_binary({text}, 'base64')"
+    if of.kind == "timestamp":
+        # Spark's cast wants seconds where an offset follows.
+        whole = f"substr({text}, 1, 16) || ':00' || substr({text}, 17)"
+        text = f"CASE WHEN substr({text}, 17, 1) IN ('Z', '+', '-') THEN {whole} ELSE {text} END"
+    return f"try_cast({text} AS {of.sql})"

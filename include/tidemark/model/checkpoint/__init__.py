@@ -1,0 +1,1 @@
+"""Values of one checkpoint: plan, manifest, segments, messages, failures, and objects of the store."""

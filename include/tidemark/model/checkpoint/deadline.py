@@ -1,0 +1,74 @@
+"""Whether checkpoints come often enough: deadlines as people set them, and what they say of a pipeline at a moment.
+
+Flink has no such alert: it tells the time of the last completed checkpoint as a metric, and somebody has to watch it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.errors import UsageError
+from tidemark.model.core.names import checked_name
+from tidemark.model.core.savepoint_expiry import span_ms
+
+EVERY = ""
+"""Stands for every pipeline that has no deadline of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Punctuality:
+    """How a pipeline stands to its deadline.
+
+    Attributes:
+        now_ms: the moment, in milliseconds since the epoch.
+        since_ms: what the deadline runs from: when the newest checkpoint of the live timeline was sealed, or when a
+            restore began that timeline, or, before the first checkpoint, when the first one was planned; None = never.
+        deadline_ms: the longest time without a completed checkpoint; None = any.
+        stopped: whether a person stopped the pipeline; then nothing is due.
+    """
+
+    now_ms: int
+    since_ms: int | None
+    deadline_ms: int | None
+    stopped: bool
+
+    @property
+    def age_ms(self) -> int | None:
+        """How long ago that was; never negative, however clocks differ."""
+        return None if self.since_ms is None else max(0, self.now_ms - self.since_ms)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a checkpoint is overdue."""
+        if self.stopped or self.deadline_ms is None or self.age_ms is None:
+            return False
+        return self.age_ms > self.deadline_ms
+
+    @property
+    def late_since_ms(self) -> int | None:
+        """When it became late: the same for everybody who asks, so that one alert can be told from the next."""
+        if not self.is_late or self.since_ms is None or self.deadline_ms is None:
+            return None
+        return self.since_ms + self.deadline_ms
+
+
+def parse_deadlines(text: str) -> Mapping[str, int]:
+    """Milliseconds per pipeline, `EVERY` for all others; empty where nothing is set.
+
+    Args:
+        text: a span (`26h`), or some of pipelines (`flights=26h,payments=30m`), or both (`2d,payments=30m`).
+
+    Raises:
+        UsageError: no span, a span of 0, or a pipeline twice.
+        NameRefusedError: no pipeline is called so.
+    """
+    found: dict[str, int] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        name, equals, span = part.rpartition("=")
+        pipeline = checked_name("pipeline", name.strip()) if equals else EVERY
+        wanted = span_ms(span.strip())
+        if not wanted or pipeline in found:
+            raise UsageError(
+                f"not a deadline: {part!r}", next="write 26h, or flights=26h,payments=30m, each pipeline once."
+            )
+        found[pipeline] = wanted
+    return found

@@ -1,0 +1,219 @@
+"""What is measured of a pipeline: names, units, meanings and values, as gauges (K9).
+
+Every gauge is computed from the warehouse, so that any process tells the same at any time, a metric that was lost is
+told again, and no restart resets a count, as it does in Flink. The names are Flink's where the meaning is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidemark.model.checkpoint.deadline import Punctuality
+from tidemark.model.checkpoint.manifest import Checkpoint
+
+NONE = -1
+"""The value of what does not exist yet, as in Flink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointCounts:
+    """Counts over all timelines and all history.
+
+    Attributes:
+        completed: checkpoints.
+        failed: plans that were aborted.
+        in_progress: plans that are open, or sealed and not yet published.
+        restarts: attempts that took over a plan which an earlier attempt had left.
+    """
+
+    completed: int
+    failed: int
+    in_progress: int
+    restarts: int
+
+    @property
+    def total(self) -> int:
+        """All that came to something."""
+        return self.completed + self.failed + self.in_progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a pipeline stands at a moment.
+
+    Attributes:
+        pipeline: its name.
+        tally: counts.
+        newest: the newest checkpoint of the live timeline, or the one that a restore began it with.
+        sealed_ms: when that was sealed.
+        restored_ms: when the newest restore was made.
+        failures_in_row: failures since then that count.
+        layers: most live runs, and deepest level, of any operator; `NONE` where their tables cannot be read.
+        punctuality: age and deadline.
+    """
+
+    pipeline: str
+    tally: CheckpointCounts
+    newest: Checkpoint | None
+    sealed_ms: int | None
+    restored_ms: int | None
+    failures_in_row: int
+    layers: tuple[int, int]
+    punctuality: Punctuality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One gauge.
+
+    Attributes:
+        unit: `ms`, `bytes`, `ms since the epoch`, `id`, or what is counted.
+        flink: Flink's meaning of the name; empty where the name is ours.
+        meaning: what it is here.
+        of: its value.
+    """
+
+    unit: str
+    meaning: str
+    of: Callable[[Standing], float]
+    flink: str = ""
+
+
+def _newest(of: Callable[[Checkpoint], float]) -> Callable[[Standing], float]:
+    return lambda standing: NONE if standing.newest is None else of(standing.newest)
+
+
+def _tallied(of: Callable[[CheckpointCounts], int], *, flink: str, meaning: str, unit: str = "checkpoints") -> Metric:
+    """A count over all history."""
+    return Metric(unit=unit, flink=flink, meaning=meaning, of=lambda standing: of(standing.tally))
+
+
+def _or_none(value: int | None) -> int:
+    return NONE if value is None else value
+
+
+METRICS: Mapping[str, Metric] = {
+    "lastCheckpointDuration": Metric(
+        unit="ms",
+        flink="the time it took to complete the last checkpoint",
+        meaning="from the trigger to the last acknowledgement",
+        of=lambda s: NONE if s.newest is None or s.sealed_ms is None else s.sealed_ms - s.newest.plan.planned_at_ms,
+    ),
+    "lastCheckpointWork": Metric(
+        unit="ms",
+        meaning="steps of its sealed attempt, added up; without the time that the DAG run waited",
+        of=_newest(lambda c: sum(c.sealed.timings_ms.values())),
+    ),
+    "lastCheckpointSize": Metric(
+        unit="bytes",
+        flink="the checkpointed size of the last checkpoint: the increment",
+        meaning="of the runs that it wrote",
+        of=_newest(lambda c: c.sealed.run_bytes),
+    ),
+    "lastCheckpointFullSize": Metric(
+        unit="bytes",
+        flink="the full size of the last checkpoint",
+        meaning="of all state that it names",
+        of=_newest(lambda c: c.sealed.full_bytes),
+    ),
+    "lastCompletedCheckpointId": Metric(
+        unit="id",
+        flink="the identifier of the last completed checkpoint",
+        meaning="of the live timeline",
+        of=_newest(lambda c: c.id),
+    ),
+    "lastCheckpointCompletedTimestamp": Metric(
+        unit="ms since the epoch",
+        flink="when the last checkpoint was completed",
+        meaning="when it was sealed",
+        of=lambda s: _or_none(s.sealed_ms),
+    ),
+    "lastCheckpointRestoreTimestamp": Metric(
+        unit="ms since the epoch",
+        flink="when the last checkpoint was restored at the coordinator",
+        meaning="when the newest restore made its timeline",
+        of=lambda s: _or_none(s.restored_ms),
+    ),
+    "numberOfInProgressCheckpoints": _tallied(
+        lambda t: t.in_progress, flink="checkpoints in progress", meaning="planned, neither completed nor aborted"
+    ),
+    "numberOfCompletedCheckpoints": _tallied(
+        lambda t: t.completed,
+        flink="successfully completed checkpoints, since the job began",
+        meaning="on all timelines, since the pipeline began",
+    ),
+    "numberOfFailedCheckpoints": _tallied(
+        lambda t: t.failed,
+        flink="failed checkpoints, since the job began",
+        meaning="plans that were aborted, on all timelines",
+    ),
+    "totalNumberOfCheckpoints": _tallied(
+        lambda t: t.total, flink="in progress, completed and failed", meaning="the same"
+    ),
+    "fileMerging.physicalFileCount": Metric(
+        unit="files",
+        flink="files that the merged state files lie in",
+        meaning="files of all state that the newest checkpoint names",
+        of=_newest(lambda c: sum(s.files for a in c.sealed.acks for s in a.handle)),
+    ),
+    "fileMerging.physicalFileSize": Metric(
+        unit="bytes",
+        flink="their size",
+        meaning="the same as `lastCheckpointFullSize`",
+        of=_newest(lambda c: c.sealed.full_bytes),
+    ),
+    "numRestarts": _tallied(
+        lambda t: t.restarts,
+        flink="restarts of the job since it was submitted",
+        meaning="attempts that took over a plan from an earlier one",
+        unit="attempts",
+    ),
+    "pendingRecords": Metric(
+        unit="offsets",
+        flink="of the Kafka source: records that are not fetched yet",
+        meaning="lag: beyond the ranges of the newest checkpoint when it was planned",
+        of=_newest(lambda c: sum(c.plan.pending.values())),
+    ),
+    "lastCheckpointRecords": Metric(
+        unit="records", meaning="read from Kafka by the newest checkpoint", of=_newest(lambda c: c.sealed.facts.records)
+    ),
+    "lastCheckpointDeadLetters": Metric(
+        unit="records",
+        meaning="that at least one operator could not apply, each counted once",
+        of=_newest(lambda c: c.sealed.dead_lettered),
+    ),
+    "deadLetterRows": Metric(
+        unit="rows",
+        meaning="of the dead-letter tables, as the newest checkpoint names them",
+        of=_newest(lambda c: sum(a.dead_letters.rows for a in c.sealed.acks)),
+    ),
+    "liveRuns": Metric(
+        unit="runs",
+        meaning="of the operator that has most: what compaction has not merged so far",
+        of=lambda s: s.layers[0],
+    ),
+    "deepestLevel": Metric(
+        unit="level", meaning="of any operator; 0 = nothing was compacted", of=lambda s: s.layers[1]
+    ),
+    "failuresInRow": Metric(
+        unit="checkpoints", meaning="failed since the newest one, if the reason counts", of=lambda s: s.failures_in_row
+    ),
+    "lastCheckpointAge": Metric(
+        unit="ms",
+        meaning="since the newest checkpoint was sealed, or a restore began its timeline",
+        of=lambda s: _or_none(s.punctuality.age_ms),
+    ),
+    "checkpointDeadline": Metric(
+        unit="ms",
+        meaning="longest time without a completed checkpoint that is set; -1 = none",
+        of=lambda s: _or_none(s.punctuality.deadline_ms),
+    ),
+    "checkpointLate": Metric(
+        unit="0 or 1", meaning="whether that is exceeded; 0 while stopped", of=lambda s: int(s.punctuality.is_late)
+    ),
+}
+"""Every gauge by its name, in the order in which they are told. `docs/how-to/monitor.md` has the same table."""
+
+
+def gauges(standing: Standing) -> dict[str, float]:
+    """The value of every metric; `NONE` where there is nothing to measure yet."""
+    return {name: metric.of(standing) for name, metric in METRICS.items()}

@@ -1,0 +1,173 @@
+"""The plan of a checkpoint: everything that decides its result, frozen before any read (design section 6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import ADDED
+from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.core.names import checked_name
+from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.schema.operator_schema import OperatorSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A DAG run's data interval `[start, end)`, in milliseconds since the epoch (UTC)."""
+
+    start_ms: int
+    end_ms: int
+
+    def __post_init__(self) -> None:
+        if self.start_ms > self.end_ms:
+            raise UsageError(f"interval runs backwards: {self.start_ms} > {self.end_ms}", next="give start <= end.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets that were lost before they were read, recorded because the operator said `--accept-loss`."""
+
+    partition: TopicPartition
+    lost: OffsetRange
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A place in a timeline: the k-th plan of sequence `sequence`."""
+
+    timeline: str
+    sequence: int
+    k: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.timeline}/{self.sequence}.{self.k}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Slot":
+        """The inverse of `str`.
+
+        Raises:
+            UsageError: not of the form `t1/3.1`.
+        """
+        timeline, _, place = text.rpartition("/")
+        sequence, _, k = place.partition(".")
+        if not timeline or not sequence.isdecimal() or not k.isdecimal():
+            raise UsageError(f"not a slot: {text!r}", next="write TIMELINE/SEQUENCE.K, as in t1/3.1.")
+        return cls(timeline=checked_name("timeline", timeline), sequence=int(sequence), k=int(k))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPlan:
+    """Written once, never edited; tries of one plan differ by attempt only.
+
+    Attributes:
+        pipeline: its name.
+        id: checkpoint id, ascending over all timelines (E2).
+        slot: timeline, sequence, k.
+        parent: id of the checkpoint that this one follows; None for the first.
+        ranges: `[start, end)` of every partition, empty ones included (P12).
+        topic_ids: Kafka's id of every topic, compared again after the read (J9).
+        sources: per input (`Pipeline.inputs`) the topics that it reads; a topic belongs to one input at most. Topics of
+            `ranges` that no input names are parked: their ranges are empty, and naming them again goes on there.
+        handles: input handle per uid, with adopted compactions (E16); an operator without state has an empty one.
+        dead_letters: handle of the dead-letter table per uid, as the parent left it.
+        tables: per uid the folder `<pipeline>/state/<uid>/<timeline>-<n>`, relative to the warehouse, that this
+            checkpoint's run goes to; n is the id of the checkpoint that began it, so no folder is ever begun twice.
+        schemas: stored schema per uid.
+        adopted: per uid the key of the compaction record that `handles` already uses.
+        logical_time_ms: "now" of this checkpoint, never below the parent's.
+        watermark_ms: event-time watermark at the start of the batch; None before the first record.
+        watermarks: the same per partition of the pipeline's sources, where anything has been read.
+        interval: the data interval to cover; None where the run was not bound to one.
+        covers: whether completing this plan covers `interval` (false when `max_records` cut it).
+        isolation: Kafka isolation level of the read.
+        fingerprint: `Pipeline.fingerprint` of the code that planned.
+        losses: accepted gaps.
+        origin: who asked, for people: a DAG run id, or "cli".
+        planned_at_ms: clock at planning.
+        write_id: of the planner.
+        broadcast_versions: per broadcast state that is copied from a table the Delta version that it holds after this
+            checkpoint; all tries copy the same one.
+        broadcast_ids: Delta's id of the same tables.
+        copies: those whose version the input handle does not hold yet: this checkpoint copies them.
+        sinks: per uid of an operator with a sink its table, as the parent left it.
+        outboxes: by name the outboxes of sinks that the pipeline no longer declares, as the last checkpoint that had
+            them left them: what waits there is still sent, and a restore still knows what was.
+        left_behind: state of operators that are not declared any more, by uid (G11).
+        queries: per uid the sha256 of each stored text that resolves its state, by name (`model.queries`).
+        operator_states: per uid of an operator that declares lists what the parent left in them.
+        pending: per partition the offsets that the log held beyond the range when it was planned (Flink's
+            pendingRecords, J14); left out where the range reaches the end.
+        replays: ids of the completed checkpoints that this one repeats on a fork, in order: ranges, logical time and
+            watermark are theirs (Q7). Empty for a checkpoint that reads on.
+        parent_revision: revision of the manifest, or genesis, that it was made from (ADR 0015).
+        formats: per input whose values are not JSON what its format pins (`RecordFormat.freeze`).
+        erasures: number of the newest erasure whose block-list its records are held against; those before it count too.
+    """
+
+    pipeline: str
+    id: int
+    slot: Slot
+    parent: int | None
+    ranges: OffsetRanges
+    topic_ids: Mapping[str, str]
+    sources: Mapping[str, tuple[str, ...]]
+    handles: Mapping[str, StateHandle]
+    dead_letters: Mapping[str, StateHandle]
+    tables: Mapping[str, str]
+    schemas: Mapping[str, OperatorSchema]
+    adopted: Mapping[str, str]
+    logical_time_ms: int
+    watermark_ms: int | None
+    interval: Interval | None
+    covers: bool
+    isolation: str
+    fingerprint: str
+    losses: tuple[Gap, ...]
+    origin: str
+    planned_at_ms: int
+    write_id: str
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    broadcast_versions: Mapping[str, int] = field(default_factory=dict)
+    broadcast_ids: Mapping[str, str] = field(default_factory=dict)
+    copies: tuple[str, ...] = ()
+    left_behind: Mapping[str, StateHandle] = field(default_factory=dict)
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
+    operator_states: Mapping[str, OperatorState] = field(default_factory=dict, metadata=ADDED)
+    pending: Mapping[TopicPartition, int] = field(default_factory=dict, metadata=ADDED)
+    replays: tuple[int, ...] = field(default=(), metadata=ADDED)
+    parent_revision: int = field(default=0, metadata=ADDED)
+    erasures: int = field(default=0, metadata=ADDED)
+    outboxes: Mapping[str, SinkTable] = field(default_factory=dict, metadata=ADDED)
+    formats: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
+
+    def __post_init__(self) -> None:
+        if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
+            raise UsageError(
+                "a plan names every operator or cannot be built",
+                next="this is a defect of Tidemark: report it.",
+            )
+        topics = {tp.topic for tp in self.ranges}
+        if topics - set(self.topic_ids):
+            raise UsageError(
+                f"no topic id for {sorted(topics - set(self.topic_ids))}",
+                next="this is a defect of Tidemark: report it.",
+            )
+
+    @property
+    def name(self) -> str:
+        """How people call the checkpoint: `chk-17`."""
+        return f"chk-{self.id}"
+
+    def ranges_of(self, name: str) -> OffsetRanges:
+        """The ranges of one input, without the empty ones: what is read for it."""
+        topics = self.sources.get(name, ())
+        return OffsetRanges({tp: r for tp, r in self.ranges.items() if tp.topic in topics and not r.is_empty})
+
+    def format_of(self, topic: str) -> Mapping[str, str]:
+        """What the format of a topic's values pins; nothing for JSON."""
+        return next((self.formats.get(name, {}) for name, topics in self.sources.items() if topic in topics), {})

@@ -1,0 +1,61 @@
+"""Stored values as JSON and back, exactly: what a manifest carries of operator state."""
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from tidemark.model.core.types import FieldType
+
+
+def value_to_json(of: FieldType, plain: Any) -> Any:
+    """The JSON form of a value in stored form: decimals, dates, times and what is no number as text, bytes in base64.
+
+    Args:
+        of: its type; no map.
+        plain: the value, None where the type allows it.
+    """
+    if plain is None:
+        return None
+    if of.kind == "struct":
+        return {name: value_to_json(inner, plain[name]) for name, inner in of.fields}
+    if of.element is not None:
+        return [value_to_json(of.element, v) for v in plain]
+    return _DUMP.get(of.kind, _same)(plain)
+
+
+def value_from_json(of: FieldType, body: Any) -> Any:
+    """The inverse of `value_to_json`."""
+    if body is None:
+        return None
+    if of.kind == "struct":
+        return {name: value_from_json(inner, body[name]) for name, inner in of.fields}
+    if of.element is not None:
+        return [value_from_json(of.element, v) for v in body]
+    return _LOAD.get(of.kind, _same)(body)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _float_to_json(value: float) -> float | str:
+    # JSON has no number for these three.
+    return value if value - value == 0 else repr(value)
+
+
+_DUMP: dict[str, Callable[[Any], Any]] = {
+    "float": _float_to_json,
+    "bytes": lambda v: base64.b64encode(v).decode(),
+    "date": date.isoformat,
+    "timestamp": lambda v: v.astimezone(UTC).isoformat(),
+    "decimal": lambda v: format(v, "f"),
+}
+_LOAD: dict[str, Callable[[Any], Any]] = {
+    "float": float,
+    "bytes": base64.b64decode,
+    "date": date.fromisoformat,
+    "timestamp": lambda text: datetime.fromisoformat(text).astimezone(UTC),
+    "decimal": Decimal,
+}

@@ -1,0 +1,150 @@
+"""Offsets: half-open ranges per topic-partition, and the algebra of contiguity (I2).
+
+Kafka's words: a range is `[start, end)`; `end` is the next offset to read. Offsets are sparse (transaction
+markers, aborted and compacted records), so a range says nothing about how many records it holds.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.errors import UsageError
+
+PER_RECORD = 2**20
+"""A process may answer a record by less than so many. The number `_n` of an emitted record has a digit of this base per
+process of a chain."""
+NUMBERS = 2**63
+"""Every `_n` is below."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic; written `topic-partition` as Kafka's own tools do."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TopicPartition":
+        """The inverse of `str`.
+
+        Raises:
+            UsageError: no partition number behind the last dash.
+        """
+        topic, dash, partition = text.rpartition("-")
+        if not dash or not topic or not partition.isdecimal():
+            raise UsageError(f"not a topic-partition: {text!r}", next="write TOPIC-PARTITION, as in flights-0.")
+        return cls(topic, int(partition))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets `[start, end)` of one partition; empty where they are equal."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise UsageError(f"not an offset range: [{self.start}, {self.end})", next="give 0 <= start <= end.")
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no offset lies in the range."""
+        return self.start == self.end
+
+    @property
+    def span(self) -> int:
+        """`end - start`: an upper bound of the number of records, never their count (J8)."""
+        return self.end - self.start
+
+    def follows(self, earlier: "OffsetRange") -> bool:
+        """Whether this range starts exactly where `earlier` ends."""
+        return self.start == earlier.end
+
+    def overlaps(self, other: "OffsetRange") -> bool:
+        """Whether one offset lies in both."""
+        return max(self.start, other.start) < min(self.end, other.end)
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierOffsets:
+    """The end offset of every partition of every source, frozen before anything is read (E3)."""
+
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
+    """The ranges of one checkpoint: every partition is listed, also where it is empty (P12)."""
+
+    by_partition: Mapping[TopicPartition, OffsetRange]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_partition", dict(sorted(self.by_partition.items())))
+
+    def __getitem__(self, key: TopicPartition) -> OffsetRange:
+        return self.by_partition[key]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self.by_partition)
+
+    def __len__(self) -> int:
+        return len(self.by_partition)
+
+    @classmethod
+    def between(cls, starts: Mapping[TopicPartition, int], barrier: BarrierOffsets) -> "OffsetRanges":
+        """The ranges from `starts` to `barrier`; both must list the same partitions.
+
+        Raises:
+            UsageError: the partitions differ, or one would run backwards.
+        """
+        if set(starts) != set(barrier.ends):
+            missing = sorted(str(tp) for tp in set(starts) ^ set(barrier.ends))
+            raise UsageError(f"starts and barrier differ in {', '.join(missing)}", next="list every partition in both.")
+        return cls({tp: OffsetRange(start, barrier.ends[tp]) for tp, start in starts.items()})
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """The barrier that closes these ranges."""
+        return {tp: r.end for tp, r in self.items()}
+
+    @property
+    def span(self) -> int:
+        """Sum of the spans: an upper bound of the records."""
+        return sum(r.span for r in self.values())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no partition has an offset to read."""
+        return all(r.is_empty for r in self.values())
+
+    def breaks_from(self, parent: "OffsetRanges | None") -> list[str]:
+        """What stands against `self` being the direct successor of `parent` (I2): empty = contiguous.
+
+        A partition that the parent does not list may start anywhere (it is new); one that only the parent
+        lists is a break. A recorded gap is judged by the caller.
+        """
+        if parent is None:
+            return []
+        breaks = [f"{tp} of the parent is missing" for tp in parent if tp not in self]
+        for tp, after in self.items():
+            if tp in parent and not after.follows(parent[tp]):
+                breaks.append(f"{tp} starts at {after.start}, the parent ends at {parent[tp].end}")
+        return breaks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLog:
+    """What the log says of one partition: offsets that can be read are `[earliest, end)`.
+
+    `end` is the last stable offset under read_committed, the high watermark under read_uncommitted.
+    """
+
+    earliest: int
+    end: int

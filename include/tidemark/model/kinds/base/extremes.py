@@ -1,0 +1,71 @@
+"""What `min` and `max` share: the extreme of a scalar field, kept in one column of its type."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from tidemark.errors import DeclarationError
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.fold_kind import FoldKind
+from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.python import OfKey, Placed, known
+from tidemark.model.kinds.base.sql import filtered, quoted, record_path
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
+from tidemark.portable_sql.dialects import Dialect
+
+
+class Extreme(FoldKind):
+    """The extreme of a field's values that are not null.
+
+    Attributes:
+        function: the aggregate function of SQL that takes it.
+    """
+
+    function: ClassVar[str]
+
+    @abstractmethod
+    def picked(self, values: Sequence[Any]) -> Any:
+        """The extreme of values, of which there is at least one; twin of `function`."""
+
+    def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
+        """See `FoldKind`."""
+        return checked_scalar(at, self.shown, over)
+
+    def accumulators(self, field: StoredField) -> Accumulators:
+        """See `StateKind`."""
+        return ((field.name, field.type.with_null(True)),)
+
+    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+        """See `StateKind`."""
+        yield from field.accumulators
+
+    def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
+        """See `FoldKind`."""
+        return [f"{self.function}({record_path(field.source)}){filtered(only)}"]
+
+    def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
+        """See `FoldKind`."""
+        return [f"{self.function}({quoted(field.name)})"]
+
+    def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
+        """See `FoldKind`."""
+        return [self.merge(field, of, 0, [r.at(field.source) for _, r in placed])]
+
+    def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
+        """See `FoldKind`."""
+        there = known(values)
+        return self.picked(there) if there else None
+
+
+def checked_scalar(at: str, kind: str, over: FieldType) -> FieldType:
+    """The type, if its values have an order.
+
+    Raises:
+        DeclarationError: they have none.
+    """
+    if not over.is_ordered:
+        raise DeclarationError(
+            f"{at}: state.{kind} of a {over.kind}", next="min, max and distinct need a scalar field."
+        )
+    return over

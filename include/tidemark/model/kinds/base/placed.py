@@ -1,0 +1,133 @@
+"""What kinds share that keep one value with its place, so that the order of records decides and not that of arrival.
+
+The place is (event time, topic, partition, offset): unique per record, so the pick never depends on where barriers cut.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from tidemark.model.core.offsets import PER_RECORD
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.fold_kind import FoldKind
+from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.python import FoldedRecord, OfKey, Placed, Row, known
+from tidemark.model.kinds.base.sql import filtered, quoted, record_path
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
+from tidemark.portable_sql.dialects import DUCKDB, Dialect
+
+_NUMBER = ", 'n', \"_n\""
+_PLACE = (
+    ("at", FieldType("timestamp")),
+    ("topic", FieldType("str")),
+    ("partition", FieldType("int")),
+    ("offset", FieldType("int")),
+)
+_PLACE_SQL = "'at', \"event_time\", 'topic', \"topic\", 'partition', CAST(\"partition\" AS BIGINT), 'offset', "
+_BEFORE_ALL = (("at", "make_timestamptz(0)"), ("topic", "''"), ("partition", "0"), ("offset", "0"))
+"""The place of given state: before every record that may come."""
+
+
+class PlacedValue(FoldKind):
+    """The value of the least or the greatest of (what ranks it, its place), kept as one struct.
+
+    Attributes:
+        function: `min` or `max`; of structs, member by member.
+    """
+
+    function: ClassVar[str]
+
+    def accumulators(self, field: StoredField) -> Accumulators:
+        """See `StateKind`."""
+        members = (*self.ranks(field), *_PLACE, ("value", field.over.with_null(True)))
+        return ((field.name, FieldType("struct", nullable=True, fields=members)),)
+
+    def ranks(self, field: StoredField) -> tuple[tuple[str, FieldType], ...]:
+        """(member, type) of what ranks values before their place does."""
+        return ()
+
+    def rank_paths(self, field: StoredField) -> tuple[str, ...]:
+        """The record path of each of `ranks`; records in which one is null do not count."""
+        return ()
+
+    def counted(self, field: StoredField) -> tuple[str, ...]:
+        """The record paths that must not be null for a record to count."""
+        return self.rank_paths(field)
+
+    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+        """See `StateKind`: the value, and `<field>__<member>` for each of `ranks`."""
+        yield field.name, field.over.with_null(True)
+        yield from ((f"{field.name}__{member}", of.with_null(True)) for member, of in self.ranks(field))
+
+    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+        """See `StateKind`: before every record that may come, so that any later one is newer and none is earlier."""
+        ranks = [(member, quoted(f"{field.name}__{member}")) for member, _ in self.ranks(field)]
+        column = quoted(field.name)
+        known_by = " AND ".join(f"{sql} IS NOT NULL" for _, sql in ranks) or f"{column} IS NOT NULL"
+        yield field.name, f"CASE WHEN {known_by} THEN {DUCKDB.struct([*ranks, *_BEFORE_ALL, ('value', column)])} END"
+
+    def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
+        """See `FoldKind`.
+
+        Of an emitted record's place one number is kept for offset and `_n`. It holds the last digit of `_n` only, as in
+        all releases: it is compared with those of other checkpoints, never within one source record.
+        """
+        where = filtered(only, *(f"{record_path(path)} IS NOT NULL" for path in self.counted(field)))
+        pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
+        place = "".join(f"'{member}', {record_path(path)}, " for (member, _), path in pairs) + _PLACE_SQL
+        value = record_path(field.source)
+        if not emitted:
+            return [f"{self.function}(named_struct({place}\"offset\", 'value', {value})){where}"]
+        kept = f'named_struct({place}"offset" * {PER_RECORD} + "_n" % {PER_RECORD}, \'value\', {value})'
+        return [f'{self.function}_by({kept}, named_struct({place}"offset"{_NUMBER})){where}']
+
+    def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
+        """See `FoldKind`."""
+        return [f"{self.function}({quoted(field.name)})"]
+
+    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+        """See `FoldKind`."""
+        return f'{quoted(field.name)}."value"'
+
+    @abstractmethod
+    def picked(self, values: Sequence[Any]) -> Any:
+        """The least or the greatest of values, as Spark compares them; twin of `function`."""
+
+    def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
+        """See `FoldKind`."""
+        paths = self.rank_paths(field)
+        counted = [r for _, r in placed if all(r.at(path) is not None for path in self.counted(field))]
+        if not counted:
+            return [None]
+        ranked = [({"ranks": [r.at(p) for p in paths], "at": r.event_time, "place": [*r.position]}, r) for r in counted]
+        best = self.picked([rank for rank, _ in ranked])
+        record = next(r for rank, r in ranked if rank is best)
+        return [self._kept(field, record)]
+
+    def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
+        """See `FoldKind`."""
+        there = known(values)
+        return self.picked(there) if there else None
+
+    def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
+        """See `FoldKind`."""
+        held = row[field.name]
+        return None if held is None else held["value"]
+
+    def _kept(self, field: StoredField, record: FoldedRecord) -> dict[str, Any]:
+        pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
+        return {member: record.at(path) for (member, _), path in pairs} | {
+            "at": record.event_time,
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.kept_offset,
+            "value": record.at(field.source),
+        }
+
+
+class OrderedValue(PlacedValue):
+    """The value of the first or the last record in the order of places."""
+
+    def counted(self, field: StoredField) -> tuple[str, ...]:
+        """See `PlacedValue`."""
+        return (field.source,) if field.ignore_nulls else ()

@@ -1,0 +1,144 @@
+"""Python that kinds of state share: what the twin in memory computes where Spark and DuckDB take SQL."""
+
+import decimal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from math import isnan
+from typing import Any, Protocol
+
+from tidemark.errors import StateOverflowError
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.operator_schema import StoredField
+
+Key = tuple[Any, ...]
+Row = Mapping[str, Any]
+_WIDE = decimal.Context(prec=100)
+
+
+class Overflow(ArithmeticError):
+    """An integer left 64 bits; the caller knows the key."""
+
+
+class FoldedRecord(Protocol):
+    """A good record with its position, as the twin folds it."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+
+    @property
+    def partition(self) -> int:
+        """Its partition."""
+
+    @property
+    def kept_offset(self) -> int:
+        """What is kept of its offset beside a value."""
+
+    @property
+    def event_time(self) -> datetime:
+        """Its event time."""
+
+    @property
+    def position(self) -> tuple[str, int, int, int]:
+        """Topic, partition, offset, and the number among those emitted for it: unique in a batch."""
+
+    def at(self, path: str) -> Any:
+        """The field at a dotted path; null where a step of it is."""
+
+
+class Portable(Protocol):
+    """Evaluates texts of the portable SQL subset; see `adapters.memory_portable`."""
+
+    def partials(self, field: StoredField, records: Sequence[Row]) -> list[Any]:
+        """The accumulators of an author's aggregate over records, given as path to value."""
+
+    def finished(self, field: StoredField, row: Row) -> Any:
+        """The finished value of an author's aggregate over a merged row."""
+
+
+Placed = Sequence[tuple[int, FoldedRecord]]
+"""Records of a key in one batch, each behind the time at which it accesses the key, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfKey:
+    """What a kind computes for.
+
+    Attributes:
+        key: for messages.
+        now: the time on the operator's clock, in milliseconds; None = nothing expires.
+        portable: evaluates texts of authors.
+    """
+
+    key: Key
+    now: int | None
+    portable: Portable
+
+
+def known(values: Iterable[Any]) -> list[Any]:
+    """The values that are not null."""
+    return [v for v in values if v is not None]
+
+
+def bounded_values(f: StoredField, key: Key, values: list[Any]) -> list[Any]:
+    """The values, if the field's limit allows so many.
+
+    Raises:
+        StateOverflowError: it does not.
+    """
+    if len(values) > f.limit:
+        raise overflow(f, key, f"has {len(values)} values, its limit is {f.limit}")
+    return values
+
+
+def comparable(value: Any) -> tuple[Any, ...]:
+    """A value as Spark compares it: null before all, structs and lists member by member."""
+    if value is None:
+        return ()
+    if isinstance(value, Mapping | list):
+        members = value.values() if isinstance(value, Mapping) else value
+        return (False, *map(comparable, members))
+    return (isinstance(value, float) and isnan(value), value)
+
+
+def is_expired(f: StoredField, accessed: int, now: int | None) -> bool:
+    """Whether what was accessed last at a time is hidden."""
+    return f.ttl is not None and f.ttl.hides and now is not None and accessed + f.ttl.ms <= now
+
+
+def live_values(f: StoredField, elements: Iterable[Any], now: int | None) -> list[Any]:
+    """The elements of a list that are not expired."""
+    return [e for e in elements if not is_expired(f, e["at"], now)]
+
+
+def summed(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
+    """The exact sum of values that are not null; null where there is none.
+
+    Raises:
+        StateOverflowError: it does not fit its type.
+    """
+    there = known(values)
+    if not there:
+        return None
+    if of.kind == "decimal":
+        total = Decimal(0)
+        for value in there:
+            total = _WIDE.add(total, value)
+        if abs(total) >= Decimal(10) ** (of.digits - of.scale):
+            raise overflow(f, key, f"does not fit {of.digits} digits")
+        return total
+    found = sum(there)
+    if of.kind == "int" and not -(2**63) <= found < 2**63:
+        raise overflow(f, key, "does not fit 64 bits")
+    return found
+
+
+def overflow(f: StoredField, key: Key, why: str) -> StateOverflowError:
+    """The error of a field that does not fit."""
+    return StateOverflowError(
+        f"state overflow: {f.name} of key ({', '.join(map(str, key))}) {why}",
+        safe="every completed checkpoint is intact; nothing was published.",
+        next="declare a wider type or a higher limit, or filter the key's records.",
+    )

@@ -1,0 +1,94 @@
+"""`state.distinct`: the distinct values of a field."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit, over_field
+from tidemark.model.kinds.base.extremes import checked_scalar
+from tidemark.model.kinds.base.fold_kind import FoldKind
+from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, is_expired, known
+from tidemark.model.kinds.base.sql import bounded, bounded_in_run, expired, filtered, quoted, record_path
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
+from tidemark.portable_sql.dialects import DUCKDB, Dialect
+
+
+class Distinct(FoldKind):
+    """The distinct values that are not null, kept sorted."""
+
+    name = "distinct"
+    annotation = "list"
+    is_collection = True
+    is_limited = True
+
+    def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
+        """See `FoldKind`."""
+        return FieldType("list", element=checked_scalar(at, self.shown, over).with_null(False))
+
+    def accumulators(self, field: StoredField) -> Accumulators:
+        """See `StateKind`."""
+        return ((field.name, FieldType("list", element=field.over.with_null(False))),)
+
+    def absent(self, field: StoredField) -> tuple[object, ...]:
+        """See `StateKind`."""
+        return ((),)
+
+    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+        """See `StateKind`."""
+        yield from field.accumulators
+
+    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+        """See `StateKind`."""
+        yield field.name, f"list_sort(list_distinct({DUCKDB.or_empty(quoted(field.name))}))"
+
+    def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
+        """See `FoldKind`."""
+        return [f"array_sort(collect_set({record_path(field.source)}){filtered(only)})"]
+
+    def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
+        """See `FoldKind`."""
+        column = quoted(field.name)
+        held = f"array_agg({column}){filtered(f'{column} IS NOT NULL')}"
+        return [f"array_sort(array_distinct(flatten({held})))"]
+
+    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+        """See `FoldKind`."""
+        return bounded(field, dialect.or_empty(quoted(field.name)), keys)
+
+    def run_columns(self, field: StoredField, keys: Sequence[KeyColumn], now: int | None) -> dict[str, str]:
+        """See `FoldKind`."""
+        hidden = expired('"_last_at"', field, now)
+        otherwise = "" if hidden is None else f"WHEN {hidden} THEN array()"
+        return {field.name: bounded_in_run(field, quoted(field.name), otherwise, keys)}
+
+    def adds(self, field: StoredField) -> str:
+        """See `FoldKind`."""
+        return f"coalesce(cardinality({quoted(field.name)}), 0) > 0"
+
+    def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
+        """See `FoldKind`."""
+        found = sorted(set(known(r.at(field.source) for _, r in placed)))
+        hidden = len(found) > field.limit and is_expired(field, max(at for at, _ in placed), of.now)
+        return [[] if hidden else bounded_values(field, of.key, found)]
+
+    def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
+        """See `FoldKind`."""
+        return sorted({v for held in known(values) for v in held})
+
+    def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
+        """See `FoldKind`."""
+        return bounded_values(field, of.key, row[field.name] or [])
+
+
+def distinct(source: str, *, limit: int = 1000, ttl: TimeToLive = None, was: str = "") -> Any:
+    """The distinct values that are not null, sorted.
+
+    Args:
+        source: the record field.
+        limit: a key with more values is a `StateOverflowError` naming the key.
+        ttl: of the whole set.
+        was: see `StateDescriptor`.
+    """
+    return over_field("distinct", source, limit=checked_limit("distinct", limit), ttl=ttl, was=was)

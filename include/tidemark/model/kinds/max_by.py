@@ -1,0 +1,71 @@
+"""`state.max_by`: one field of the record in which another field is greatest."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidemark.errors import DeclarationError
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.declaring import TimeToLive, named_field, over_field
+from tidemark.model.kinds.base.kind import Input, record_field
+from tidemark.model.kinds.base.placed import PlacedValue
+from tidemark.model.kinds.base.python import comparable
+from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import StoredField
+
+
+class MaxBy(PlacedValue):
+    """The value of the record that is greatest by (`by`, event time, topic, partition, offset)."""
+
+    name = "max_by"
+    function = "max"
+
+    def bound(self, at: str, declared: StateDescriptor, record: FieldType) -> Input:
+        """See `StateKind`."""
+        (path,) = declared.others
+        ranking = record_field(at, path, record)
+        if not ranking.is_ordered:
+            raise DeclarationError(
+                f"{at}: state.{self.shown} by {path!r}, which is a {ranking.kind}", next="rank by a scalar field."
+            )
+        return Input(over=super().bound(at, declared, record).over, others=((path, ranking.with_null(True)),))
+
+    def ranks(self, field: StoredField) -> tuple[tuple[str, FieldType], ...]:
+        """See `PlacedValue`."""
+        return tuple(("by", of) for _, of in field.others)
+
+    def rank_paths(self, field: StoredField) -> tuple[str, ...]:
+        """See `PlacedValue`."""
+        return tuple(path for path, _ in field.others)
+
+    def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
+        """See `StateKind`."""
+        by = f"{field.name}__by"
+        yield f"{quoted(field.name)} IS NOT NULL AND {quoted(by)} IS NULL", f"{field.name} is known, and {by} is not"
+
+    def picked(self, values: Sequence[Any]) -> Any:
+        """See `PlacedValue`."""
+        return max(values, key=comparable)
+
+
+def max_by(source: str, by: str, *, ttl: TimeToLive = None, was: str = "") -> Any:
+    """The field `source` of the record in which the field `by` is greatest: `MAX_BY` of Spark, `ARG_MAX` of DuckDB.
+
+    Records in which `by` is null do not count; `source` may be null there. Where several records have the greatest
+    `by`, the latest of them decides, by (event time, topic, partition, offset), as for `latest`. (`maxBy` of Flink's
+    DataStream API takes the first one that arrives, and SQL any.) So the result never depends on where barriers cut.
+
+        class Aircraft(state.Keyed):
+            worst_day: date | None = state.max_by("day", by="arrival_delay")
+
+    Delays of 5, 40 and 40 minutes on May 1, 2 and 3 give May 3.
+
+    A float that is NaN is the greatest. Restoring a checkpoint gives the very value that was stored.
+
+    Args:
+        source: the record field to keep, of any type.
+        by: the record field to rank by, a scalar.
+        ttl: of the whole.
+        was: the name that the field had before.
+    """
+    return over_field("max_by", source, ttl=ttl, was=was, others=(named_field("max_by", by),))

@@ -1,0 +1,101 @@
+"""`state.mean`: the arithmetic mean of a number."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.declaring import TimeToLive, over_field
+from tidemark.model.kinds.base.fold_kind import FoldKind
+from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.numbers import checked_number, sum_type
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, known, summed
+from tidemark.model.kinds.base.sql import (
+    as_double,
+    filtered,
+    merged_count,
+    merged_sum,
+    quoted,
+    record_path,
+    summed_sql,
+)
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
+from tidemark.portable_sql.dialects import Dialect
+
+
+class Mean(FoldKind):
+    """The mean of the values that are not null: their sum, exact but of floats, and their number."""
+
+    name = "mean"
+    annotation = "float"
+
+    def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
+        """See `FoldKind`."""
+        checked_number(at, self.shown, over)
+        return FieldType("float")
+
+    def accumulators(self, field: StoredField) -> Accumulators:
+        """See `StateKind`."""
+        return ((f"{field.name}__sum", sum_type(field.over)), (f"{field.name}__count", FieldType("int")))
+
+    def absent(self, field: StoredField) -> tuple[object, ...]:
+        """See `StateKind`."""
+        return (None, 0)
+
+    def is_exact(self, field: StoredField) -> bool:
+        """See `StateKind`."""
+        return field.over.kind != "float"
+
+    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+        """See `StateKind`: a mean alone does not say how to continue."""
+        yield from field.accumulators
+
+    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+        """See `StateKind`."""
+        (total, _), (count, _) = field.accumulators
+        yield total, quoted(total)
+        yield count, f"coalesce({quoted(count)}, 0)"
+
+    def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
+        """See `StateKind`."""
+        (total, _), (count, _) = field.accumulators
+        condition = f"({quoted(total)} IS NULL) <> (coalesce({quoted(count)}, 0) <= 0)"
+        yield condition, f"{total} and {count} are known both, or neither"
+
+    def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
+        """See `FoldKind`."""
+        value, where = record_path(field.source), filtered(only)
+        return [summed_sql(value, field.over, where), f"count({value}){where}"]
+
+    def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
+        """See `FoldKind`."""
+        (total, of), (count, _) = field.accumulators
+        return [merged_sum(field, quoted(total), of, keys, dialect), merged_count(quoted(count))]
+
+    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+        """See `FoldKind`."""
+        total, count = (quoted(name) for name, _ in field.accumulators)
+        return f"CASE WHEN {count} > 0 THEN {as_double(total, field.over)} / CAST({count} AS DOUBLE) END"
+
+    def may_leave_64_bits(self, field: StoredField) -> bool:
+        """See `FoldKind`."""
+        return field.over.kind == "int"
+
+    def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
+        """See `FoldKind`."""
+        values = known(r.at(field.source) for _, r in placed)
+        return [summed(field, field.accumulators[0][1], of.key, values), len(values)]
+
+    def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
+        """See `FoldKind`."""
+        return summed(field, field.accumulators[n][1], of.key, values)
+
+    def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
+        """See `FoldKind`."""
+        total, count = (row[name] for name, _ in field.accumulators)
+        return float(total) / float(count) if count else None
+
+
+def mean(source: str, *, ttl: TimeToLive = None, was: str = "") -> Any:
+    """Arithmetic mean of the values that are not null, as a float; exact where the values are integers or decimals."""
+    return over_field("mean", source, ttl=ttl, was=was)

@@ -1,0 +1,34 @@
+"""`state.reduce`: one aggregate function of an author (Flink's ReducingState)."""
+
+from dataclasses import replace
+from typing import Any
+
+from tidemark.model.core.ttl import as_ttl
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.authored import Authored
+from tidemark.model.kinds.base.declaring import TimeToLive
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.portable_sql.custom_aggregate import declared_reduce
+
+
+class Reduction(Authored):
+    """One accumulator, of the field's own type."""
+
+    name = "reduce"
+
+    def check_annotation(self, declared: StateDescriptor, found: FieldType, where: str) -> StateDescriptor:
+        """See `StateKind`: the annotation is the accumulator's type."""
+        assert declared.aggregate is not None  # noqa: S101  (for the type checker)
+        own = replace(declared.aggregate, accumulators=(("value", found.with_null(True)),))
+        return replace(declared, aggregate=own)
+
+
+def reduce(text: str, *, ttl: TimeToLive = None, was: str = "") -> Any:
+    """One aggregate function whose result is of the type of what it takes (Flink's ReducingState).
+
+    Args:
+        text: for instance `max(arrival_delay - departure_delay)`, in the portable SQL subset.
+        ttl: of the whole.
+        was: the name that the field had before.
+    """
+    return StateDescriptor(kind="reduce", aggregate=declared_reduce(text), ttl=as_ttl(ttl), was=was)

@@ -1,0 +1,21 @@
+"""All kinds of state, one line each: its function is what authors call, and its file makes its kind known.
+
+`tidemark.state` has every name that is imported here, and loads each from its file when it is asked for.
+"""
+
+from tidemark.model.kinds.aggregate import aggregate as aggregate
+from tidemark.model.kinds.count import count as count
+from tidemark.model.kinds.distinct import distinct as distinct
+from tidemark.model.kinds.first import first as first
+from tidemark.model.kinds.latest import latest as latest
+from tidemark.model.kinds.list import list as list
+from tidemark.model.kinds.map import map as map
+from tidemark.model.kinds.max import max as max
+from tidemark.model.kinds.max_by import max_by as max_by
+from tidemark.model.kinds.mean import mean as mean
+from tidemark.model.kinds.min import min as min
+from tidemark.model.kinds.min_by import min_by as min_by
+from tidemark.model.kinds.reduce import reduce as reduce
+from tidemark.model.kinds.stddev import stddev as stddev
+from tidemark.model.kinds.sum import sum as sum
+from tidemark.model.kinds.value import value as value

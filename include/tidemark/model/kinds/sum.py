@@ -1,0 +1,81 @@
+"""`state.sum`: the sum of a number."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.declaring import TimeToLive, over_field
+from tidemark.model.kinds.base.fold_kind import FoldKind
+from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.numbers import checked_number, sum_type
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, summed
+from tidemark.model.kinds.base.sql import checked, filtered, merged_sum, quoted, record_path, summed_sql
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
+from tidemark.portable_sql.dialects import Dialect
+
+
+class Sum(FoldKind):
+    """The sum of the values that are not null; of decimals kept in 38 digits, and cast when it is read."""
+
+    name = "sum"
+
+    def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
+        """See `FoldKind`; the declared digits may be wider than the record's."""
+        checked_number(at, self.shown, over)
+        of = declared.type
+        return of if of.kind == over.kind == "decimal" and of.scale == over.scale else over
+
+    def accumulators(self, field: StoredField) -> Accumulators:
+        """See `StateKind`."""
+        return ((field.name, sum_type(field.over)),)
+
+    def is_exact(self, field: StoredField) -> bool:
+        """See `StateKind`."""
+        return field.over.kind != "float"
+
+    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+        """See `StateKind`."""
+        yield from field.accumulators
+
+    def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
+        """See `FoldKind`."""
+        return [summed_sql(record_path(field.source), field.over, filtered(only))]
+
+    def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
+        """See `FoldKind`."""
+        return [merged_sum(field, quoted(field.name), field.accumulators[0][1], keys, dialect)]
+
+    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+        """See `FoldKind`."""
+        column, of = quoted(field.name), field.type
+        if field.over.kind != "decimal" or of.digits == 38:
+            return column
+        bound = f"CAST(1{'0' * (of.digits - of.scale)} AS DECIMAL(38,0))"
+        fits = f"{column} > -{bound} AND {column} < {bound}"
+        return checked(column, fits, f"CAST({column} AS {of.sql})", field.name, keys)
+
+    def may_leave_64_bits(self, field: StoredField) -> bool:
+        """See `FoldKind`."""
+        return field.over.kind == "int"
+
+    def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
+        """See `FoldKind`."""
+        return [self.merge(field, of, 0, [r.at(field.source) for _, r in placed])]
+
+    def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
+        """See `FoldKind`."""
+        return summed(field, field.accumulators[0][1], of.key, values)
+
+    def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
+        """See `FoldKind`."""
+        return summed(field, field.type, of.key, [row[field.name]]) if field.over.kind == "decimal" else row[field.name]
+
+
+def sum(source: str, *, ttl: TimeToLive = None, was: str = "") -> Any:  # noqa: A001
+    """Sum of a number over the records in which it is not null; null where there is none.
+
+    An integer that leaves 64 bits is a `StateOverflowError` naming the key. A floating-point sum is not exact:
+    it depends on where barriers cut, so it stays out of state hashes.
+    """
+    return over_field("sum", source, ttl=ttl, was=was)

@@ -1,0 +1,99 @@
+"""`state.value`: one value of a process (Flink's ValueState)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from tidemark.errors import DeclarationError
+from tidemark.model.core.ttl import as_ttl
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.declaring import TimeToLive
+from tidemark.model.kinds.base.fold_kind import Time
+from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.process_kind import ProcessKind
+from tidemark.model.kinds.base.python import Row, is_expired
+from tidemark.model.kinds.base.sql import expired, quoted
+from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.schema.operator_schema import StoredField
+from tidemark.portable_sql.dialects import Dialect
+
+T = TypeVar("T")
+
+
+class Value(ProcessKind):
+    """A value with the time of its last access; without that time there is none."""
+
+    name = "value"
+
+    def is_optional(self, declared: StateDescriptor, found: FieldType) -> bool:
+        """See `StateKind`."""
+        return found.nullable
+
+    def check_annotation(self, declared: StateDescriptor, found: FieldType, where: str) -> StateDescriptor:
+        """See `StateKind`."""
+        if declared.initial is None and not found.nullable:
+            raise DeclarationError(f"{where}: never None, but state.value(None)", next="declare `... | None`.")
+        return declared
+
+    def inner(self, declared: FieldType) -> FieldType:
+        """See `ProcessKind`."""
+        return declared
+
+    def accumulators(self, field: StoredField) -> Accumulators:
+        """See `StateKind`."""
+        return ((field.name, field.over.with_null(True)), (_at(field), FieldType("int", nullable=True)))
+
+    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+        """See `StateKind`."""
+        yield field.name, field.over.with_null(True)
+
+    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+        """See `StateKind`."""
+        yield field.name, quoted(field.name)
+        yield _at(field), f"CASE WHEN {quoted(field.name)} IS NOT NULL THEN {at_ms} END"
+
+    def finish(self, field: StoredField, dialect: Dialect, now: Time) -> str:
+        """See `ProcessKind`."""
+        hidden = expired(quoted(_at(field)), field, now)
+        return quoted(field.name) if hidden is None else f"CASE WHEN {hidden} THEN NULL ELSE {quoted(field.name)} END"
+
+    def is_present(self, field: StoredField, dialect: Dialect, now: Time) -> str:
+        """See `ProcessKind`."""
+        at = quoted(_at(field))
+        hidden = expired(at, field, now)
+        return f"({at} IS NOT NULL{'' if hidden is None else f' AND NOT ({hidden})'})"
+
+    def swept(self, field: StoredField, dialect: Dialect, now: Time) -> dict[str, str]:
+        """See `ProcessKind`."""
+        gone = expired(quoted(_at(field)), field, now)
+        return {name: f"CASE WHEN {gone} THEN NULL ELSE {quoted(name)} END" for name, _ in field.accumulators}
+
+    def read(self, field: StoredField, own: Row, entries: Iterable[Row], now: int | None) -> tuple[Any, bool]:
+        """See `ProcessKind`."""
+        at = own[_at(field)]
+        return (None, False) if at is None or is_expired(field, at, now) else (own[field.name], True)
+
+    def dropped(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
+        """See `ProcessKind`."""
+        at = own[_at(field)]
+        return {field.name: None, _at(field): None} if at is not None and is_expired(field, at, now) else {}
+
+    def holds(self, field: StoredField, own: Row) -> bool:
+        """See `ProcessKind`."""
+        return own[_at(field)] is not None
+
+
+def value(initial: T, *, ttl: TimeToLive = None, was: str = "") -> T:
+    """One value of a `Process`, which its function reads and assigns.
+
+    Args:
+        initial: what a key without it has; None, a bool, a number, or a text.
+        ttl: after it the function gets `initial` again; the annotation must then allow None, which SQL shows.
+        was: see `StateDescriptor`.
+    """
+    made: Any = StateDescriptor(kind="value", initial=initial, ttl=as_ttl(ttl), was=was)
+    found: T = made
+    return found
+
+
+def _at(field: StoredField) -> str:
+    return f"{field.name}__at"

@@ -1,0 +1,1 @@
+"""Values of retention, savepoints, erasure, verification and exports."""

@@ -1,0 +1,118 @@
+"""Erasure of a key: what was asked for, which records it blocks, and what of a manifest was revised (Q9, ADR 0015)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidemark.model.checkpoint.codec import ADDED
+from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureRecord:
+    """`erasures/<n>.json`: a key that is erased; plans made since block its records.
+
+    Attributes:
+        number: ascending from 1.
+        uids: the operators that it is erased from, under all names that they have had.
+        key: texts of the key columns, in order, as `state show --key` takes them.
+        ends: per partition the offset up to which, exclusive, records of the key do not count; see `reached`.
+        forever: no record of the key ever counts.
+        owner: who asked.
+        at_ms: clock of the writer, for people.
+        reached: the same offsets by topic id: a topic that was recreated since blocks nothing. None in records of 0.1,
+            where `ends` counts for every topic of the name.
+    """
+
+    number: int
+    uids: tuple[str, ...]
+    key: tuple[str, ...]
+    ends: Mapping[TopicPartition, int]
+    forever: bool
+    owner: str
+    at_ms: int
+    write_id: str
+    reached: OffsetCoverage | None = field(default=None, metadata=ADDED)
+
+    def covers(self, reached: OffsetCoverage) -> bool:
+        """Whether it blocks everything that was read up to there; one of 0.1 does not say of which topics."""
+        return self.forever or (self.reached is not None and self.reached.contains(reached))
+
+    def ends_of(self, topic_ids: Mapping[str, str]) -> Mapping[TopicPartition, int] | None:
+        """Per partition the offset up to which, exclusive, records of the key do not count; None = none ever counts."""
+        if self.forever:
+            return None
+        return self.ends if self.reached is None else self.reached.ends(topic_ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureEnd:
+    """`erasures/<n>.end.json`: the key was found nowhere any more.
+
+    Attributes:
+        restore_points: names of what was revised by the call that ended it.
+        files: files that it wrote again.
+        rows: rows of the key that were in them.
+        at_ms: clock of the writer, for people.
+    """
+
+    number: int
+    restore_points: tuple[str, ...]
+    files: int
+    rows: int
+    at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedKey:
+    """A key as the rows of an operator hold it.
+
+    Attributes:
+        columns: key columns.
+        values: one per column.
+        group: its `_key_group`.
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[object, ...]
+    group: int
+
+    @classmethod
+    def of(cls, schema: OperatorSchema, values: tuple[object, ...]) -> "ErasedKey":
+        """The key of an operator."""
+        columns = tuple(k.name for k in schema.keys)
+        return cls(columns=columns, values=values, group=key_group(values, schema.key_groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedKey:
+    """Records of a key that an operator does not count.
+
+    Attributes:
+        uid: the operator.
+        key: one value per key column.
+        ends: per partition the offset up to which, exclusive; None = all of them.
+    """
+
+    uid: str
+    key: tuple[object, ...]
+    ends: Mapping[TopicPartition, int] | None
+
+    def blocks(self, key: Sequence[object], topic: str, partition: int, offset: int) -> bool:
+        """Whether a record is dropped."""
+        if tuple(key) != self.key:
+            return False
+        return self.ends is None or offset < self.ends.get(TopicPartition(topic, partition), 0)
+
+
+Blocked = Callable[[CheckpointPlan], Sequence[BlockedKey]]
+"""The keys that the records of a plan are held against."""
+
+
+def none_blocked(plan: CheckpointPlan) -> Sequence[BlockedKey]:
+    """Where nothing was ever erased."""
+    return ()

@@ -1,0 +1,68 @@
+"""What retention needs of a manifest: a line of the index (adr/0017)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestLine:
+    """A completed checkpoint, as far as it matters to who keeps which file.
+
+    Attributes:
+        id, timeline, sequence, revision, logical_time_ms: as its manifest says.
+        attempt: the one that was sealed.
+        repeats: id of the last checkpoint that it repeats on a fork; None = none.
+        handles: state per uid.
+        others: all else that it names: dead letters, sinks, state that it has left behind.
+        tables: per uid the folder of its state.
+        sinks: kinds of its sinks (`SinkTable.kind`).
+        sends: whether it has emitted anything for a Kafka sink.
+    """
+
+    id: int
+    timeline: str
+    sequence: int
+    revision: int
+    logical_time_ms: int
+    attempt: int
+    repeats: int | None
+    handles: Mapping[str, StateHandle]
+    others: tuple[StateHandle, ...]
+    tables: Mapping[str, str]
+    sinks: frozenset[str]
+    sends: bool
+
+    @classmethod
+    def of(cls, found: Checkpoint) -> "ManifestLine":
+        """The line of a manifest."""
+        plan, acks, sinks = found.plan, found.sealed.acks, found.plan.sinks
+        emitted = {a.uid for a in acks if a.emitted}
+        beside = (handle for a in acks for handle in (a.dead_letters, a.sink))
+        return cls(
+            id=found.id,
+            timeline=plan.slot.timeline,
+            sequence=plan.slot.sequence,
+            revision=found.revision,
+            logical_time_ms=plan.logical_time_ms,
+            attempt=found.sealed.attempt,
+            repeats=plan.replays[-1] if plan.replays else None,
+            handles=found.handles,
+            others=tuple(h for h in (*beside, *plan.left_behind.values()) if h),
+            tables=dict(plan.tables),
+            sinks=frozenset(table.kind for table in (*sinks.values(), *plan.outboxes.values())),
+            sends=any(table.needs_delivery and uid in emitted for uid, table in sinks.items()),
+        )
+
+    @property
+    def name(self) -> str:
+        """`chk-17`."""
+        return f"chk-{self.id}"
+
+    @property
+    def named(self) -> Iterator[StateHandle]:
+        """Everything that it names."""
+        yield from self.handles.values()
+        yield from self.others

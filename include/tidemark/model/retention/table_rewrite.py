@@ -1,0 +1,93 @@
+"""New versions of a table for segments whose files were written again: as few as it takes (ADR 0015). Values only."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.table_writes import LiveFile
+
+Files = Mapping[Segment, Sequence[LiveFile]]
+"""The files of segments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedVersion:
+    """A version that is to be committed.
+
+    Attributes:
+        parent: the segment that it is made from.
+        drop: paths of its files that go.
+        replacing: what is added in their place, with levels and checkpoints of their own.
+        live: what is left: all that the version holds.
+    """
+
+    parent: Segment
+    drop: tuple[str, ...]
+    replacing: tuple[LiveFile, ...]
+    live: tuple[LiveFile, ...]
+
+    def at(self, segment: Segment, version: int) -> Segment:
+        """A segment that this version answers for, once it was committed."""
+        found = [f.file for f in _cut(self.live, segment)]
+        rows, size = sum(f.rows for f in found), sum(f.size for f in found)
+        return replace(segment, version=version, rows=rows, bytes=size, files=len(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewriting:
+    """The versions of one table that answer for all its segments.
+
+    Attributes:
+        wanted: in the order in which they are committed: the newest state last.
+        by_segment: which of them answers for a segment, as an index.
+    """
+
+    wanted: tuple[WantedVersion, ...]
+    by_segment: Mapping[Segment, int]
+
+    @classmethod
+    def of(cls, files: Files, replaced: Mapping[str, LiveFile | None]) -> "Rewriting":
+        """Of the segments of one table.
+
+        A segment is cut to its range, so a version answers for every older segment whose files are all in it and the
+        only ones of that range.
+
+        Args:
+            files: per segment its files.
+            replaced: by path of a file that holds the key what stands in its place; None = nothing is left of it.
+        """
+        wanted, chosen = list[WantedVersion](), dict[Segment, int]()
+        order = sorted(files, key=lambda s: (s.version, s.through - s.after, s.through), reverse=True)
+        for segment in order:
+            left = _left(files[segment], replaced)
+            paths = {f.path for f in left}
+            fits = (n for n, w in enumerate(wanted) if {f.path for f in _cut(w.live, segment)} == paths)
+            at = next(fits, None)
+            if at is None:
+                at = len(wanted)
+                wanted.append(_wanted(segment, files[segment], left, replaced))
+            chosen[segment] = at
+        last = len(wanted) - 1
+        return cls(wanted=tuple(reversed(wanted)), by_segment={s: last - n for s, n in chosen.items()})
+
+
+def _left(files: Iterable[LiveFile], replaced: Mapping[str, LiveFile | None]) -> list[LiveFile]:
+    found = (replaced.get(f.path, f) for f in files)
+    return [f for f in found if f is not None]
+
+
+def _wanted(
+    segment: Segment, files: Sequence[LiveFile], left: Sequence[LiveFile], replaced: Mapping[str, LiveFile | None]
+) -> WantedVersion:
+    drop = tuple(f.path for f in files if f.path in replaced)
+    had = {f.path for f in files}
+    return WantedVersion(
+        parent=segment,
+        drop=drop,
+        replacing=tuple(f for f in left if f.path not in had),
+        live=tuple(left),
+    )
+
+
+def _cut(files: Iterable[LiveFile], segment: Segment) -> list[LiveFile]:
+    return [f for f in files if segment.after < f.checkpoint <= segment.through]

@@ -1,0 +1,95 @@
+"""Key groups: a hash of the key that any language can compute, the sort prefix inside a file (C2).
+
+`_key_group` = crc32 of the key columns' string forms joined by NUL, modulo the number of groups. The string form of a
+timestamp is its microseconds since the epoch; `key_group_sql` says the same in Spark SQL.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from tidemark.errors import UsageError
+from tidemark.model.schema.operator_schema import OperatorSchema
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """Key groups that lie side by side (Flink's class of that name).
+
+    Attributes:
+        first: the first one.
+        last: the last one, which belongs to it.
+    """
+
+    first: int
+    last: int
+
+
+def key_group_ranges(groups: int, count: int) -> tuple[KeyGroupRange, ...]:
+    """All key groups in `count` ranges of nearly one size, as Flink's `KeyGroupRangeAssignment` gives them to tasks.
+
+    Args:
+        groups: how many key groups there are.
+        count: how many ranges, at most `groups`.
+    """
+    starts = [-(-n * groups // count) for n in range(count + 1)]
+    return tuple(KeyGroupRange(first, after - 1) for first, after in zip(starts, starts[1:], strict=False))
+
+
+def key_text(value: object) -> str:
+    """The string form of one key value (bool, int, str, date, or a datetime, which without an offset is UTC)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return str((aware - _EPOCH) // timedelta(microseconds=1))
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+def key_group(key: Sequence[object], groups: int) -> int:
+    """The key group of a key, `0 <= group < groups`."""
+    return zlib.crc32("\0".join(map(key_text, key)).encode()) % groups
+
+
+def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
+    """The key that texts name, one per key column, as on a command line.
+
+    Raises:
+        UsageError: too many or too few, or one is not of its column's type.
+    """
+    columns = ", ".join(f"{k.name} ({k.type.kind})" for k in schema.keys)
+    if len(texts) != len(schema.keys):
+        raise UsageError(f"{len(texts)} key values for {schema.uid}", next=f"give one of each: {columns}.")
+    try:
+        return tuple(_PARSERS[k.type.kind](text) for k, text in zip(schema.keys, texts, strict=True))
+    except (ValueError, KeyError) as error:
+        raise UsageError(f"not a key of {schema.uid}: {error}", next=f"give one of each: {columns}.") from error
+
+
+def _parsed_time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "bool": {"true": True, "false": False}.__getitem__,
+    "int": int,
+    "str": str,
+    "date": date.fromisoformat,
+    "timestamp": _parsed_time,
+}
+
+
+def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:
+    """The Spark SQL expression of `_key_group` over the key columns."""
+    forms = []
+    for key in schema.keys:
+        column = f"{quote}{key.name}{quote}"
+        forms.append(f"unix_micros({column})" if key.type.kind == "timestamp" else column)
+    texts = ", ".join(f"CAST({form} AS STRING)" for form in forms)
+    return f"CAST(crc32(CAST(concat_ws(chr(0), {texts}) AS BINARY)) % {schema.key_groups} AS INT)"

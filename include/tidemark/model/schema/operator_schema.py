@@ -1,0 +1,283 @@
+"""The stored schema of one operator: key columns, the columns of each field, and what each field makes of them.
+
+It is bound from a declaration (`model.binding`), written into every manifest, and read back from there, so that state
+can be read without the code that made it (H1).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from tidemark.model.core.canonical import checksum
+from tidemark.model.core.ttl import Clock, Ttl
+from tidemark.model.core.type_json import type_from_json, type_to_json
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.lookup import fold_kind, process_kind, state_kind
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.portable_sql import custom_aggregate as aggregates
+from tidemark.portable_sql.custom_aggregate import Aggregate
+
+if TYPE_CHECKING:
+    from tidemark.model.kinds.base.fold_kind import FoldKind
+    from tidemark.model.kinds.base.kind import StateKind
+    from tidemark.model.kinds.base.process_kind import ProcessKind
+
+KEY_GROUPS = 128
+"""Key groups of a new operator (C2); `_key_group` is only the sort prefix inside a file."""
+OperatorKind = Literal["fold", "process"]
+ACCESS_COLUMNS = (("_first_at", FieldType("int", nullable=True)), ("_last_at", FieldType("int", nullable=True)))
+"""Of every row: first and last access in milliseconds on the operator's clock; first is null where it equals last."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A key column: its name in the table, the record path it comes from, its type (never null)."""
+
+    name: str
+    source: str
+    type: FieldType
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredField:
+    """A state field bound to the record type. Without slots: its columns, asked for again and again, are found once.
+
+    Attributes:
+        name: the field.
+        kind: name of its kind; see `model.kinds`.
+        source: record path, empty for `count` and for fields of a process.
+        over: type of the record field; of a process: the type of the value, the element or the entry's value.
+        type: type of the finished value.
+        ignore_nulls: see `StateDescriptor`.
+        limit: see `StateDescriptor`.
+        initial: see `StateDescriptor`; None, a bool, a number or a text.
+        ttl: see `StateDescriptor`.
+        aggregate: of `aggregate` and `reduce`: its texts and types, bound to the record.
+        options: see `StateDescriptor`.
+        others: record paths besides `source` that it is made of, and their types.
+        was: see `StateDescriptor`; of a declaration only, manifests do not carry it.
+    """
+
+    name: str
+    kind: str
+    source: str
+    over: FieldType
+    type: FieldType
+    ignore_nulls: bool = False
+    limit: int = 1000
+    initial: Any = None
+    ttl: Ttl | None = None
+    aggregate: Aggregate | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[str, FieldType], ...] = ()
+    was: str = field(default="", compare=False)
+
+    @property
+    def state_kind(self) -> "StateKind":
+        """Its kind.
+
+        Raises:
+            UsageError: this release does not have it.
+        """
+        return state_kind(self.kind)
+
+    @property
+    def folded(self) -> "FoldKind":
+        """The kind of a field of a fold; raises as `state_kind`."""
+        return fold_kind(self.kind)
+
+    @property
+    def kept(self) -> "ProcessKind":
+        """The kind of a field of a process; raises as `state_kind`."""
+        return process_kind(self.kind)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The record paths that it is made of."""
+        return self.state_kind.inputs(self)
+
+    @property
+    def exact(self) -> bool:
+        """Whether regrouping gives equal bits; false for floating-point sums and means (flink.md 1.1)."""
+        return self.state_kind.is_exact(self)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether history is cut before operands combine: a fold's field with a ttl of the whole (flink.md 1.1)."""
+        if self.ttl is None or not self.ttl.hides:
+            return False
+        return not (self.state_kind.is_process or self.state_kind.expires_by_element)
+
+    @cached_property
+    def accumulators(self) -> tuple[tuple[str, FieldType], ...]:
+        """The columns of the table that hold the field, in order; of a map those of an entry."""
+        return self.state_kind.accumulators(self)
+
+    @cached_property
+    def columns(self) -> tuple[tuple[str, FieldType], ...]:
+        """The accumulators, and whether they are cut off from what lies below, where a ttl needs that."""
+        return (
+            (*self.accumulators, (f"{self.name}__cut", FieldType("bool", nullable=True)))
+            if self.is_cut
+            else self.accumulators
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a folder of tables is read that an earlier stored schema has written (C9).
+
+    Attributes:
+        folder: `<pipeline>/state/<uid>/<timeline>-<n>`, relative to the warehouse.
+        fields: what a field of the current schema is there, by its current name; one that is left out is not there.
+        has_entries: whether its rows have `_field`.
+    """
+
+    folder: str
+    fields: Mapping[str, StoredField]
+    has_entries: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSchema:
+    """Keys and fields of one operator, in declaration order.
+
+    Attributes:
+        uid: the operator.
+        keys: its key columns.
+        fields: its state.
+        key_groups: number of key groups (C2).
+        kind: rows of a `fold` are operands, values and tombstones per key; rows of a `process` are values and
+            tombstones, per key and per entry of a map.
+        clock: what access times are read from.
+        deletes: whether a fold takes records without a value as deletes of the key that the message key names.
+        joins: what a fold joins to its records; paths of keys and fields may lead through it.
+        older: folders that a handle may name and whose columns are not those of this schema (`model.evolution`).
+        patched: of a fold, id of the checkpoint that patched its state, until a compaction has absorbed that; 0 = none.
+        was: the uid that the state had before; of a declaration only, manifests do not carry it.
+    """
+
+    uid: str
+    keys: tuple[KeyColumn, ...]
+    fields: tuple[StoredField, ...]
+    key_groups: int = KEY_GROUPS
+    kind: OperatorKind = "fold"
+    clock: Clock = "event_time"
+    deletes: bool = False
+    joins: tuple[Join, ...] = ()
+    older: tuple[Layout, ...] = ()
+    patched: int = 0
+    was: str = field(default="", compare=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over the JSON form without `older` and `patched`: equal fingerprints share tables."""
+        return checksum(replace(self, older=(), patched=0).to_json())
+
+    def layout(self, table: str) -> Layout | None:
+        """How a table is read, named by a segment; None where it has the columns of this schema."""
+        folder = table.rpartition("/")[0]
+        return next((found for found in self.older if found.folder == folder), None)
+
+    @property
+    def maps(self) -> tuple[StoredField, ...]:
+        """The fields that are stored as a row per entry."""
+        return tuple(f for f in self.fields if f.state_kind.is_stored_by_entry)
+
+    @property
+    def shadows(self) -> bool:
+        """Whether a fold's row may hide those below it: the tombstone of a delete, or what a patch has set."""
+        return self.deletes or bool(self.patched)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows of a key merge in any order: a fold without rows that hide others and without a cut by ttl."""
+        return self.kind == "fold" and not self.shadows and not any(f.is_cut for f in self.fields)
+
+    def joined_by(self, paths: Iterable[str]) -> tuple[Join, ...]:
+        """The joins that some record paths lead through."""
+        return tuple(join for join in self.joins if any(join.leads(path) for path in paths))
+
+    @property
+    def has_joined_key(self) -> bool:
+        """Whether a key column is joined: which records have a key then shows in the batch, not in the record."""
+        return bool(self.joined_by(k.source for k in self.keys))
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that manifests carry; without joins or a patch it is that of releases that had none."""
+        joins = [{"uid": join.uid, "on": list(join.on)} for join in self.joins]
+        added = ({"joins": joins} if joins else {}) | ({"patched": self.patched} if self.patched else {})
+        return added | {
+            "uid": self.uid,
+            "kind": self.kind,
+            "clock": self.clock,
+            "deletes": self.deletes,
+            "key_groups": self.key_groups,
+            "keys": [{"name": k.name, "source": k.source, "type": type_to_json(k.type)} for k in self.keys],
+            "fields": [_field_to_json(f) for f in self.fields],
+            "older": [_layout_to_json(found) for found in self.older],
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> "OperatorSchema":
+        """The inverse of `to_json`."""
+        return cls(
+            uid=body["uid"],
+            kind=body["kind"],
+            clock=body["clock"],
+            deletes=body["deletes"],
+            key_groups=body["key_groups"],
+            keys=tuple(KeyColumn(k["name"], k["source"], type_from_json(k["type"])) for k in body["keys"]),
+            fields=tuple(_field_from_json(f) for f in body["fields"]),
+            joins=tuple(Join(j["uid"], tuple(j["on"])) for j in body.get("joins", ())),
+            older=tuple(_layout_from_json(found) for found in body["older"]),
+            patched=body.get("patched", 0),
+        )
+
+
+def _layout_to_json(found: Layout) -> dict[str, Any]:
+    fields = {name: _field_to_json(f) for name, f in found.fields.items()}
+    return {"folder": found.folder, "fields": fields, "has_entries": found.has_entries}
+
+
+def _layout_from_json(body: dict[str, Any]) -> Layout:
+    fields = {name: _field_from_json(f) for name, f in body["fields"].items()}
+    return Layout(folder=body["folder"], fields=fields, has_entries=body["has_entries"])
+
+
+def _field_to_json(f: StoredField) -> dict[str, Any]:
+    """The form that manifests carry; what few kinds have is left out where a field does not have it."""
+    options = {"options": dict(f.options)} if f.options else {}
+    others = {"others": [[path, type_to_json(of)] for path, of in f.others]} if f.others else {}
+    return {
+        "name": f.name,
+        "kind": f.kind,
+        "source": f.source,
+        "over": type_to_json(f.over),
+        "type": type_to_json(f.type),
+        "ignore_nulls": f.ignore_nulls,
+        "limit": f.limit,
+        "initial": f.initial,
+        "ttl": None if f.ttl is None else f.ttl.to_json(),
+        "aggregate": None if f.aggregate is None else aggregates.to_json(f.aggregate, type_to_json),
+        **options,
+        **others,
+    }
+
+
+def _field_from_json(body: dict[str, Any]) -> StoredField:
+    return StoredField(
+        name=body["name"],
+        kind=body["kind"],
+        source=body["source"],
+        over=type_from_json(body["over"]),
+        type=type_from_json(body["type"]),
+        ignore_nulls=body["ignore_nulls"],
+        limit=body["limit"],
+        initial=body["initial"],
+        ttl=None if body["ttl"] is None else Ttl.from_json(body["ttl"]),
+        aggregate=None if body["aggregate"] is None else aggregates.from_json(body["aggregate"], type_from_json),
+        options=tuple(body.get("options", {}).items()),
+        others=tuple((path, type_from_json(of)) for path, of in body.get("others", ())),
+    )

@@ -1,0 +1,272 @@
+"""Evolution of stored schemas: what a changed declaration may make of the state that is there (C9).
+
+`compared` says what carries over and what does not fit; `evolved` gives the stored schema of the next checkpoint, which
+knows how the tables of earlier ones are read. Nothing is rewritten: readers map rows (`model.layouts`), a later
+compaction writes them in the new columns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tidemark.model.checkpoint.operator_lists import OperatorList, OperatorState
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.operator_schema import Layout, OperatorSchema, StoredField
+from tidemark.sql.resolve import run_columns
+
+_FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
+"""What of a field may change, or is judged by a rule of its own; the rest says what the field aggregates."""
+_FREE_OF_OPERATORS = (
+    "uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "patched", "was",
+)  # fmt: skip
+_NEW_NAME = "declare it under a new name"
+_NEW_UID = "give the operator a new uid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """A change that stored state does not allow.
+
+    Attributes:
+        uid: the operator.
+        field: what of it: a field's name, or `key`, `kind`, `clock`, `deletes`, `key groups`; empty for all of it.
+        what: old and new, in words.
+        remedy: what to do instead.
+    """
+
+    uid: str
+    field: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(filter(None, (self.uid, self.field)))}: {self.what} ({self.remedy})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolution:
+    """What becomes of an operator's fields from one stored schema to the next.
+
+    Attributes:
+        carried: per field of the new one the old one's that it goes on with; added fields are left out.
+        misfits: what does not fit; `carried` means nothing then.
+    """
+
+    carried: Mapping[str, str]
+    misfits: tuple[Misfit, ...]
+
+
+def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
+    """What a new declaration makes of stored state.
+
+    Args:
+        old: the stored schema that the state was written by.
+        new: the declared one; `was` of its fields names what was renamed.
+    """
+    if old == new:
+        return Evolution(carried={f.name: f.name for f in new.fields}, misfits=())
+    carried, misfits = _carried(old, new)
+    before = {f.name: f for f in old.fields}
+    misfits = [*_of_operator(old, new), *misfits]
+    if old.kind == new.kind:
+        pairs = [(before[carried[f.name]], f) for f in new.fields if f.name in carried]
+        misfits += [m for was, f in pairs for m in (*_of_field(new.uid, was, f), *_of_joins(old, was, new, f))]
+    return Evolution(carried=carried, misfits=tuple(misfits))
+
+
+def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
+    """The stored schema of the next checkpoint, as a manifest carries it.
+
+    Args:
+        old: the stored schema of the state.
+        new: the declared one, which fits.
+        folders: of the tables that the state's handle names.
+    """
+    carried = compared(old, new).carried
+    known = {layout.folder: layout for layout in old.older}
+    if not _has_columns_of(old, new, carried):
+        own = {f.name: f for f in old.fields}
+        for folder in folders:
+            known.setdefault(folder, Layout(folder=folder, fields=own, has_entries=bool(old.maps)))
+    older = []
+    for folder in dict.fromkeys(folders):
+        if folder in known:
+            there = known[folder].fields
+            fields = {name: there[was] for name, was in carried.items() if was in there}
+            older.append(replace(known[folder], fields=fields))
+    clock = new.clock if _expires(new) else old.clock
+    made, of_state = plain(new), (tuple(older), clock, old.patched)
+    if (made.older, made.clock, made.patched) == of_state:
+        return made
+    return replace(made, older=of_state[0], clock=clock, patched=old.patched)
+
+
+def carried_lists(uid: str, old: OperatorState, new: OperatorState) -> tuple[OperatorState, list[Misfit]]:
+    """The declared lists of an operator with their elements so far, and what does not fit.
+
+    As with fields of keyed state: an added list is empty, one that is not declared any more is gone from here on, a
+    renamed one goes on, and the type of elements may widen.
+
+    Args:
+        uid: the operator.
+        old: what the parent left.
+        new: as declared, without elements; `was` of a list names what was renamed.
+    """
+    stored, declared = {x.name: x for x in old.lists}, {x.name for x in new.lists}
+    misfits: list[Misfit] = []
+    lists: list[OperatorList] = []
+    taken: list[str] = []
+    for x in new.lists:
+        origin = x.name if x.name in stored or not x.was or not old else x.was
+        why = _no_rename(origin, stored, declared, taken) if origin != x.name else ""
+        if why:
+            misfits.append(Misfit(uid=uid, field=x.name, what=why, remedy="correct was=, or leave it out"))
+            continue
+        taken.append(origin)
+        before = stored.get(origin, replace(x, elements=()))
+        misfits += _of_list(uid, before, x)
+        lists.append(replace(x, elements=before.elements, was=""))
+    return OperatorState(lists=tuple(lists), tasks=old.tasks), misfits
+
+
+def _of_list(uid: str, old: OperatorList, new: OperatorList) -> Iterable[Misfit]:
+    if old.mode is not new.mode:
+        yield Misfit(
+            uid=uid, field=new.name, what=f"{old.mode.value} list became {new.mode.value} list", remedy=_NEW_NAME
+        )
+    elif not widens(old.element, new.element):
+        what = f"elements {_type(old.element)} became {_type(new.element)}"
+        yield Misfit(uid=uid, field=new.name, what=what, remedy=f"keep the type, or {_NEW_NAME}")
+
+
+def plain(schema: OperatorSchema) -> OperatorSchema:
+    """A declared schema as manifests carry it: without the names that it had before."""
+    if not schema.was and not any(f.was for f in schema.fields):
+        return schema
+    return replace(schema, was="", fields=tuple(replace(f, was="") for f in schema.fields))
+
+
+def shares_tables(old: OperatorSchema, new: OperatorSchema) -> bool:
+    """Whether rows of a new stored schema may go to the tables of the old one: the same columns, the same fields."""
+    return old.uid == new.uid and _has_columns_of(old, new, compared(old, new).carried)
+
+
+def widens(old: FieldType, new: FieldType) -> bool:
+    """Whether every value of a stored type is one of another, and is stored as the same value there."""
+    if old.kind != new.kind or (old.nullable and not new.nullable):
+        return False
+    if old.kind == "decimal":
+        return old.scale == new.scale and old.digits <= new.digits
+    if old.key != new.key or [name for name, _ in old.fields] != [name for name, _ in new.fields]:
+        return False
+    inner = zip((t for _, t in old.fields), (t for _, t in new.fields), strict=True)
+    elements = [] if old.element is None or new.element is None else [(old.element, new.element)]
+    return all(widens(was, now) for was, now in (*inner, *elements))
+
+
+def _expires(schema: OperatorSchema) -> bool:
+    """Whether its clock decides anything; without a ttl access times go on as they are stored."""
+    return any(f.ttl is not None for f in schema.fields)
+
+
+def _has_columns_of(old: OperatorSchema, new: OperatorSchema, carried: Mapping[str, str]) -> bool:
+    return run_columns(old) == run_columns(new) and dict(carried) == {f.name: f.name for f in new.fields}
+
+
+def _carried(old: OperatorSchema, new: OperatorSchema) -> tuple[dict[str, str], list[Misfit]]:
+    stored, declared = {f.name for f in old.fields}, {f.name for f in new.fields}
+    carried: dict[str, str] = {}
+    misfits: list[Misfit] = []
+    for f in new.fields:
+        if f.name in stored:
+            carried[f.name] = f.name
+        elif f.was:
+            why = _no_rename(f.was, stored, declared, carried.values())
+            if why:
+                misfits.append(Misfit(uid=new.uid, field=f.name, what=why, remedy="correct was=, or leave it out"))
+            else:
+                carried[f.name] = f.was
+    return carried, misfits
+
+
+def _no_rename(was: str, stored: Iterable[str], declared: Iterable[str], taken: Iterable[str]) -> str:
+    if was not in stored:
+        return f"was={was!r} names no stored field; there are {', '.join(sorted(stored))}"
+    if was in declared:
+        return f"was={was!r} is declared too"
+    return f"was={was!r} is said of two fields" if was in taken else ""
+
+
+def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
+    found: list[tuple[str, str, str]] = []
+    if old.kind != new.kind:
+        found.append(("kind", f"{old.kind} became {new.kind}", _NEW_UID))
+    if old.keys != new.keys:
+        found.append(("key", f"{_keys(old)} became {_keys(new)}", _NEW_UID))
+    elif (was := _on(old, [k.source for k in old.keys])) != (now := _on(new, [k.source for k in new.keys])):
+        found.append(("key", f"joined on {was} became joined on {now}", _NEW_UID))
+    if old.key_groups != new.key_groups:
+        found.append(("key groups", f"{old.key_groups} became {new.key_groups}", _NEW_UID))
+    if old.clock != new.clock and _expires(new):
+        remedy = f"declare the ttl with clock={old.clock!r}, or {_NEW_UID}"
+        found.append(("clock", f"{old.clock} became {new.clock}", remedy))
+    if old.deletes and not new.deletes:
+        found.append(("deletes", "True became False, but deletes are stored", "keep deletes=True, or " + _NEW_UID))
+    for name in (f.name for f in fields(OperatorSchema) if f.name not in _FREE_OF_OPERATORS):
+        if getattr(old, name) != getattr(new, name):
+            found.append((name, f"{getattr(old, name)!r} became {getattr(new, name)!r}", _NEW_UID))
+    return [Misfit(uid=new.uid, field=field, what=what, remedy=remedy) for field, what, remedy in found]
+
+
+def _of_field(uid: str, old: StoredField, new: StoredField) -> Iterable[Misfit]:
+    was, now = _aggregate(old), _aggregate(new)
+    if was != now:
+        what = f"{_words(old, was, now)} became {_words(new, now, was)}"
+        yield Misfit(uid=uid, field=new.name, what=what, remedy=_NEW_NAME)
+    elif not (widens(*_overs(old, new)) and widens(old.type.with_null(False), new.type.with_null(False))):
+        types = f"{_type(old.over)} became {_type(new.over)}" if old.over != new.over else ""
+        types = types or f"{_type(old.type)} became {_type(new.type)}"
+        yield Misfit(uid=uid, field=new.name, what=types, remedy=f"keep the type, or {_NEW_NAME}")
+
+
+def _of_joins(old: OperatorSchema, was: StoredField, new: OperatorSchema, now: StoredField) -> Iterable[Misfit]:
+    before, after = _on(old, was.inputs), _on(new, now.inputs)
+    if was.inputs == now.inputs and before != after:
+        what = f"joined on {before} became joined on {after}"
+        yield Misfit(uid=new.uid, field=now.name, what=what, remedy=_NEW_NAME)
+
+
+def _on(schema: OperatorSchema, paths: Iterable[str]) -> str:
+    """What the joins look up by that some paths lead through, in words."""
+    return ", ".join(f"({', '.join(join.on)})" for join in schema.joined_by(paths)) or "nothing"
+
+
+def _overs(old: StoredField, new: StoredField) -> tuple[FieldType, FieldType]:
+    """The types to compare; null of the whole is absence, which every kind may store, but in elements and entries."""
+    if new.state_kind.keeps_nulls:
+        return old.over, new.over
+    return old.over.with_null(False), new.over.with_null(False)
+
+
+def _aggregate(f: StoredField) -> dict[str, Any]:
+    return {a.name: getattr(f, a.name) for a in fields(StoredField) if a.name not in _FREE}
+
+
+def _words(f: StoredField, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if f.aggregate is not None:
+        return f"{f.kind}({', '.join((*f.aggregate.partial, f.aggregate.finish))})"
+    differ = {n: v for n, v in mine.items() if n not in ("kind", "source", "others", "options") and v != other[n]}
+    differ |= {name: v for name, v in f.options if mine["options"] != other["options"]}
+    differ |= {path: _type(of) for path, of in f.others if mine["others"] != other["others"]}
+    more = ", ".join(f"{n}={v!r}" for n, v in differ.items())
+    kind = f.state_kind.shown
+    shown = f"{kind}({f.source!r})" if f.source else kind
+    return f"{shown} with {more}" if more else shown
+
+
+def _type(of: FieldType) -> str:
+    return of.sql.replace("`", "") + (" or null" if of.nullable else "")
+
+
+def _keys(schema: OperatorSchema) -> str:
+    return "(" + ", ".join(f"{k.source} {k.type.sql}" for k in schema.keys) + ")"

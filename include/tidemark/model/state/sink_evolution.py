@@ -1,0 +1,74 @@
+"""Evolution of what a sink receives: which changes of the emitted fields its rows allow, and how they are read (C9).
+
+Nothing is rewritten. Other columns begin another table; rows of the tables before are read in the new columns.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidemark.model.checkpoint.sinks import Columns, SinkTable
+from tidemark.model.state.evolution import Misfit
+
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+
+
+def sink_misfits(uid: str, old: SinkTable, new: SinkTable) -> tuple[Misfit, ...]:
+    """What does not fit, of a declared sink and the rows that there are.
+
+    A field may be added or removed, and a decimal may get more digits, at any depth. A field that comes back begins
+    anew, so only those that both have are compared.
+
+    Args:
+        uid: the operator that emits.
+        old: the sink as the parent left it.
+        new: the sink as declared.
+    """
+    before = dict(old.columns)
+    return tuple(
+        Misfit(
+            uid=uid,
+            field=name,
+            what=f"in sink {new.name} {_shown(before[name])} became {_shown(sql)}",
+            remedy="keep the type, emit it under a new name, or to a sink of another name",
+        )
+        for name, sql in new.columns
+        if name in before and not _widens(before[name], sql)
+    )
+
+
+def evolved_sink(old: SinkTable, new: SinkTable, number: int) -> SinkTable:
+    """The sink of the next plan: what is there, in the columns of now.
+
+    Args:
+        old: the sink as the parent left it.
+        new: the sink as declared, which fits; its path is that of the timeline's first table.
+        number: id of the planned checkpoint, which names a table of other columns.
+    """
+    if old.columns == new.columns:
+        own = old.path.partition("~")[0] == new.path
+        path = old.path if own else new.path
+        return replace(new, path=path, handle=old.handle, older=old.older, covered=old.covered)
+    kept = {name for name, _ in new.columns}
+    older: dict[str, Columns] = {}
+    for path in dict.fromkeys(segment.path for segment in old.handle):
+        older[path] = tuple((name, sql) for name, sql in old.columns_of(path) if name in kept)
+    path = f"{new.path}~{number}"
+    return replace(new, path=path, handle=old.handle, older=older, covered=old.covered)
+
+
+def sources_of(table: SinkTable, path: str) -> Mapping[str, str]:
+    """Per declared column that a table of the sink has its SQL type there; of the others its rows say null."""
+    there = dict(table.columns_of(path))
+    return {name: there[name] for name, _ in table.columns if name in there}
+
+
+def _widens(old: str, new: str) -> bool:
+    """Whether every value of a stored type is one of another: equal, but that decimals may have more digits."""
+    digits = zip(_DECIMAL.findall(old), _DECIMAL.findall(new), strict=False)
+    wider = all(scale == other and int(held) <= int(more) for (held, scale), (more, other) in digits)
+    return wider and _DECIMAL.sub("DECIMAL", old) == _DECIMAL.sub("DECIMAL", new)
+
+
+def _shown(sql: str) -> str:
+    return sql.replace("`", "")

@@ -1,0 +1,255 @@
+"""Backfills from a savepoint, in one process for a command or step by step for the tasks of a DAG."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.coordinator.plans.replay_ranges import RecordedStep, refuse_end
+from tidemark.coordinator.records.states import Promoted, Restored, Superseded
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.operations import lineage, timelines, verification
+from tidemark.operations.checkpoints import completed_or_raise, make_loop, report_failure, report_left_behind
+from tidemark.ports import StepListener
+
+if TYPE_CHECKING:
+    from tidemark.readers.field_changes import FieldChange, StateChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillTerms:
+    """What a backfill is asked to do.
+
+    Attributes:
+        begins: the savepoint or checkpoint that the fork begins at.
+        fork: its name; empty = one is made of the beginning and the code.
+        to: id of the checkpoint to end with; None = the live head.
+        max_records: offsets per partition of one step.
+        origin: the DAG run id, or "cli".
+        promotes: whether the fork may become live; refused at once where there is a `to`.
+        send: once promoted, the fork sends what it emitted and the live timeline had not sent.
+    """
+
+    begins: RestoreRequest
+    fork: str = ""
+    to: int | None = None
+    max_records: int | None = None
+    origin: str = "cli"
+    promotes: bool = False
+    send: bool = False
+
+    def __post_init__(self) -> None:
+        if self.promotes:
+            refuse_end(self.to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """How a fork's newest checkpoint differs from the one it repeats, operator by operator.
+
+    Attributes:
+        pair: the two.
+        changes: of every operator that both have, with the same keys.
+        not_compared: uids of the others.
+    """
+
+    pair: Pair
+    changes: tuple["StateChange", ...]
+    not_compared: tuple[str, ...] = ()
+
+
+def restore_once(context: Context, name: str, request: RestoreRequest) -> Restored | None:
+    """Restores at the first call of a request; None where another call did, whatever came after it.
+
+    For callers that repeat a request, and send it several times at once, as the runs of one backfill in Airflow do.
+
+    Raises:
+        TidemarkError: as `timelines.restore`.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name))
+    were_live = {closing.successor for closing in coordinator.timelines.closings()}
+    begun = [coordinator.objects.slot(timeline, 1) for timeline in were_live]
+    if any(isinstance(g, Genesis) and g.request == request.request for g in begun):
+        return None
+    done = timelines.restore(context, name, request)[1]
+    return done if done.won else None
+
+
+def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: StepListener = ignore_step) -> Backfill:
+    """The backfill that some terms mean; found again by the same terms and the same code.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        terms: what is asked for.
+        listener: called at every step, for progress.
+
+    Raises:
+        NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; the savepoint is drained.
+        DamagedError: the checkpoint is not whole, and the fork was not begun yet.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
+    request = BackfillRequest(
+        beginning=terms.begins.beginning(coordinator),
+        name=terms.fork,
+        to=terms.to,
+        max_records=terms.max_records,
+        send=terms.send,
+        origin=terms.origin,
+    )
+    made = Backfill(
+        coordinator=coordinator, pipeline=context.pipeline(name), request=request, on_failure=report_failure
+    )
+    if coordinator.objects.slot(made.fork, 1) is None:
+        verification.verify_checkpoint(context, request.beginning.checkpoint)
+    return made
+
+
+def repeat(context: Context, one: Backfill) -> Iterator[Checkpoint]:
+    """Completes what is left, step by step, in this process; see `Backfill.repeat`.
+
+    Raises:
+        BusyError: another process repeats it.
+        TidemarkError: as `Backfill.repeat`.
+    """
+
+    def execute(owned: OwnedAttempt) -> Sealed:
+        return lineage.execute_attempt(context, one.pipeline, owned, one.coordinator.listener)
+
+    with context.lock(one.pipeline.name, one.fork):
+        for made in one.repeat(execute):
+            lineage.announce(context, made)
+            yield made
+
+
+def plan_step(context: Context, one: Backfill) -> CheckpointPlan | Checkpoint | None:
+    """The plan of the next step, to be folded and completed by other calls; see `Backfill.trigger`."""
+    with context.lock(one.pipeline.name, one.fork):
+        found = one.trigger()
+    if isinstance(found, CheckpointPlan):
+        report_left_behind(found)
+    return found
+
+
+def complete_step(context: Context, name: str, plan: CheckpointPlan) -> Checkpoint:
+    """Publishes a step that was folded. A fork reports no offsets of consumer groups and sends nothing.
+
+    Raises:
+        GateFailedError: its gate refused it.
+        TidemarkError: it was aborted, or is not sealed.
+    """
+    with context.lock(name, plan.slot.timeline):
+        made = completed_or_raise(name, make_loop(context, context.pipeline(name)).complete(plan))
+    lineage.announce(context, made)
+    return made
+
+
+def compare(context: Context, one: Backfill) -> Differences | None:
+    """How the fork differs from what it repeats; None where it has repeated nothing yet.
+
+    Raises:
+        StoreError, StateOverflowError: as readers of state raise them.
+    """
+    from tidemark.readers.field_changes import change_of
+    from tidemark.readers.state_diff import Comparison
+
+    pair = one.pair()
+    if pair is None:
+        return None
+    there, here = pair.recorded.plan.schemas, pair.repeated.plan.schemas
+    both = [uid for uid, schema in here.items() if uid in there and there[uid].keys == schema.keys]
+    found = [
+        Comparison(
+            warehouse=context.warehouse.root,
+            uid=uid,
+            before=pair.recorded,
+            after=pair.repeated,
+            ancestor=pair.ancestor,
+        )
+        for uid in both
+    ]
+    others = sorted({*there, *here} - {*both})
+    return Differences(pair=pair, changes=tuple(map(change_of, found)), not_compared=tuple(others))
+
+
+def promote(context: Context, one: Backfill, catch_up: Callable[[], object] | None = None) -> Promoted:
+    """Catches up and makes the fork live; see `Backfill.promote`.
+
+    Args:
+        context: of this process.
+        one: the backfill.
+        catch_up: repeats what is left; in this process by default.
+
+    Raises:
+        ConflictError: the fork was live, and something else has become live since; or it lacks sources.
+        TidemarkError: as `Backfill.promote`.
+    """
+    done = one.promote(catch_up or (lambda: list(repeat(context, one))))
+    if isinstance(done, Superseded):
+        raise ConflictError(
+            f"fork {one.fork} was live already, and was closed for {done.closing.successor} since",
+            safe="every checkpoint of every timeline is intact.",
+            next=f"tidemark checkpoint list {one.pipeline.name}",
+        )
+    return done
+
+
+def outlook_facts(found: Outlook) -> dict[str, object]:
+    """A backfill as JSON values."""
+    return {
+        "fork": found.fork,
+        "from": f"chk-{found.begins}",
+        "to": f"chk-{found.to}",
+        "begun": found.exists,
+        "done": [step_facts(c) for c in found.done],
+        "left": [_names(step) for step in found.left],
+        "promoted": found.promoted,
+        "unsent": {name: [c.plan.name for c in left] for name, left in found.unsent.items()},
+    }
+
+
+def step_facts(made: Checkpoint) -> dict[str, object]:
+    """A completed step as JSON values."""
+    return {
+        "checkpoint": made.plan.name,
+        "repeats": [f"chk-{n}" for n in made.plan.replays],
+        "records": made.sealed.facts.records,
+        "dead_letters": made.sealed.dead_lettered,
+    }
+
+
+def difference_facts(found: Differences | None) -> list[dict[str, object]]:
+    """A comparison as JSON values, operator by operator."""
+    if found is None:
+        return []
+    return [
+        {
+            "uid": change.uid,
+            "live": found.pair.recorded.plan.name,
+            "fork": found.pair.repeated.plan.name,
+            "inserted": change.inserted,
+            "deleted": change.deleted,
+            "changed": change.changed,
+            "equal": change.equal,
+            "fields": {f.name: _field(f) for f in change.fields},
+            "added": list(change.added),
+            "removed": list(change.removed),
+        }
+        for change in found.changes
+    ]
+
+
+def _field(change: "FieldChange") -> dict[str, object]:
+    known: dict[str, object] = {"keys": change.keys}
+    return known if change.sum is None else {**known, "sum": change.sum, "largest": change.largest}
+
+
+def _names(step: RecordedStep) -> list[str]:
+    return [plan.name for plan in step.plans]

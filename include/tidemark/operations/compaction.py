@@ -1,0 +1,157 @@
+"""Compacts the runs of the newest checkpoint into `base` while checkpoints continue, and describes the levels."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.jobs import refuse_doomed
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.errors import NotFoundError, StoreError
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
+from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
+from tidemark.operations.reads import schema_of
+from tidemark.ports import PutOutcome, StepListener
+from tidemark.system import random_id
+
+
+def compact(
+    context: Context, name: str, uid: str | None = None, *, full: bool = False, listener: StepListener = ignore_step
+) -> list[CompactionRecord]:
+    """Compacts what is due in the newest checkpoint of the live timeline; the next plan adopts the records.
+
+    Starts no Spark session where nothing is due. Holds no lock: checkpoints go on meanwhile.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        uid: one operator; all of them without it.
+        full: rewrite down to the deepest level, due or not.
+        listener: called at every step.
+
+    Raises:
+        NotFoundError: no such pipeline or operator.
+        ConflictError, StateOverflowError, StoreError, EngineError: as the steps raise them; no answer changes.
+    """
+    newest = next(context.coordinator(context.require_pipeline(name)).checkpoints(), None)
+    if newest is None:
+        raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+    uids = list(newest.plan.schemas) if uid is None else [schema_of(newest, uid).uid]
+    made = (_compact(context, name, newest, one, full, listener) for one in uids)
+    return [record for record in made if record is not None]
+
+
+def read_groups(context: Context, handle: StateHandle) -> list[Group]:
+    """The groups of a handle, oldest first, read from the logs of its tables."""
+    return groups_of(handle, context.tables.files_of)
+
+
+def _compact(
+    context: Context, name: str, newest: Checkpoint, uid: str, full: bool, listener: StepListener
+) -> CompactionRecord | None:
+    from tidemark.engine.state.level_merge import CompactionTask, Compactor
+    from tidemark.storage.warehouse_path import spark_root
+
+    coordinator = context.coordinator(name)
+    objects = coordinator.objects
+
+    def put_job(key: str, record: JobRecord) -> PutOutcome:
+        outcome = objects.put(key, record)
+        refuse_doomed(coordinator, record.checkpoint)
+        return outcome
+
+    task = CompactionTask(
+        pipeline=name,
+        timeline=newest.plan.slot.timeline,
+        checkpoint=newest.id,
+        schema=schema_of(newest, uid),
+        handle=newest.handles[uid],
+        now=newest.now,
+        table=newest.plan.tables[uid],
+        policy=LevelPolicy.everything() if full else LevelPolicy(),
+        revision=newest.revision,
+    )
+    with ExitStack() as opened:
+        compactor = Compactor(
+            session=lambda: opened.enter_context(context.session(f"{name}/compaction/{random_id()}", 1)),
+            warehouse=spark_root(context.warehouse.root),
+            arrow=context.warehouse.arrow,
+            tables=context.tables,
+            clock=context.clock,
+            write_ids=random_id,
+            listener=both_listeners(listener, context.listener),
+            put_job=put_job,
+            put_record=objects.put,
+        )
+        return compactor.compact(task)
+
+
+def describe_layers(context: Context, found: Checkpoint, uid: str) -> dict[str, Any]:
+    """The layers of one operator's state; each member is None where the tables' logs are gone.
+
+    Returns:
+        `live_runs`, not compacted so far; `deepest_level`, 0 where there are runs only; `run_rows`, of the run that
+        this checkpoint wrote: `files`, and `min avg max` of the rows in one, which is what one task of Spark wrote;
+        `compaction`, where this checkpoint adopted one: its record, the checkpoint that it read, the bytes that it
+        wrote, and bytes and rows of the state before and after.
+    """
+    handle = found.handles[uid]
+    groups = _find_groups(context, handle)
+    levels = None if groups is None else [group.level for group in groups]
+    return {
+        "live_runs": None if levels is None else levels.count(0),
+        "deepest_level": None if levels is None else max(levels, default=0),
+        "run_rows": None if groups is None else _spread(groups, found.id),
+        "compaction": _describe_adopted(context, found, uid),
+    }
+
+
+def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list[str]:
+    """Operators whose run an attempt has committed so far; one that writes nothing is not among them."""
+    from tidemark.storage.warehouse_path import located
+    from tidemark.tables.delta_reader import newest, written_by
+
+    found = []
+    for uid, table in plan.tables.items():
+        opened = newest(located(context.warehouse.root, f"{table}/runs"))
+        if opened is not None and written_by(opened, plan.id, attempt):
+            found.append(uid)
+    return found
+
+
+def _describe_adopted(context: Context, found: Checkpoint, uid: str) -> dict[str, Any] | None:
+    key = found.plan.adopted.get(uid)
+    record = None
+    if key is not None:
+        record = context.coordinator(found.plan.pipeline).objects.read(CompactionRecord, key)
+    if record is None:
+        return None
+    after = _find_groups(context, record.output)
+    return {
+        "record": key,
+        "checkpoint": f"chk-{record.checkpoint}",
+        # What is merged lies under the newest checkpoint that it contains.
+        "written_bytes": after[-1].bytes if after else None,
+        "bytes_before": record.input.bytes,
+        "bytes_after": record.output.bytes,
+        "rows_before": record.input.rows,
+        "rows_after": record.output.rows,
+    }
+
+
+def _find_groups(context: Context, handle: StateHandle) -> list[Group] | None:
+    try:
+        return groups_of(handle, context.tables.files_of)
+    except StoreError:
+        return None  # a released checkpoint may have lost its tables
+
+
+def _spread(groups: Sequence[Group], checkpoint: int) -> dict[str, Any] | None:
+    """Rows per file of the run that a checkpoint wrote; None where it wrote none."""
+    rows = [f.file.rows for g in groups if g.level == 0 and g.checkpoint == checkpoint for f in g.files]
+    if not rows:
+        return None
+    return {"files": len(rows), "min": min(rows), "avg": round(sum(rows) / len(rows), 1), "max": max(rows)}

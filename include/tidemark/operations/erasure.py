@@ -1,0 +1,222 @@
+"""Erases a key from every restore point, without Spark."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import TypeVar
+
+from tidemark.context import Context
+from tidemark.coordinator.retention.downstream_operators import Chained, in_order, rows_in_part
+from tidemark.coordinator.retention.erasure_residue import Remains, remains
+from tidemark.coordinator.retention.erasure_search import Found
+from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest, refuse_held
+from tidemark.coordinator.retention.sweep import Sweeper, Swept
+from tidemark.errors import NotFoundError
+from tidemark.model.schema.key_groups import typed_key
+from tidemark.model.schema.operator_schema import OperatorSchema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureTerms:
+    """How far an erasure goes.
+
+    Attributes:
+        forever: records of the key never count again; else those count that are yet to be read.
+        owner: the person who asks for it.
+        now: delete old files at once, instead of with the next sweep.
+    """
+
+    forever: bool = False
+    owner: str = ""
+    now: bool = False
+
+
+_DEFAULT_TERMS = ErasureTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureReport:
+    """What an erasure came to, or would come to: `done` is None where it was not done.
+
+    Attributes:
+        uid: the operator.
+        key: its key, as text.
+        found: where the key was, ahead of the erasure.
+        remains: what it does not reach.
+        done: what was done.
+        swept: what was deleted at once.
+        chained: the same of operators behind it that have the same key columns: the key is erased there as well.
+        in_part: per operator behind it whose keys are these columns and more, its key columns, and how many rows.
+        untold: operators behind it with other key columns, with these: which of their rows came from it is unknown.
+        is_declared: whether the pipeline's file was found; without it the downstream operators are unknown.
+    """
+
+    uid: str
+    key: tuple[str, ...]
+    found: Found
+    remains: Remains
+    done: Erased | None = None
+    swept: Swept | None = None
+    chained: tuple["ErasureReport", ...] = ()
+    in_part: Mapping[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
+    untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_declared: bool = True
+
+
+def plan_erasure(context: Context, name: str, uid: str, key: Sequence[str]) -> ErasureReport:
+    """Where a key is, and what an erasure of it would write again; writes nothing.
+
+    Raises:
+        NotFoundError: no such pipeline, or no checkpoint names the operator.
+        UsageError: the key has another number of columns, or a value does not fit.
+        ConflictError: a restore point that holds the key is under a legal hold.
+        StoreError, CorruptObjectError: something is damaged, or cannot be read.
+    """
+    return _search_all(context, name, _erasers(context, name, uid, key, _DEFAULT_TERMS))
+
+
+def erase(
+    context: Context,
+    name: str,
+    uid: str,
+    key: Sequence[str],
+    terms: ErasureTerms = _DEFAULT_TERMS,
+) -> ErasureReport:
+    """Erases a key from every restore point; see `Eraser.erase`. A repetition finishes what one left that died.
+
+    Operators behind the named one that have the same key columns lose the key as well. All are looked at first.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        uid: the operator.
+        key: the key columns' values as text.
+        terms: how far it goes.
+
+    Raises:
+        BusyError: another process works on a timeline of the pipeline.
+        TidemarkError: as `plan_erasure` and `Eraser.erase`.
+    """
+    erasers = _erasers(context, name, uid, key, terms)
+    coordinator = erasers[0].coordinator
+    with ExitStack() as held:
+        for timeline in sorted({*coordinator.timelines.names(), coordinator.timelines.live()}):
+            held.enter_context(context.lock(name, timeline))
+        report = _search_all(context, name, erasers)
+        done, *behind = [eraser.erase() for eraser in erasers]
+    # By no rule: nothing is released, and what is free goes whatever its grace time.
+    sweeper = Sweeper(coordinator=coordinator, files=context.table_files, rule=None, grace_ms=0)
+    chained = tuple(replace(r, done=d) for r, d in zip(report.chained, behind, strict=True))
+    return replace(report, done=done, chained=chained, swept=sweeper.sweep() if terms.now else None)
+
+
+def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> ErasureReport:
+    """What all of them find; raises what any of them raises, ahead of the first change."""
+    first, *behind = [_search(context, eraser) for eraser in erasers]
+    found = _chained(context, name, first.uid)
+    if found is None:
+        return replace(first, is_declared=False)
+    columns = _columns(_schema(context, name, first.uid), erasers[0].request.key)
+    rows = rows_in_part(first.found, erasers[0].searcher, found, columns)
+    in_part = {uid: (its, rows[uid]) for uid, its in found.part.items()}
+    return replace(first, chained=tuple(behind), in_part=in_part, untold=found.other)
+
+
+def _chained(context: Context, name: str, uid: str) -> Chained | None:
+    """The operators behind one; None where the pipeline's file is gone."""
+    try:
+        return Chained.behind(context.pipeline(name), _schema(context, name, uid))
+    except NotFoundError:
+        return None
+
+
+def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> list[Eraser]:
+    """Of an operator, then of those behind it that hold the same key."""
+    made = [_eraser(context, name, uid, key, terms)]
+    chained = _chained(context, name, uid)
+    texts = _columns(_schema(context, name, uid), key)
+    for behind in () if chained is None else chained.same:
+        try:
+            ordered = in_order(_schema(context, name, behind), texts)
+        except NotFoundError:
+            continue  # declared, and in no checkpoint yet: it holds nothing
+        made.append(_eraser(context, name, behind, ordered, terms))
+    return made
+
+
+def _search(context: Context, eraser: Eraser) -> ErasureReport:
+    searcher = eraser.searcher
+    found = searcher.look()
+    refuse_held(eraser.coordinator, found)
+    wanted = eraser.request
+    return ErasureReport(uid=wanted.uid, key=wanted.texts, found=found, remains=remains(found, searcher))
+
+
+def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> Eraser:
+    from tidemark.engine.write.written_files import written_run
+    from tidemark.tables.key_rewriter import ParquetKeyFiles
+
+    coordinator = context.coordinator(context.require_pipeline(name))
+    values = typed_key(_schema(context, name, uid), key)
+    request = ErasureRequest(uid=uid, key=values, texts=_texts(values), forever=terms.forever, owner=terms.owner)
+    files = ParquetKeyFiles(warehouse=context.warehouse.root, footers=written_run)
+    return Eraser(
+        coordinator=coordinator, tables=context.tables, files=files, logs=context.table_files, request=request
+    )
+
+
+def _schema(context: Context, name: str, uid: str) -> OperatorSchema:
+    """The newest stored schema of an operator, whichever timeline has it.
+
+    Raises:
+        NotFoundError: no checkpoint names it.
+    """
+    known: dict[str, None] = {}
+    for found in reversed(context.coordinator(name).timelines.all()):
+        if uid in found.plan.schemas:
+            return found.plan.schemas[uid]
+        known.update(dict.fromkeys(found.plan.schemas))
+    told = f"name one of: {', '.join(known)}." if known else f"tidemark run {name}"
+    raise NotFoundError(f"no checkpoint of {name} has an operator {uid!r}", next=told)
+
+
+def _columns(schema: OperatorSchema, values: Sequence[T]) -> dict[str, T]:
+    return dict(zip((key.name for key in schema.keys), values, strict=True))
+
+
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    """As `typed_key` reads them again."""
+    return tuple(
+        v.isoformat() if isinstance(v, date) else str(v).lower() if v in (True, False) else str(v) for v in values
+    )
+
+
+def erasure_facts(report: ErasureReport) -> dict[str, object]:
+    """An erasure as JSON values."""
+    found, left, done = report.found, report.remains, report.done
+    files = [(table, path, held) for table, of in found.files.items() for path, held in of.items()]
+    return {
+        "uid": report.uid,
+        "key": list(report.key),
+        "executed": done is not None,
+        "erasure": None if done is None or not done.number else done.number,
+        "restore_points": {name: len(held) for name, held in found.by_entry.items()},
+        "files": [{"file": f"{table}/{path}", "rows": h.rows, "bytes": h.file.file.size} for table, path, h in files],
+        "rows": sum(h.rows for _, _, h in files),
+        "bytes": sum(h.file.file.size for _, _, h in files),
+        "deleted_files": None if report.swept is None else len(report.swept.deleted),
+        "deleted_log_files": None if report.swept is None else report.swept.log_files,
+        "dead_letters": dict(left.dead_letters),
+        "sinks": dict(left.sinks),
+        "sinks_to_search": list(left.sinks_to_search),
+        "topics": {topic: {str(p): end for p, end in sorted(ends.items())} for topic, ends in left.topics.items()},
+        "exports": list(left.exports),
+        "lists": list(left.lists),
+        "chained": [erasure_facts(behind) for behind in report.chained],
+        "chained_in_part": {uid: {"key_by": list(its), "rows": rows} for uid, (its, rows) in report.in_part.items()},
+        "chained_by_other_keys": {uid: list(its) for uid, its in report.untold.items()},
+        "chained_unknown": not report.is_declared,
+    }

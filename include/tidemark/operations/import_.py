@@ -1,0 +1,195 @@
+"""Imports an export as the first checkpoint of a pipeline, or of a timeline next to its live one (G8, H2)."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.jobs import open_job
+from tidemark.coordinator.plans.inputs import PlannedInputs
+from tidemark.coordinator.recovery.import_state import Importer, Importing
+from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core.bucket_url import is_url
+from tidemark.model.retention.export_manifest import Export
+from tidemark.operations.export import open_export
+from tidemark.system import random_id
+
+if TYPE_CHECKING:
+    from tidemark.transfer.import_folder import ExportFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """What to import.
+
+    Attributes:
+        folder: of the export, on this machine's disk or as `s3://BUCKET/FOLDER`.
+        pipeline: the one that goes on from it, by any name.
+        timeline: a new one beside the live one; None = the first one, of a pipeline without checkpoints.
+        allow_non_restored_state: leave the state of operators out that the pipeline does not declare.
+    """
+
+    folder: str
+    pipeline: str
+    timeline: str | None = None
+    allow_non_restored_state: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What an import came to, or would come to: `checkpoint` is None where it was not done.
+
+    Attributes:
+        export: what was brought in.
+        pipeline: into which pipeline.
+        timeline: and timeline.
+        checkpoint: its name there.
+        rows: stored rows per declared uid.
+        empty: declared operators that start empty.
+        left_behind: uids of the export whose state was left out.
+    """
+
+    export: Export
+    pipeline: str
+    timeline: str
+    checkpoint: str | None
+    rows: Mapping[str, int]
+    empty: tuple[str, ...]
+    left_behind: tuple[str, ...]
+
+
+def plan_import(context: Context, request: ImportRequest) -> Imported:
+    """What an import would do; writes nothing but scratch.
+
+    Raises:
+        NotFoundError: no such export, bucket or pipeline.
+        UsageError: no URL of a folder in a bucket; no credentials for it.
+        StoreError: the bucket cannot be read; the disk.
+        DamagedError, CorruptObjectError: the export is not whole.
+        IncompatibleStateError: the declaration does not fit; the message names every uid and field.
+        ConflictError: the timeline has begun.
+    """
+    with _open_import(context, request) as (_, wanted):
+        importer = Importer(coordinator=context.coordinator(request.pipeline))
+        slot = importer.refuse_taken(wanted)
+        return describe_import(wanted, importer.inputs(wanted, slot, wanted.least), None)
+
+
+def import_folder(context: Context, request: ImportRequest) -> Imported:
+    """Brings an export's rows into tables of the pipeline's, then completes the checkpoint that names them.
+
+    A repetition after a crash finishes what is there, or begins anew beside what nothing names.
+
+    Raises:
+        TidemarkError: as `plan_import`, and as the steps raise.
+    """
+    with _open_import(context, request) as (folder, wanted):
+        return import_rows(context, folder, wanted)
+
+
+def import_rows(context: Context, folder: "ExportFolder", wanted: Importing) -> Imported:
+    """Brings verified rows in, and completes the checkpoint that names them.
+
+    Raises:
+        TidemarkError: as the steps raise.
+    """
+    name = wanted.pipeline.name
+    importer = Importer(coordinator=context.coordinator(name))
+    with context.lock(name, wanted.timeline):
+        left = importer.left_over(wanted)
+        if left is not None:
+            return describe_import(wanted, left, importer.complete(left))
+        slot = importer.refuse_taken(wanted)
+        importer.inputs(wanted, slot, wanted.least)
+        number = importer.take_id(slot, wanted.least)
+        inputs = importer.inputs(wanted, slot, number)
+        named = {segment.path for handle in inputs.handles.values() for segment in handle}
+        with open_job(importer.coordinator, "import", number) as job:
+            for uid, handle in wanted.handles(number).items():
+                if named & {segment.path for segment in handle}:
+                    _bring(context, importer, folder, wanted, wanted.brought(uid, number, job))
+            plan = importer.plan(wanted, slot, number)
+            return describe_import(wanted, plan, importer.complete(plan))
+
+
+@contextmanager
+def _open_import(context: Context, request: ImportRequest) -> Iterator[tuple["ExportFolder", Importing]]:
+    pipeline = context.pipeline(request.pipeline)
+    with _local(context, request) as folder:
+        yield (
+            folder,
+            Importing(
+                export=folder.read(),
+                pipeline=pipeline,
+                timeline=request.timeline or keys.FIRST_TIMELINE,
+                allow_non_restored_state=request.allow_non_restored_state,
+            ),
+        )
+
+
+@contextmanager
+def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]:
+    """The export's folder on this machine; of one in a bucket a copy, in a scratch folder while the block lasts."""
+    from tidemark.storage.scratch import scratch_folder
+    from tidemark.transfer.import_folder import ExportFolder
+
+    if not is_url(request.folder):
+        yield ExportFolder(Path(request.folder))
+        return
+    with (
+        open_export(context.settings, request.folder) as place,
+        scratch_folder(context.warehouse.local_folder, request.pipeline, random_id) as scratch,
+    ):
+        folder = context.warehouse.local_folder / scratch / "export"
+        try:
+            folder.mkdir()
+            place.fetch(folder)
+        except OSError as error:
+            raise StoreError(
+                f"could not write {request.pipeline}'s scratch folder: {error.strerror or error}",
+                safe="nothing was imported.",
+                next="make room on the warehouse's disk or mend the permissions, then import again.",
+            ) from error
+        yield ExportFolder(folder)
+
+
+def _bring(context: Context, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: Brought) -> None:
+    """Copies an operator's rows to a table of their own."""
+    from tidemark.engine.write.written_files import bounded_columns, written_run
+    from tidemark.storage.staging import filled
+
+    state = wanted.export.states[brought.uid]
+
+    def write(place: str) -> WrittenRun:
+        with filled(context.warehouse.root, place) as there:
+            folder.copy(state.stored, there)
+            return written_run(str(there), state.rows, bounded_columns(state.schema))
+
+    made = Bringer(coordinator=importer.coordinator, tables=context.tables).bring(brought, write)
+    if StateHandle((made,)) != wanted.handles(brought.number)[brought.uid]:
+        raise StoreError(
+            f"{brought.table} is not the table that was to be made", next="import again: it takes another name."
+        )
+
+
+def describe_import(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, done: Checkpoint | None) -> Imported:
+    """What an import comes to."""
+    named = {segment.path for handle in inputs.handles.values() for segment in handle}
+    brought = {path.split("/")[2] for path in named}
+    return Imported(
+        export=wanted.export,
+        pipeline=wanted.pipeline.name,
+        timeline=wanted.timeline,
+        checkpoint=None if done is None else done.plan.name,
+        rows={uid: handle.rows for uid, handle in inputs.handles.items()},
+        empty=tuple(uid for uid, handle in inputs.handles.items() if not handle),
+        left_behind=tuple(uid for uid, state in wanted.export.states.items() if state.rows and uid not in brought),
+    )

@@ -1,0 +1,173 @@
+"""Measures a pipeline and reports it: the gauges of `tidemark.model.checkpoint.metrics`, and its deadline."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.records.checkpoint_counts import tally
+from tidemark.coordinator.records.stop_records import Stops
+from tidemark.coordinator.records.timeline_tree import Branch, branches
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.deadline import Punctuality
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.metrics import NONE, Standing, gauges
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import IdRecord
+from tidemark.operations import compaction
+from tidemark.ports.observing import Metrics
+
+_log = structlog.get_logger("tidemark")
+
+
+def measure(context: Context, name: str) -> Standing:
+    """How a pipeline stands now: two listings and a few objects, whatever its history.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        StoreError, CorruptObjectError: the store could not be read.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name))
+    tree = branches(coordinator.timelines)
+    live = next(b for b in tree if b.is_live)
+    newest = _newest(coordinator, live)
+    restores = [b.genesis.at_ms for b in tree if b.genesis is not None and b.genesis.why == "restore"]
+    return Standing(
+        pipeline=name,
+        tally=tally(coordinator.objects),
+        newest=newest,
+        sealed_ms=None if newest is None else sealed_ms(coordinator, newest.plan, newest.sealed),
+        restored_ms=max(restores, default=None),
+        failures_in_row=coordinator.failures_in_a_row(),
+        layers=_deepest(context, newest),
+        punctuality=measure_punctuality(context, name, live),
+    )
+
+
+def measure_punctuality(context: Context, name: str, live: Branch) -> Punctuality:
+    """How a pipeline stands to its deadline.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        live: its live timeline.
+    """
+    coordinator = context.coordinator(name)
+    return Punctuality(
+        now_ms=context.clock.now_ms(),
+        since_ms=_since(coordinator, live),
+        deadline_ms=context.settings.deadline_ms(name),
+        stopped=Stops(coordinator.objects).standing() is not None,
+    )
+
+
+def list_gauges(context: Context, name: str) -> dict[str, Any]:
+    """Every gauge of a pipeline, and what is no number: the newest checkpoint's manifest and timeline.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    found = measure(context, name)
+    newest = found.newest
+    return {
+        "pipeline": name,
+        "lastCheckpointExternalPath": None if newest is None else keys.external_path(name, newest.plan.slot),
+        **gauges(found),
+    }
+
+
+def check_deadline(context: Context, name: str) -> dict[str, Any]:
+    """Whether a pipeline is late, in facts that may leave the house: JSON values, no data.
+
+    Returns:
+        `pipeline late stopped newest failures_in_row`; `age_ms deadline_ms late_since_ms`, and the first two in
+        words.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        StoreError, CorruptObjectError: the store could not be read.
+    """
+    found = measure(context, name)
+    at = found.punctuality
+    return {
+        "pipeline": name,
+        "late": at.is_late,
+        "stopped": at.stopped,
+        "newest": None if found.newest is None else found.newest.plan.name,
+        "failures_in_row": found.failures_in_row,
+        "age_ms": at.age_ms,
+        "deadline_ms": at.deadline_ms,
+        "late_since_ms": at.late_since_ms,
+        "age": None if at.age_ms is None else _words(at.age_ms),
+        "deadline": None if at.deadline_ms is None else _words(at.deadline_ms),
+    }
+
+
+def report_metrics(context: Context, name: str, *more: Metrics) -> None:
+    """Tells the gauges of a pipeline to StatsD, where it is set, and to others; a failure is logged once.
+
+    What is measured is read in this thread, as the run itself reads the store: only telling may hang.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        *more: further receivers.
+    """
+    sinks = [*context.observers.metrics, *more]
+    if not sinks or context.observers.metrics_calls.given_up:
+        return
+    try:
+        told = gauges(measure(context, name))
+    except Exception as error:  # noqa: BLE001  (no defect of measuring is the run's business)
+        _log.warning("metrics_not_measured", pipeline=name, why=f"{type(error).__name__}: {error}")
+        return
+    context.observers.metrics_calls.call(lambda: _tell(sinks, name, told))
+
+
+def _deepest(context: Context, newest: Checkpoint | None) -> tuple[int, int]:
+    """Most live runs and deepest level of any operator."""
+    uids = () if newest is None else newest.plan.schemas
+    found = [compaction.describe_layers(context, newest, uid) for uid in uids if newest is not None]
+    known = [layers for layers in found if layers["live_runs"] is not None]
+    return (
+        max((layers["live_runs"] for layers in known), default=NONE),
+        max((layers["deepest_level"] for layers in known), default=NONE),
+    )
+
+
+def _tell(sinks: Sequence[Metrics], name: str, told: Mapping[str, float]) -> None:
+    for sink in sinks:
+        sink.tell(name, told)
+
+
+def sealed_ms(coordinator: CheckpointCoordinator, plan: CheckpointPlan, sealed: Sealed) -> int:
+    """When a plan was sealed; where its outcome is gone, as its plan and its steps tell."""
+    outcome = coordinator.objects.outcome(plan.slot, sealed.attempt)
+    if outcome is not None and outcome.sealed is not None:
+        return outcome.at_ms
+    return plan.planned_at_ms + sum(sealed.timings_ms.values())
+
+
+def _words(ms: int) -> str:
+    """A span without its milliseconds, as in `1 day, 2:00:00`."""
+    return str(timedelta(seconds=ms // 1000))
+
+
+def _newest(coordinator: CheckpointCoordinator, live: Branch) -> Checkpoint | None:
+    if live.newest is not None or live.genesis is None:
+        return live.newest
+    return coordinator.timelines.find(live.genesis.parent)
+
+
+def _since(coordinator: CheckpointCoordinator, live: Branch) -> int | None:
+    if live.newest is not None:
+        return sealed_ms(coordinator, live.newest.plan, live.newest.sealed)
+    if live.genesis is not None:
+        return live.genesis.at_ms
+    listed = coordinator.objects.list("ids/")
+    first = coordinator.objects.read(IdRecord, listed[0]) if listed else None
+    plan = None if first is None else coordinator.objects.plan(first.slot)
+    return None if plan is None else plan.planned_at_ms

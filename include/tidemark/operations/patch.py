@@ -1,0 +1,280 @@
+"""Patches a savepoint: a fork with values set and keys deleted, pinned under a new name (H3)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from tidemark.context import Context
+from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.plans.inputs import InputPlanner
+from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import StoreError, UsageError
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.core.canonical import checksum
+from tidemark.model.core.names import parse_id
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.operations import timelines
+from tidemark.sql.patch_rows import PatchedState
+
+if TYPE_CHECKING:
+    from tidemark.transfer.patch_tables import GivenPatch, PatchRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchRequest:
+    """What to correct, and how the result is called.
+
+    Attributes:
+        pipeline: the declaration.
+        source: the checkpoint or savepoint to correct.
+        name: of the new savepoint.
+        values: path of a table of keys with their new state, per uid.
+        deletes: path of a table of keys that shall be gone, per uid.
+        timeline: of the fork; None = called like the savepoint.
+        at: when the keys that are set were accessed last; None = as late as the corrected checkpoint allows.
+        owner: the person responsible for the new savepoint.
+        note: what it is for.
+        expires_at_ms: when it ends; None = never.
+    """
+
+    pipeline: str
+    source: RestoreRequest
+    name: str
+    values: Mapping[str, str]
+    deletes: Mapping[str, str]
+    timeline: str | None = None
+    at: datetime | None = None
+    owner: str = ""
+    note: str = ""
+    expires_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """What a patch came to, or would come to: `checkpoint` is None where it was not done."""
+
+    source: Checkpoint
+    savepoint: str
+    timeline: str
+    states: Mapping[str, PatchedState]
+    checkpoint: Checkpoint | None
+
+
+def source_of(text: str, *, force: bool = False, allow_non_restored_state: bool = False) -> RestoreRequest:
+    """What is to be corrected, or forked: `chk-17`, `17`, or a savepoint, which can never read as an id.
+
+    Args:
+        text: its name.
+        force: also a savepoint that the pipeline was drained with.
+        allow_non_restored_state: leave the state of operators behind that the pipeline does not declare.
+    """
+    if text.removeprefix("chk-").isdecimal():
+        return RestoreRequest(checkpoint=parse_id(text), allow_non_restored_state=allow_non_restored_state)
+    return RestoreRequest(savepoint=text, force=force, allow_non_restored_state=allow_non_restored_state)
+
+
+def tables_of(texts: Iterable[str]) -> dict[str, str]:
+    """Path of a table per uid, of texts `UID=TABLE`.
+
+    Raises:
+        UsageError: another form, or two tables for one operator.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        uid, _, path = text.partition("=")
+        if not (uid and path):
+            raise UsageError(f"not of the form UID=TABLE: {text!r}", next="write it as in aircraft=right.parquet.")
+        if uid in found:
+            raise UsageError(f"two tables for {uid}", next="give one table per operator.")
+        found[uid] = path
+    return found
+
+
+def plan_patch(context: Context, request: PatchRequest) -> Patched:
+    """What a patch would do: reads every table and looks up its keys; writes nothing.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint, savepoint or table.
+        UsageError: no such operator, or one that cannot be patched; a table that does not fit; nothing to do.
+        ConflictError: the name of the savepoint or of the timeline is taken.
+        DamagedError, IncompatibleStateError: the checkpoint is not whole, or does not fit the declaration.
+        StateOverflowError, StoreError: as readers of state raise them.
+    """
+    with _prepare(context, request) as prepared:
+        _patcher(context, prepared).refuse_taken(prepared.wanted)
+        return prepared.result(None)
+
+
+def patch(context: Context, request: PatchRequest) -> Patched:
+    """Makes the fork, completes the checkpoint with the corrections on it, and pins that; see `Patcher.patch`.
+
+    Raises:
+        BusyError: another process works on that timeline.
+        TidemarkError: as `plan_patch`, and as the steps raise.
+    """
+    with _prepare(context, request) as prepared:
+        wanted = prepared.wanted
+        with context.lock(wanted.pipeline.name, wanted.timeline):
+            done, _ = _patcher(context, prepared).patch(wanted)
+        return prepared.result(done)
+
+
+@contextmanager
+def _prepare(context: Context, request: PatchRequest) -> Iterator["_Prepared"]:
+    from tidemark.storage.parquet_folder import ParquetFolder
+    from tidemark.transfer.patch_tables import patch_rows
+
+    recovery, beginning = timelines.find_beginning(context, request.pipeline, request.source)
+    given = _given_patches(context, request, recovery, beginning)
+    with ExitStack() as opened:
+        folder = ParquetFolder(Path(opened.enter_context(TemporaryDirectory(prefix="tidemark-patch-"))))
+        rows = {uid: opened.enter_context(patch_rows(context.warehouse.root, patch)) for uid, patch in given.items()}
+        # Written aside once: their hashes tell this patch from every other one, before it has an id.
+        files = {uid: made.write(folder, uid, 0) for uid, made in rows.items()}
+        digest = checksum({uid: [f.sha256 for f in found] for uid, found in files.items()})
+        uids = tuple(uid for uid, found in files.items() if found)
+        if not uids:
+            raise UsageError("no key is set, and none that is there is deleted", next="look at the tables.")
+        wanted = _wanted(request, beginning, context.pipeline(request.pipeline), digest)
+        states = {uid: made.told(files[uid]) for uid, made in rows.items()}
+        yield _Prepared(wanted=replace(wanted, uids=uids), rows=rows, states=states, given=given)
+
+
+def _given_patches(
+    context: Context, request: PatchRequest, recovery: Recovery, beginning: Beginning
+) -> dict[str, "GivenPatch"]:
+    from tidemark.transfer.patch_tables import GivenPatch
+
+    pipeline, found = context.pipeline(request.pipeline), beginning.checkpoint
+    uids = list(dict.fromkeys([*request.values, *request.deletes]))
+    _refuse_unpatchable(pipeline, uids)
+    genesis = recovery.genesis(beginning)
+    planner = InputPlanner(objects=recovery.coordinator.objects, files_exist=recovery.coordinator.files_exist)
+    parent = Parent.of(Head(timeline="", sequence=1, entry=genesis))
+    inputs = planner.plan(pipeline, Slot(timeline=request.name, sequence=2), parent, allow_removed=False)
+    return {
+        uid: GivenPatch(
+            schema=patched(inputs.schemas[uid], found.id + 1),
+            handle=inputs.handles[uid],
+            now=found.now,
+            at_ms=_accessed_ms(inputs.schemas[uid], found, request.at),
+            values=request.values.get(uid),
+            deletes=request.deletes.get(uid),
+        )
+        for uid in uids
+    }
+
+
+def _patcher(context: Context, prepared: "_Prepared") -> Patcher:
+    name = prepared.wanted.pipeline.name
+
+    def write(uid: str, folder: str, number: int) -> WrittenRun:
+        return _write_patch(context, prepared, uid, folder, number)
+
+    return Patcher(coordinator=context.coordinator(name), tables=context.tables, write=write)
+
+
+def _write_patch(context: Context, prepared: "_Prepared", uid: str, folder: str, number: int) -> WrittenRun:
+    from tidemark.engine.write.written_files import bounded_columns, written_run
+    from tidemark.storage.parquet_folder import ParquetFolder
+    from tidemark.storage.staging import filled
+
+    bounded = bounded_columns(prepared.given[uid].schema)
+    try:
+        with filled(context.warehouse.root, folder) as there:
+            made = prepared.rows[uid].write(ParquetFolder(there.parent), there.name, number)
+            return written_run(str(there), sum(f.rows or 0 for f in made), bounded)
+    except OSError as error:
+        raise StoreError(
+            f"could not write {folder}: {error.strerror or error}",
+            safe="nothing names what was written.",
+            next="make room or mend the permissions, then repeat the patch.",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """A patch whose rows are made, and not written yet."""
+
+    wanted: Patching
+    rows: Mapping[str, "PatchRows"]
+    states: Mapping[str, PatchedState]
+    given: Mapping[str, "GivenPatch"]
+
+    def result(self, done: Checkpoint | None) -> Patched:
+        wanted = self.wanted
+        return Patched(
+            source=wanted.beginning.checkpoint,
+            savepoint=wanted.savepoint.name,
+            timeline=wanted.timeline,
+            states=self.states,
+            checkpoint=done,
+        )
+
+
+def _wanted(request: PatchRequest, beginning: Beginning, pipeline: Pipeline, digest: str) -> Patching:
+    timeline = request.timeline or request.name
+    told = {"of": beginning.checkpoint.id, "as": request.name, "timeline": timeline, "rows": digest}
+    savepoint = SavepointRequest(
+        name=request.name,
+        owner=request.owner,
+        origin=f"patch {checksum(told)}",
+        note=request.note,
+        expires_at_ms=request.expires_at_ms,
+    )
+    return Patching(beginning=beginning, pipeline=pipeline, timeline=timeline, savepoint=savepoint, uids=())
+
+
+def _refuse_unpatchable(pipeline: Pipeline, uids: list[str]) -> None:
+    operators = [operator.uid for operator in pipeline.operators]
+    if not uids:
+        raise UsageError("nothing to patch", next="give --set UID=TABLE, --delete UID=TABLE, or both.")
+    for uid in uids:
+        if uid in operators:
+            continue
+        if uid in pipeline.schemas():
+            raise UsageError(
+                f"{uid} is broadcast state, a copy of its source: a patch would be lost with the next copy",
+                next="correct the source; lists of operators (split_list, union_list) cannot be patched either.",
+            )
+        raise UsageError(f"{pipeline.name} has no operator {uid!r}", next=f"name one of: {', '.join(operators)}.")
+
+
+def _accessed_ms(schema: OperatorSchema, found: Checkpoint, at: datetime | None) -> int:
+    """When the keys that are set count as accessed: a function of what was given and recorded, never of a wall clock.
+
+    No later than the checkpoint's own time on the operator's clock, because access times never decrease.
+    """
+    now, ttls = found.now.of(schema.clock), [f.ttl.ms for f in schema.fields if f.ttl is not None]
+    if at is None:
+        if now is None and ttls:
+            raise UsageError(
+                f"state of {schema.uid} expires on event time, and {found.plan.name} has no watermark",
+                next="say when the keys were accessed last: --at TIME.",
+            )
+        return found.plan.logical_time_ms if now is None else now
+    given = to_ms(at)
+    if now is not None and given > now:
+        raise UsageError(
+            f"--at is later than {found.plan.name} is on the clock of {schema.uid}",
+            next="give an earlier time, or leave --at out.",
+        )
+    if now is not None and ttls and given + min(ttls) <= now:
+        raise UsageError(
+            f"what is set of {schema.uid} would have expired already at {found.plan.name}",
+            next="give a later time, or leave --at out.",
+        )
+    return given

@@ -1,0 +1,198 @@
+"""Queries over state: SQL over all checkpoints, a diff of two, a hash."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.reports import reports
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.operations import reads
+from tidemark.operations.reads import schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidemark.readers.checkpoint_reader import View
+    from tidemark.readers.state_diff import Detail, Diff
+    from tidemark.readers.state_hash import StateHash
+
+
+def run_sql(context: Context, name: str, statement: str, checkpoint: int | None = None) -> "pa.Table":
+    """The rows of one read-only statement over a pipeline's state and manifests; see `adapters.sql_views`.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        statement: DuckDB's dialect, over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states`,
+            `checkpoint_offsets`, `operator_states` and `metrics`.
+        checkpoint: the id that `<uid>` is as of, and that the others go up to; the newest one without it.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or view.
+        UsageError: no read-only statement, or DuckDB refuses it.
+        StateOverflowError, StoreError: as readers of state raise them.
+    """
+    from tidemark.readers import checkpoint_tables as tables
+    from tidemark.readers.sql_views import Catalogue, answer
+
+    line = _Line(context, name, checkpoint)
+    catalogue = Catalogue(
+        uids=list(line.newest.plan.schemas),
+        state=line.view,
+        tables={
+            "checkpoints": lambda: tables.checkpoints_table(line.all),
+            "checkpoint_states": lambda: tables.states_table(line.all),
+            "checkpoint_offsets": lambda: tables.offsets_table(line.all),
+            "operator_states": lambda: tables.operator_states_table(line.all),
+            "metrics": lambda: tables.metrics_table(line.all, reports(context.coordinator(name))),
+        },
+    )
+    return answer(statement, catalogue)
+
+
+def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
+    """What changed in an operator's state from one checkpoint to another, key by key; see `adapters.state_diff`.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or operator.
+        UsageError: the two have other keys.
+        StateOverflowError, StoreError: as readers of state raise them.
+    """
+    from tidemark.readers.state_diff import Comparison
+
+    before, after = (reads.get_checkpoint(context, name, at) for at in (request.before, request.after))
+    if schema_of(before, request.uid).keys != schema_of(after, request.uid).keys:
+        raise UsageError(
+            f"{request.uid} is keyed differently at {before.plan.name} and {after.plan.name}",
+            next=f"tidemark state sql {name}    (joins {request.uid}_at(N) of both).",
+        )
+    compared = Comparison(
+        warehouse=context.warehouse.root,
+        uid=request.uid,
+        before=before,
+        after=after,
+        ancestor=_ancestor(context, name, before, after),
+    )
+    return compared.diff(request.detail, request.limit)
+
+
+def hash_state(context: Context, name: str, uid: str, checkpoint: int | None = None) -> tuple[Checkpoint, "StateHash"]:
+    """The hash of an operator's resolved state, and the checkpoint it is of; see `adapters.state_hash`.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or operator.
+        StateOverflowError, StoreError: as readers of state raise them.
+    """
+    from tidemark.readers.checkpoint_reader import read_checkpoint
+    from tidemark.readers.state_hash import hash_of
+
+    found = reads.get_checkpoint(context, name, checkpoint)
+    schema = schema_of(found, uid)
+    return found, hash_of(schema, read_checkpoint(context.warehouse.root, found, uid))
+
+
+def describe_query(
+    context: Context, name: str, uid: str, dialect: str, checkpoint: int | None = None
+) -> dict[str, Any]:
+    """The query that gives an operator's state, for another engine, and the segments that feed it.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        uid: the operator.
+        dialect: `spark` or `duckdb`.
+        checkpoint: an id; the newest one without it.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or operator.
+        UsageError: only Spark can read the state.
+        StoreError: a version or a file of the handle is gone, or the stored text.
+    """
+    from tidemark.portable_sql.dialects import DUCKDB, SPARK
+    from tidemark.readers.portable_query import duckdb_query, spark_query
+
+    found = reads.get_checkpoint(context, name, checkpoint)
+    schema_of(found, uid)
+    whole, spelling = (spark_query, SPARK) if dialect == "spark" else (duckdb_query, DUCKDB)
+    query = reads.get_query(context, found, uid, spelling)
+    segments = [
+        {"path": s.path, "version": s.version, "after": s.after, "through": s.through} for s in found.handles[uid]
+    ]
+    return {
+        "checkpoint": found.plan.name,
+        "uid": uid,
+        "dialect": dialect,
+        "segments": segments,
+        "sql": whole(context.warehouse.root, found, uid, query),
+    }
+
+
+def _ancestor(context: Context, name: str, one: Checkpoint, other: Checkpoint) -> int:
+    """Id of the newest common ancestor; 0 where none is left."""
+    timelines = context.coordinator(name).timelines
+    while one.id != other.id:
+        older, newer = sorted((one, other), key=lambda c: c.id)
+        found = None if newer.plan.parent is None else timelines.find(newer.plan.parent)
+        if found is None:
+            return 0
+        one, other = older, found
+    return one.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffRequest:
+    """What to compare.
+
+    Attributes:
+        uid: the operator.
+        before: a checkpoint id.
+        after: another one; it may be older, or of another timeline.
+        detail: what to tell.
+        limit: at most this many rows; counts are of all.
+    """
+
+    uid: str
+    before: int
+    after: int
+    detail: "Detail"
+    limit: int | None = None
+
+
+class _Line:
+    """A line of checkpoints as one statement sees it: read no further than it asks, the same to all of its views.
+
+    The live timeline; or a checkpoint and what it came from.
+    """
+
+    def __init__(self, context: Context, name: str, last: int | None) -> None:
+        self._context, self._name = context, name
+        coordinator = context.coordinator(context.require_pipeline(name))
+        self._older: Iterator[Checkpoint] = (
+            coordinator.checkpoints() if last is None else coordinator.timelines.ancestry(coordinator.checkpoint(last))
+        )
+
+    @cached_property
+    def newest(self) -> Checkpoint:
+        """The head.
+
+        Raises:
+            NotFoundError: there is none yet.
+        """
+        for found in self._older:
+            return found
+        raise NotFoundError(f"{self._name} has no checkpoints yet", next=f"tidemark run {self._name}")
+
+    @cached_property
+    def all(self) -> list[Checkpoint]:
+        """Every checkpoint, newest first."""
+        return [self.newest, *self._older]
+
+    def view(self, uid: str, checkpoint_id: int | None) -> "View":
+        """The state of an operator at a checkpoint."""
+        from tidemark.readers.checkpoint_reader import view
+
+        found = self.newest if checkpoint_id is None else reads.get_checkpoint(self._context, self._name, checkpoint_id)
+        return view(self._context.warehouse.root, found, schema_of(found, uid).uid)

@@ -1,0 +1,260 @@
+"""Reads checkpoints of a pipeline, and the resolved state of an operator."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tidemark.context import Context
+from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.records.released_checkpoints import usable
+from tidemark.coordinator.records.tombstones import of_checkpoints, released
+from tidemark.declare.retention import Retention
+from tidemark.errors import NotFoundError, StoreError, UsageError
+from tidemark.model.checkpoint.codec import to_json
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.savepoint import TombstoneRecord
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidemark.portable_sql.dialects import Dialect
+
+_YES = {"true": True, "false": False}
+
+
+def list_checkpoints(context: Context, name: str, limit: int | None = None) -> list[Checkpoint]:
+    """Completed checkpoints of the live timeline, newest first."""
+    return list(islice(context.coordinator(context.require_pipeline(name)).checkpoints(), limit))
+
+
+def get_checkpoint(context: Context, name: str, checkpoint_id: int | None = None) -> Checkpoint:
+    """A completed checkpoint; the newest one without an id.
+
+    Raises:
+        NotFoundError: there is none.
+        ReleasedError: retention has let it go.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name))
+    if checkpoint_id is not None:
+        return coordinator.checkpoint(checkpoint_id)
+    for newest in coordinator.checkpoints():
+        return newest
+    raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+
+
+def get_recorded_checkpoint(
+    context: Context, name: str, checkpoint_id: int
+) -> tuple[Checkpoint, TombstoneRecord | None]:
+    """A completed checkpoint, whether it was released or not; and if it was, when and why.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name))
+    found = coordinator.timelines.checkpoint(checkpoint_id)
+    return found, released(coordinator.objects, found.plan.name)
+
+
+def list_released(context: Context, name: str) -> frozenset[str]:
+    """Names of the checkpoints that retention has let go."""
+    found = of_checkpoints(context.coordinator(context.require_pipeline(name)).objects)
+    return frozenset(checkpoint for checkpoint, record in found.items() if record.confirmed)
+
+
+def get_checkpoint_as_of(context: Context, name: str, when: datetime) -> Checkpoint:
+    """The newest checkpoint of the live timeline whose logical time is not after a time.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    timelines = context.coordinator(context.require_pipeline(name)).timelines
+    found = timelines.as_of(timelines.live(), to_ms(when))
+    if found is None:
+        raise NotFoundError(f"{name} has no checkpoint as of {when}", next=f"tidemark checkpoint list {name}")
+    return usable(timelines, found)
+
+
+def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention) -> dict[int, tuple[str, ...]]:
+    """What a rule keeps as of a checkpoint, of it and of those that it came from: id → reasons, newest first.
+
+    Reads manifests back to the oldest one that the rule may keep, however many there are.
+    """
+    history = context.coordinator(checkpoint.plan.pipeline).timelines.ancestry(checkpoint)
+    return retention.kept((found.id, found.plan.logical_time_ms) for found in history)
+
+
+def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The manifest, whole, with the resolving SQL of every operator."""
+    from tidemark.portable_sql.dialects import SPARK
+
+    body: dict[str, Any] = to_json(checkpoint)
+    body["resolving_sql"] = {uid: get_query(context, checkpoint, uid, SPARK) for uid in checkpoint.plan.schemas}
+    return body
+
+
+def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dialect") -> str:
+    """The query over `segments` that resolves a state: the stored text, filled, where the manifest names one.
+
+    Raises:
+        UsageError: only Spark can read the state.
+        CorruptObjectError: the text is gone or damaged.
+    """
+    from tidemark.sql.resolve import resolving_sql
+    from tidemark.sql.stored_queries import filled
+
+    name = checkpoint.plan.queries.get(uid, {}).get(dialect.name)
+    if name is None:
+        return resolving_sql(checkpoint.plan.schemas[uid], "segments", checkpoint.now, dialect=dialect)
+    text = context.coordinator(checkpoint.plan.pipeline).objects.query(name)
+    return filled(text, checkpoint.now, dialect)
+
+
+def read_state(
+    context: Context,
+    name: str,
+    uid: str,
+    *,
+    checkpoint: int | None = None,
+    key: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> "pa.Table":
+    """The resolved state of an operator: one row per live key, read without Spark.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        uid: the operator.
+        checkpoint: an id; the newest one without it.
+        key: the key columns' values as text: at most one row comes back.
+        limit: at most this many rows, in order of keys.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or operator.
+        UsageError: the key has another number of columns, or a value does not fit.
+    """
+    from tidemark.readers.state_reader import read_state
+
+    found = get_checkpoint(context, name, checkpoint)
+    schema = schema_of(found, uid)
+    wanted = None if key is None else parse_key(schema, key)
+    rows = read_state(context.warehouse.root, schema, found.handles[uid], found.now, wanted)
+    if limit is None:
+        return rows
+    return rows.sort_by([(k.name, "ascending") for k in schema.keys]).slice(0, limit)
+
+
+def write_state_file(context: Context, name: str, uid: str, to: Path, *, checkpoint: int | None = None) -> int:
+    """Writes the resolved state to a new Parquet or CSV file; returns the number of keys.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or operator.
+        UsageError: the file exists, or its folder does not.
+        StoreError: it could not be written.
+    """
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    rows = read_state(context, name, uid, checkpoint=checkpoint)
+    with _new_file(to) as file:
+        if to.suffix == ".parquet":
+            pyarrow.parquet.write_table(rows, file)
+        else:
+            pyarrow.csv.write_csv(_flat(rows), file)
+    return int(rows.num_rows)
+
+
+def schema_of(checkpoint: Checkpoint, uid: str) -> OperatorSchema:
+    """The stored schema of an operator at a checkpoint.
+
+    Raises:
+        NotFoundError: the checkpoint names no such operator.
+    """
+    if uid not in checkpoint.plan.schemas:
+        known = ", ".join(checkpoint.plan.schemas)
+        raise NotFoundError(f"{checkpoint.plan.name} has no operator {uid!r}", next=f"name one of: {known}.")
+    return checkpoint.plan.schemas[uid]
+
+
+def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
+    """The values that texts name, by the types of the key columns.
+
+    Raises:
+        UsageError: too many or too few, or a text that is no such value.
+    """
+    if len(texts) != len(schema.keys):
+        names = ", ".join(k.name for k in schema.keys)
+        raise UsageError(
+            f"{schema.uid} is keyed by {names}; {len(texts)} values were given", next="give --key once per column."
+        )
+    return tuple(_parse(column, text) for column, text in zip(schema.keys, texts, strict=True))
+
+
+def _parse(column: KeyColumn, text: str) -> object:
+    try:
+        if column.type.kind == "int":
+            return _int64(text)
+        if column.type.kind == "bool":
+            return _YES[text.lower()]
+        if column.type.kind == "date":
+            return date.fromisoformat(text)
+        if column.type.kind == "timestamp":
+            at = datetime.fromisoformat(text)
+            return at if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, KeyError) as error:
+        raise UsageError(f"not a {column.type.kind}: {text!r}", next=f"give a value of {column.name}.") from error
+    return text
+
+
+def _int64(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} has more than 64 bits")
+    return number
+
+
+@contextmanager
+def _new_file(to: Path) -> Iterator[BinaryIO]:
+    """A file that did not exist, and that does not exist where writing it fails."""
+    try:
+        file = to.open("xb")
+    except FileExistsError as error:
+        raise UsageError(
+            f"{to} exists", safe="it was left alone.", next="name another file, or remove that one."
+        ) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"no folder for {to}", next=f"mkdir -p {to.parent}    (or name another file).") from error
+    except OSError as error:
+        raise _unwritable(to, error) from error
+    try:
+        with file:
+            yield file
+    except BaseException as error:
+        to.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(to, error) from error
+        raise
+
+
+def _unwritable(to: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"could not write {to}: {error.strerror or error}",
+        safe="the warehouse was only read; no part of the file was left.",
+        next="make room or mend the permissions, or name another file.",
+    )
+
+
+def _flat(rows: "pa.Table") -> "pa.Table":
+    # CSV has no lists: they are written as JSON text.
+    import json
+
+    import pyarrow as pa
+
+    for n, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if v is None else json.dumps(v, default=str) for v in rows[field.name].to_pylist()]
+            rows = rows.set_column(n, field.name, pa.array(texts, pa.string()))
+    return rows

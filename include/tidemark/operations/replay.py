@@ -1,0 +1,159 @@
+"""Replays a checkpoint from its parent into a scratch folder, and compares the states (Q5)."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.coordinator.records.released_checkpoints import usable
+from tidemark.coordinator.records.tombstones import released
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.operations import reads
+from tidemark.ports import Attempt, StepListener
+
+if TYPE_CHECKING:
+    from tidemark.readers.state_hash import StateHash
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedState:
+    """One operator's state, as the manifest has it and as it was computed again.
+
+    Attributes:
+        uid: the operator.
+        recorded: hash of the manifest's state.
+        replayed: hash of the other one.
+        differing: the first keys whose exact fields differ, or that one of the two lacks; each as column → value.
+    """
+
+    uid: str
+    recorded: "StateHash"
+    replayed: "StateHash"
+    differing: tuple[dict[str, object], ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the hashes are equal."""
+        return self.recorded.sha256 == self.replayed.sha256
+
+
+class Rehearsal:
+    """An attempt that cannot be revoked and seals nothing; implements `ports.Attempt`.
+
+    Its plan is that of a completed checkpoint, but for the places where it writes: all below one scratch folder.
+    """
+
+    def __init__(self, plan: CheckpointPlan, scratch: str) -> None:
+        tables = {uid: f"{scratch}/state/{uid}/{plan.slot.timeline}-1" for uid in plan.tables}
+        # The pipeline's name is the root of dead letters; sinks are named by the plan, and nothing is sent twice.
+        self._plan = replace(plan, pipeline=scratch, tables=tables, sinks={})
+
+    @property
+    def plan(self) -> CheckpointPlan:
+        """What is tried."""
+        return self._plan
+
+    @property
+    def number(self) -> int:
+        """Always the first."""
+        return 1
+
+    def check(self) -> None:
+        """Never raises."""
+
+    def seal(self, sealed: Sealed) -> None:
+        """Nothing is published."""
+
+
+def replay(
+    context: Context, name: str, checkpoint_id: int, *, force: bool = False, listener: StepListener = ignore_step
+) -> list[ReplayedState]:
+    """Repeats a checkpoint by its own plan and compares the resolved states, operator by operator.
+
+    Ranges, input handles, logical time and watermark are those of the manifest; gate and sinks are left out.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        checkpoint_id: a completed checkpoint.
+        force: repeat it although the code of now is not the code that planned it.
+        listener: called at every step, for progress.
+
+    Raises:
+        NotFoundError: no such pipeline or checkpoint.
+        UsageError: other code planned it.
+        DataLostError: Kafka has not all of its records any more.
+        TidemarkError: as the steps raise it.
+    """
+    found, pipeline = reads.get_checkpoint(context, name, checkpoint_id), context.pipeline(name)
+    _refuse_released_input(context, name, found)
+    if found.plan.fingerprint != pipeline.fingerprint and not force:
+        raise UsageError(
+            f"other code planned {found.plan.name} (fingerprint {found.plan.fingerprint[:12]},"
+            f" now {pipeline.fingerprint[:12]}), so a difference would prove nothing",
+            next="check out the code of then, or compare anyway with --force.",
+        )
+    ungated = replace(pipeline, gate=None, max_dead_letters=1.0)
+    try:
+        with context.warehouse.scratch(name) as scratch:
+            rehearsal = Rehearsal(found.plan, scratch)
+            sealed = rehearse(context, ungated, rehearsal, both_listeners(listener, context.listener))
+            again = replace(found, plan=rehearsal.plan, sealed=sealed)
+            return [_compared(context, found, again, uid) for uid in found.plan.schemas]
+    except DataLostError as error:
+        raise DataLostError(
+            f"{found.plan.name} cannot be repeated: {error.what}",
+            safe=f"{found.plan.name} itself is intact; nothing was written.",
+            next=f"tidemark checkpoint list {name}    (replay a later one, whose records Kafka still has).",
+        ) from error
+
+
+def _refuse_released_input(context: Context, name: str, found: Checkpoint) -> None:
+    """A replay reads what the plan read: the parent's state, whose files may have gone with the parent.
+
+    Raises:
+        ReleasedError: they have.
+    """
+    coordinator = context.coordinator(name)
+    if found.plan.parent is None or not any(found.plan.handles.values()):
+        return
+    parent = coordinator.timelines.checkpoint(found.plan.parent)
+    if released(coordinator.objects, parent.plan.name) is None:
+        return
+    try:
+        whole = all(context.files_exist(handle) for handle in found.plan.handles.values())
+    except StoreError:
+        whole = False
+    if whole:
+        return
+    try:
+        usable(coordinator.timelines, parent)
+    except ReleasedError as error:
+        raise ReleasedError(
+            f"{found.plan.name} cannot be repeated: what it began with is gone: {error.what}",
+            safe=f"{found.plan.name} itself is intact; nothing was written.",
+            next=error.next,
+        ) from error
+
+
+def rehearse(context: Context, pipeline: Pipeline, attempt: Attempt, listener: StepListener) -> Sealed:
+    """Executes an attempt in a Spark session of its own."""
+    with context.session(f"{attempt.plan.pipeline}/replay", 1) as spark:
+        return context.job(pipeline, spark, listener).execute(attempt)
+
+
+def _compared(context: Context, found: Checkpoint, again: Checkpoint, uid: str) -> ReplayedState:
+    from tidemark.readers.checkpoint_reader import read_checkpoint
+    from tidemark.readers.state_hash import differing, hash_of
+
+    schema, warehouse = found.plan.schemas[uid], context.warehouse.root
+    rows, others = read_checkpoint(warehouse, found, uid), read_checkpoint(warehouse, again, uid)
+    made = ReplayedState(uid=uid, recorded=hash_of(schema, rows), replayed=hash_of(schema, others))
+    if made.is_equal:
+        return made
+    return replace(made, differing=tuple(differing(schema, rows, others, _SHOWN)))

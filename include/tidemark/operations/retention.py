@@ -1,0 +1,200 @@
+"""Retention: plans and sweeps, storage, legal holds. Nothing here loads Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tidemark.context import Context
+from tidemark.coordinator.recovery.integrity import Tell, tell_nobody
+from tidemark.coordinator.retention.deletion_plan import plan
+from tidemark.coordinator.retention.give_up import GivenUp, GivingUp
+from tidemark.coordinator.retention.legal_holds import Holding
+from tidemark.coordinator.retention.storage_report import Storage, storage
+from tidemark.coordinator.retention.stored_rule import Rules
+from tidemark.coordinator.retention.sweep import GRACE_MS, Sweeper, Swept
+from tidemark.declare.retention import Retention
+from tidemark.declare.retention_text import parse_retention
+from tidemark.model.checkpoint.checkpoint_facts import iso, range_facts
+from tidemark.model.retention.deletion import DeletionPlan
+from tidemark.model.retention.findings import Verified
+from tidemark.operations import verification
+
+_SHOWN = 1000
+"""How many files an answer lists by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What a sweep came to, and what a check of every restore point that is left has found."""
+
+    swept: Swept
+    verified: Verified
+
+
+def get_rule(context: Context, name: str, keep: str | None = None) -> Retention | None:
+    """The rule that counts: what is given, else what the pipeline's DAG has declared; None = all is kept.
+
+    Raises:
+        DeclarationError: what is given is no rule.
+        NotFoundError: no such pipeline.
+    """
+    return (
+        Rules(context.coordinator(context.require_pipeline(name))).standing() if keep is None else parse_retention(keep)
+    )
+
+
+def declare_rule(context: Context, name: str, rule: Retention | None) -> bool:
+    """Writes down what a DAG declares, where it differs; returns whether it did."""
+    return Rules(context.coordinator(context.require_pipeline(name))).record(rule)
+
+
+def plan_sweep(context: Context, name: str, keep: str | None = None) -> DeletionPlan:
+    """What a sweep would do now; writes nothing.
+
+    Raises:
+        NotFoundError, DeclarationError: as `get_rule`.
+        StoreError, CorruptObjectError: what is needed is unknown; nothing may be deleted.
+    """
+    rule = get_rule(context, name, keep)
+    return plan(context.coordinator(name), context.table_files, rule)
+
+
+def sweep(context: Context, name: str, keep: str | None = None, *, grace_ms: int = GRACE_MS) -> Swept:
+    """Releases what nothing keeps, and deletes what has been free for the grace time.
+
+    Raises:
+        NotFoundError, DeclarationError: as `get_rule`.
+        DamagedError: the newest checkpoint of a timeline is not whole; nothing was released.
+        StoreError, CorruptObjectError: as `plan_sweep`, or a file could not be deleted: ask again.
+    """
+    sweeper = Sweeper(
+        coordinator=context.coordinator(name),
+        files=context.table_files,
+        rule=get_rule(context, name, keep),
+        grace_ms=grace_ms,
+        verify=partial(verification.verify_checkpoint, context),
+    )
+    return sweeper.sweep()
+
+
+def sweep_and_verify(
+    context: Context, name: str, keep: str | None = None, *, grace_ms: int = GRACE_MS, tell: Tell = tell_nobody
+) -> Applied:
+    """Sweeps, then checks every restore point that is left.
+
+    Raises:
+        TidemarkError: as `sweep`.
+    """
+    swept = sweep(context, name, keep, grace_ms=grace_ms)
+    return Applied(swept=swept, verified=verification.open_verifier(context, name).verify_all(tell))
+
+
+def give_up(context: Context, name: str, number: int, *, execute: bool = False) -> GivenUp:
+    """Gives up a checkpoint whose manifest is damaged, or says what that would come to.
+
+    Raises:
+        TidemarkError: as `GivingUp.outlook`.
+    """
+    verb = GivingUp(coordinator=context.coordinator(context.require_pipeline(name)))
+    return verb.give_up(number) if execute else verb.outlook(number)
+
+
+def measure_storage(context: Context, name: str) -> Storage:
+    """Where the bytes of a pipeline are.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        StoreError, CorruptObjectError: what is needed is unknown.
+    """
+    rule = get_rule(context, name)
+    return storage(context.coordinator(name), context.table_files, rule)
+
+
+def open_holds(context: Context, name: str) -> Holding:
+    """Legal holds on savepoints of a pipeline.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    return Holding(context.coordinator(context.require_pipeline(name)))
+
+
+def plan_facts(found: DeletionPlan, grace_ms: int, *, shown: int | None = _SHOWN) -> Mapping[str, object]:
+    """A plan as JSON values; `shown` files at most, None = all."""
+    due = found.due(grace_ms)
+    return {
+        "pipeline": found.pipeline,
+        "rule": found.rule or None,
+        "released": list(found.released),
+        "disposed": list(found.disposed),
+        "ended_jobs": list(found.ended),
+        "free_files": len(found.free),
+        "free_bytes": found.bytes,
+        "due_files": len(due),
+        "due_bytes": sum(f.bytes for f in due),
+        "grace_ms": grace_ms,
+        "kept_files": found.kept_files,
+        "kept_bytes": found.kept_bytes,
+        "unknown_files": len(found.unknown),
+        "log_files": sum(len(prefix.files) for prefix in found.logs),
+        "log_bytes": sum(prefix.bytes for prefix in found.logs),
+        "kept_by": [
+            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
+            for k in found.kept
+        ],
+        "free": [
+            {
+                "file": f.path,
+                "bytes": f.bytes,
+                "why": f.why,
+                "since": None if f.since_ms is None else iso(f.since_ms),
+            }
+            for f in found.free[:shown]
+        ],
+        "unknown": [f.path for f in found.unknown[:shown]],
+        "damaged": _damaged(found),
+    }
+
+
+def _damaged(found: DeletionPlan) -> list[dict[str, object]]:
+    return [{"checkpoint": d.name, "key": d.key, "why": d.why, "blocks": list(d.blocks)} for d in found.damaged]
+
+
+def given_up_facts(found: GivenUp) -> Mapping[str, object]:
+    """A checkpoint that is given up, as JSON values."""
+    return {
+        "checkpoint": found.manifest.name,
+        "key": found.manifest.key,
+        "why": found.manifest.why,
+        "timeline": found.timeline,
+        "given_up": found.done,
+        "goes_on_from": found.goes_on_from,
+        "stops_at": found.stops_at,
+        "read_again": {str(tp): range_facts(r) for tp, r in found.read_again.items()},
+        "savepoints": list(found.savepoints),
+        "kafka_sinks": list(found.sinks),
+    }
+
+
+def swept_facts(swept: Swept) -> Mapping[str, object]:
+    """A sweep as JSON values."""
+    return {
+        "pipeline": swept.plan.pipeline,
+        "rule": swept.plan.rule or None,
+        "released": list(swept.released),
+        "disposed": list(swept.disposed),
+        "ended_jobs": list(swept.ended),
+        "deleted_files": len(swept.deleted),
+        "deleted_bytes": swept.bytes,
+        "waiting_files": len(swept.waiting),
+        "waiting_bytes": sum(f.bytes for f in swept.waiting),
+        "deleted_log_files": swept.log_files,
+        "kept_files": swept.plan.kept_files,
+        "kept_bytes": swept.plan.kept_bytes,
+        "damaged": _damaged(swept.plan),
+    }
+
+
+def applied_facts(done: Applied) -> Mapping[str, object]:
+    """The same, with what the check has found."""
+    return {**swept_facts(done.swept), "verified": len(done.verified.points), "broken": list(done.verified.broken)}

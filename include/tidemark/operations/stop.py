@@ -1,0 +1,52 @@
+"""Stops and resumes a pipeline; the command line pauses and unpauses its DAGs."""
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped, Stopping
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import StopRecord
+from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations import checkpoints
+from tidemark.ports import PlanRequest, StepListener
+
+
+def stop(context: Context, name: str, why: str) -> Stopped:
+    """Stops a pipeline at once: no plan is made any more, a checkpoint in progress may end.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        StoreError: it was not recorded.
+    """
+    return Stopping(context.coordinator(context.require_pipeline(name))).stop(why)
+
+
+def stop_with_savepoint(
+    context: Context, name: str, request: SavepointRequest, why: str, listener: StepListener = ignore_step
+) -> Stopped:
+    """Completes a last checkpoint, pins it, then stops (G3).
+
+    Raises:
+        NotFoundError: no such pipeline.
+        ConflictError: the name is taken, another process works on it, or the pipeline is stopped already.
+        TidemarkError: as `checkpoints.run_once`. The pipeline runs on, and the error says so (G4).
+    """
+
+    def complete() -> Checkpoint:
+        made = checkpoints.run_once(context, name, PlanRequest(origin=STOP), listener).checkpoint
+        if made is None:
+            raise ConflictError(f"{name}: no last checkpoint was made", next=f"tidemark run {name}")
+        return made
+
+    coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
+    return Stopping(coordinator).stop_with_savepoint(request, why, complete)
+
+
+def resume(context: Context, name: str, why: str, *, force: bool = False) -> StopRecord | None:
+    """Lets plans be made again; None where the pipeline was not stopped.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        ConflictError: it was drained, and `force` is not given.
+    """
+    return Stopping(context.coordinator(context.require_pipeline(name))).resume(why, force=force)

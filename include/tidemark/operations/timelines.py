@@ -1,0 +1,270 @@
+"""Timelines: restores, forks, promotes, closes and lists them, without Spark and without copying anything."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+import structlog
+
+from tidemark.context import Context
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.states import Behind, Ended, Forked, Promoted, Restored, Superseded
+from tidemark.coordinator.records.timeline_tree import Branch, branch, branches
+from tidemark.coordinator.records.tombstones import released
+from tidemark.coordinator.recovery.latest_valid import newest_whole
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_preview import RestorePlan
+from tidemark.coordinator.recovery.restore_preview import plan_restore as plan_restore_from
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint.checkpoint_facts import loss_facts, range_facts
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.operations import verification
+
+_log = structlog.get_logger("tidemark")
+_SAFE = "every checkpoint of every timeline is intact."
+
+
+def plan_restore(context: Context, name: str, request: RestoreRequest) -> RestorePlan:
+    """What a restore would come to; writes nothing. Asks Kafka what it still has.
+
+    Raises:
+        NotFoundError, ConflictError, UsageError: see `RestoreRequest.beginning`.
+        DamagedError: the checkpoint is not whole; each bad file is named.
+        IncompatibleStateError: the checkpoint does not fit the declaration.
+        DataLostError: a topic is gone altogether.
+        BrokerError: Kafka does not answer.
+    """
+    return _planned(context, name, request)[2]
+
+
+def restore(context: Context, name: str, request: RestoreRequest) -> tuple[RestorePlan, Restored]:
+    """Makes a new timeline live; see `Recovery.restore`. A repeated call finishes what one left that died.
+
+    Returns:
+        What it was going to do, and what it did.
+
+    Raises:
+        DataLostError: Kafka lacks what comes after the checkpoint, and the request does not accept that.
+        ConflictError: another restore or promote came first.
+        TidemarkError: as `plan_restore`.
+    """
+    recovery, beginning, plan = _planned(context, name, request)
+    if not request.accept_loss:
+        plan.refuse_gaps()
+    done = recovery.restore(beginning, request.request)
+    if isinstance(done, Superseded):
+        raise superseded(name, done)
+    report_state_left_behind(name, done.genesis)
+    return plan, done
+
+
+def plan_fork(context: Context, name: str, timeline: str, request: RestoreRequest) -> Genesis:
+    """What a fork would begin with; writes nothing.
+
+    Raises:
+        TidemarkError: as `fork`.
+    """
+    recovery, beginning = find_beginning(context, name, request)
+    return recovery.fork_draft(beginning, timeline, request.request)
+
+
+def fork(context: Context, name: str, timeline: str, request: RestoreRequest) -> Forked:
+    """Begins a named timeline beside the live one; see `Recovery.fork`.
+
+    Raises:
+        TidemarkError: as `Recovery.fork` and `RestoreRequest.beginning`.
+    """
+    recovery, beginning = find_beginning(context, name, request)
+    done = recovery.fork(beginning, timeline, request.request)
+    report_state_left_behind(name, done.genesis)
+    return done
+
+
+def plan_promote(context: Context, name: str, timeline: str) -> Promoted:
+    """What a promote would come to, did nothing happen until then; writes nothing.
+
+    Raises:
+        NotFoundError: no such timeline.
+        ConflictError: it is live already, or closed.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name))
+    live, fork = coordinator.head(), coordinator.head(timeline)
+    if live.timeline == timeline:
+        raise ConflictError(f"timeline {timeline} is live already", next=f"tidemark timeline list {name}")
+    return Promotion(coordinator=coordinator).compared(live, fork)
+
+
+def promote(context: Context, name: str, timeline: str, *, discard: bool = False, send: bool = False) -> Promoted:
+    """Makes a fork live; see `Promotion.promote`.
+
+    Raises:
+        ConflictError: it lacks what the live timeline has, or another restore or promote came first.
+        NotFoundError: no such timeline.
+    """
+    done = Promotion(coordinator=context.coordinator(context.require_pipeline(name))).promote(
+        timeline, discard=discard, send=send
+    )
+    if isinstance(done, Behind):
+        raise behind(name, done)
+    if isinstance(done, Superseded):
+        raise superseded(name, done)
+    return done
+
+
+def plan_close(context: Context, name: str, timeline: str) -> Ended:
+    """What the end of a timeline would come to; writes nothing.
+
+    Raises:
+        NotFoundError, ConflictError: as `Ending.plan`.
+    """
+    return Ending(coordinator=context.coordinator(context.require_pipeline(name))).plan(timeline)
+
+
+def close(context: Context, name: str, timeline: str) -> Ended:
+    """Ends a timeline that is not live; see `Ending.close`.
+
+    Raises:
+        BusyError: another process makes a checkpoint of it, or a backfill.
+        NotFoundError, ConflictError: as `Ending.close`.
+    """
+    plan_close(context, name, timeline)  # ahead of the lock, which any name would get
+    with context.lock(name, timeline):
+        return Ending(coordinator=context.coordinator(name)).close(timeline)
+
+
+def list_timelines(context: Context, name: str) -> list[Branch]:
+    """Every timeline of a pipeline, in the order in which they began."""
+    return branches(context.coordinator(context.require_pipeline(name)).timelines)
+
+
+def get_timeline(context: Context, name: str, timeline: str) -> Branch:
+    """One of them.
+
+    Raises:
+        NotFoundError: no such timeline.
+    """
+    timelines = context.coordinator(context.require_pipeline(name)).timelines
+    return branch(timelines, timeline, timelines.live())
+
+
+def _planned(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning, RestorePlan]:
+    recovery, beginning = find_beginning(context, name, request)
+    plan = plan_restore_from(recovery, beginning, context.pipeline(name))
+    verification.open_verifier(context, name).verify_kept_rows(plan.genesis, plan.checkpoint)
+    if request.newest_whole and plan.sent_again:
+        raise ConflictError(
+            f"a step back would send records to {', '.join(plan.sent_again)} again, under other ids",
+            safe="nothing was started or changed.",
+            next=f"leave --restore-sinks out, or name the checkpoint: --checkpoint {plan.checkpoint.plan.name}.",
+        )
+    return recovery, beginning, plan
+
+
+def find_beginning(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning]:
+    """The recovery and the verified checkpoint that it begins with, so that nothing half-starts (G14)."""
+    coordinator, pipeline = context.coordinator(context.require_pipeline(name)), context.pipeline(name)
+    if request.newest_whole:
+        line = coordinator.timelines.chain(coordinator.timelines.live())
+        chain = (c for c in line if released(coordinator.objects, c.plan.name) is None)
+        found = newest_whole(chain, partial(verification.verify_checkpoint, context), request.max_fallback)
+        for passed, why in found.passed_over:
+            _log.warning("damaged_checkpoint_passed_over", pipeline=name, checkpoint=passed.plan.name, why=why.what)
+        beginning = request.at(found).beginning(coordinator)
+    else:
+        beginning = request.beginning(coordinator)
+        verification.verify_checkpoint(context, beginning.checkpoint)
+    return Recovery(coordinator=coordinator, pipeline=pipeline), beginning
+
+
+def branch_facts(found: Branch) -> dict[str, object]:
+    """A timeline as JSON values."""
+    genesis, newest = found.genesis, found.newest
+    return {
+        "timeline": found.timeline,
+        "fate": found.fate,
+        "is_live": found.is_live,
+        "parent": found.parent,
+        "began_at": None if genesis is None else f"chk-{genesis.parent}",
+        "why": None if genesis is None else genesis.why,
+        "savepoint": None if genesis is None else genesis.savepoint or None,
+        "began": None if genesis is None else _time(genesis.at_ms),
+        "checkpoints": found.checkpoints,
+        "newest": None if newest is None else newest.plan.name,
+        "successor": None if found.closing is None else found.closing.successor or None,
+        "left_behind": {} if genesis is None else {uid: handle.rows for uid, handle in genesis.left_behind.items()},
+        "renamed": {} if genesis is None else dict(genesis.renamed),
+        "note": None if genesis is None else genesis.note or None,
+    }
+
+
+def fork_facts(genesis: Genesis) -> Mapping[str, object]:
+    """A fork as JSON values."""
+    return {
+        "timeline": genesis.timeline,
+        "checkpoint": f"chk-{genesis.parent}",
+        "savepoint": genesis.savepoint or None,
+        "note": genesis.note or None,
+        "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
+    }
+
+
+def ended_facts(found: Ended) -> Mapping[str, object]:
+    """The end of a timeline as JSON values."""
+    return {
+        "timeline": found.closing.timeline,
+        "checkpoints": [c.plan.name for c in found.checkpoints],
+        "pinned_by_savepoints": list(found.savepoints),
+        "begun_there": list(found.forks),
+        "gives_back": found.gives_back or None,
+    }
+
+
+def restore_facts(plan: RestorePlan) -> Mapping[str, object]:
+    """The plan of a restore as JSON values."""
+    genesis = plan.genesis
+    return {
+        "checkpoint": plan.checkpoint.plan.name,
+        "savepoint": genesis.savepoint or None,
+        "closes": genesis.closes,
+        "left": [c.plan.name for c in plan.left],
+        "read_again": {str(tp): range_facts(r) for tp, r in plan.read_again.items()},
+        "lost": [loss_facts(gap) for gap in plan.gaps],
+        "sinks": dict(plan.sinks),
+        "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
+        "renamed": dict(genesis.renamed),
+        "claim": genesis.claim,
+    }
+
+
+def report_state_left_behind(name: str, genesis: Genesis) -> None:
+    """Logs the state that a timeline leaves behind (G11); the genesis keeps it readable."""
+    for uid, handle in genesis.left_behind.items():
+        _log.warning("state_left_behind", pipeline=name, timeline=genesis.timeline, uid=uid, rows=handle.rows)
+
+
+def behind(name: str, found: Behind) -> ConflictError:
+    """The error of a promote whose fork has to catch up."""
+    lacking = ", ".join(c.plan.name for c in found.lacking)
+    won = "a checkpoint completed meanwhile: " if found.overtaken else ""
+    return ConflictError(
+        f"{won}timeline {found.timeline} lacks what the live one has: {lacking}",
+        safe=_SAFE,
+        next=f"tidemark run {name} --timeline {found.timeline}    (catches up), then promote again; or add --discard.",
+    )
+
+
+def superseded(name: str, found: Superseded) -> ConflictError:
+    """The error of a restore or promote that another one came before."""
+    left = "" if found.genesis is None else f"; {found.genesis.timeline} stays beside it"
+    return ConflictError(
+        f"timeline {found.closing.timeline} was closed for {found.closing.successor} first{left}",
+        safe=_SAFE,
+        next=f"tidemark timeline list {name}    (then ask again, of what is live now).",
+    )
+
+
+def _time(ms: int) -> str | None:
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z") if ms else None

@@ -1,0 +1,52 @@
+"""Verifies restore points: all of them on request, and one before a restore or fork relies on it."""
+
+from tidemark.context import Context
+from tidemark.coordinator.recovery.integrity import Tell, Verifier, tell_nobody
+from tidemark.coordinator.recovery.restore_points import RestorePoints
+from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.findings import Verified
+
+
+def verify(
+    context: Context, name: str, at: int | str | None = None, *, content: bool = False, tell: Tell = tell_nobody
+) -> Verified:
+    """Checks every restore point of a pipeline, or one.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        at: only this checkpoint, by its id, or this savepoint, by its name.
+        content: compare the content of every data file, not only its size.
+        tell: called with the progress.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or savepoint, or no checkpoint yet.
+        CorruptObjectError: the record of the checkpoint's id is damaged, so that the manifest cannot be found.
+        StoreError: the store could not be read.
+    """
+    verifier = open_verifier(context, context.require_pipeline(name), content=content)
+    if at is not None:
+        points = verifier.points
+        return verifier.verify_one(points.savepoint(at) if isinstance(at, str) else points.checkpoint(at), tell)
+    verified = verifier.verify_all(tell)
+    if not verified.points and not verified.damages:
+        raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
+    return verified
+
+
+def verify_checkpoint(context: Context, checkpoint: Checkpoint) -> None:
+    """Returns where all that a checkpoint needs is there and whole; to be called before a restore or a fork starts.
+
+    Raises:
+        DamagedError: naming each bad file and every restore point that it breaks.
+        StoreError: the store could not be read.
+    """
+    open_verifier(context, checkpoint.plan.pipeline).verify_checkpoint(checkpoint)
+
+
+def open_verifier(context: Context, name: str, *, content: bool = False) -> Verifier:
+    """What checks the restore points of a pipeline."""
+    checks = context.table_checks(content=content)
+    points = RestorePoints(pipeline=name, objects=context.coordinator(name).objects)
+    return Verifier(points=points, check=checks, inspected=lambda: checks.inspected)

@@ -1,0 +1,104 @@
+"""Where the SQL of engines differs: lambdas, structs, quotes. Everything else of our queries is the same text.
+
+Texts are written with identifiers in double quotes (ANSI); `Dialect.text` gives them their engine's form.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tidemark.model.core.types import FieldType
+
+DUCKDB_MACROS = "CREATE OR REPLACE TEMP MACRO raise_error(message) AS error(message)"
+"""What DuckDB must be told once per connection; other engines have `raise_error` or drop the branch."""
+
+
+_LOW = 2**32 - 1
+"""The lower half of a 64-bit integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One engine's spelling.
+
+    Attributes:
+        name: `spark` or `duckdb`.
+    """
+
+    name: Literal["spark", "duckdb"]
+
+    def transform(self, array: str, var: str, body: str) -> str:
+        """`body` of each element `var` of an array."""
+        return f"{self._of('transform', 'list_transform')}({array}, {self._lambda(var, body)})"
+
+    def filter(self, array: str, var: str, condition: str) -> str:
+        """The elements `var` of an array for which a condition holds."""
+        return f"{self._of('filter', 'list_filter')}({array}, {self._lambda(var, condition)})"
+
+    def reduce(self, array: str, variables: tuple[str, str], body: str) -> str:
+        """The elements of an array combined from left to right by `body`; null where it is null or empty.
+
+        Args:
+            array: its elements have the type of `body`.
+            variables: names of what is combined so far, and of the next element.
+            body: an expression over the two.
+        """
+        if self.name == "spark":
+            rest = f"slice({array}, 2, greatest(size({array}), 1))"
+            return f"reduce({rest}, get({array}, 0), ({', '.join(variables)}) -> {body})"
+        return f"list_reduce(nullif({array}, []), lambda {', '.join(variables)}: {body})"
+
+    def struct(self, fields: Sequence[tuple[str, str]]) -> str:
+        """A struct of (name, expression) pairs."""
+        if self.name == "spark":
+            pairs = ", ".join(f"'{name}', {sql}" for name, sql in fields)
+            return f"named_struct({pairs})"
+        return "{" + ", ".join(f"'{name}': {sql}" for name, sql in fields) + "}"
+
+    def exact_sum(self, column: str) -> tuple[str, str]:
+        """The sum of a BIGINT column, and the condition that it fits 64 bits, however its parts are grouped.
+
+        DuckDB adds in 128 bits. Spark's only wider integer is a decimal, whose sums cost ten times those of longs, so
+        there the upper and the lower halves are added apart; that is exact for fewer than 2^31 rows of a key.
+        """
+        if self.name == "duckdb":
+            return f"CAST(sum({column}) AS BIGINT)", f"sum({column}) BETWEEN {-(2**63)} AND {2**63 - 1}"
+        low = f"sum({column} & {_LOW})"
+        high = f"(sum(shiftright({column}, 32)) + shiftright({low}, 32))"
+        return f"(shiftleft({high}, 32) | ({low} & {_LOW}))", f"{high} BETWEEN {-(2**31)} AND {2**31 - 1}"
+
+    def or_empty(self, array: str) -> str:
+        """An array, empty where it is null."""
+        return f"coalesce({array}, {self._of('array()', '[]')})"
+
+    def type(self, of: FieldType) -> str:
+        """A stored type, as a cast names it."""
+        if self.name == "spark":
+            return of.sql
+        if of.element is not None:
+            inner = self.type(of.element)
+            return f"{inner}[]" if of.key is None else f"MAP({self.type(of.key)}, {inner})"
+        if of.kind == "struct":
+            return "STRUCT(" + ", ".join(f'"{name}" {self.type(t)}' for name, t in of.fields) + ")"
+        return "TIMESTAMPTZ" if of.kind == "timestamp" else of.sql
+
+    def parameter(self, name: str) -> str:
+        """A named parameter."""
+        return f"{self._of(':', '$')}{name}"
+
+    def text(self, sql: str) -> str:
+        """A whole text in the engine's quotes.
+
+        Names are on an allow-list and literals hold no double quotes, so the exchange is exact.
+        """
+        return sql.replace('"', "`") if self.name == "spark" else sql
+
+    def _of(self, spark: str, duckdb: str) -> str:
+        return spark if self.name == "spark" else duckdb
+
+    def _lambda(self, var: str, body: str) -> str:
+        return f"{var} -> {body}" if self.name == "spark" else f"lambda {var}: {body}"
+
+
+SPARK = Dialect("spark")
+DUCKDB = Dialect("duckdb")

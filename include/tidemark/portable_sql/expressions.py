@@ -1,0 +1,191 @@
+"""The portable subset of SQL: expressions that mean the same in Spark and in DuckDB, text by text.
+
+A text is taken apart (`model.portable_syntax`), typed, and put together again with every cast and every parenthesis
+written out. What the two engines treat differently is refused in words (`docs/how-to/aggregates.md` has the table).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidemark.model.core.types import FieldType
+from tidemark.portable_sql.syntax import FUNCTIONS, Node, NotPortable
+
+_BOOL, _INT, _FLOAT, _STR = (FieldType(kind, nullable=True) for kind in ("bool", "int", "float", "str"))
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A part with its SQL text and its type; null has none."""
+
+    sql: str
+    type: FieldType | None
+
+
+Names = Callable[[str], str]
+"""The SQL of a name."""
+
+
+def typed(node: Node, types: Mapping[str, FieldType], sql: Names) -> Typed:
+    """An expression in full, and its type.
+
+    Args:
+        node: the expression.
+        types: of the names that it may use.
+        sql: what stands for a name.
+
+    Raises:
+        NotPortable: a name is unknown, types do not go together, or engines differ on it.
+    """
+    if node.op == "name":
+        if node.text not in types:
+            raise NotPortable(f"no {node.text!r} here; there are {', '.join(sorted(types))}")
+        return Typed(sql(node.text), types[node.text].with_null(True))
+    if node.op == "literal":
+        return _literal(node.text)
+    args = [typed(arg, types, sql) for arg in node.args]
+    _refuse_unguarded(node)
+    return _TYPING[node.op](node, args)
+
+
+def is_guarded(node: Node) -> bool:
+    """Whether a divisor cannot be zero: a literal that is not, or `nullif(…, 0)`."""
+    if node.op == "literal":
+        return _is_number(node.text) and float(node.text) != 0
+    return node.op == "nullif" and node.args[1].op == "literal" and _is_zero(node.args[1].text)
+
+
+def _refuse_unguarded(node: Node) -> None:
+    if node.op == "/" and not is_guarded(node.args[1]):
+        raise NotPortable("division by what may be zero (Spark fails, DuckDB gives null): write x / nullif(y, 0)")
+    if node.op == "sqrt":
+        least = node.args[0]
+        bounded = least.op == "greatest" and any(a.op == "literal" and _is_zero(a.text) for a in least.args)
+        if not (bounded or least.op == "abs"):
+            raise NotPortable("sqrt of what may be negative (NaN in Spark, an error in DuckDB): sqrt(greatest(x, 0))")
+
+
+def _literal(text: str) -> Typed:
+    if text in ("TRUE", "FALSE"):
+        return Typed(text, _BOOL)
+    if text == "NULL":
+        return Typed("NULL", None)
+    if text.startswith("DATE"):
+        return Typed(text, FieldType("date", nullable=True))
+    if text.startswith("'"):
+        return Typed(text, _STR)
+    if text.isdecimal():
+        if int(text) >= 2**63:
+            raise NotPortable(f"{text} does not fit 64 bits")
+        return Typed(f"CAST({text} AS BIGINT)", _INT)
+    return Typed(f"CAST('{text}' AS DOUBLE)", _FLOAT)
+
+
+def _arithmetic(node: Node, args: list[Typed]) -> Typed:
+    kinds = {a.type.kind if a.type else "null" for a in args}
+    if node.op == "||":
+        if kinds != {"str"}:
+            raise NotPortable(f"|| of {_words(kinds)}: it joins texts")
+        return Typed(f"({' || '.join(a.sql for a in args)})", _STR)
+    if not kinds <= {"int", "float"}:
+        hint = ": write CAST(x AS DOUBLE)" if "decimal" in kinds else ""
+        raise NotPortable(f"{node.op} of {_words(kinds)}{hint}")
+    wanted = _INT if kinds == {"int"} and node.op != "/" else _FLOAT
+    parts = [_cast(a, wanted) for a in args]
+    if len(parts) == 1:
+        return Typed(f"({node.op} {parts[0]})", wanted)
+    return Typed(f"({f' {node.op} '.join(parts)})", wanted)
+
+
+def _comparison(node: Node, args: list[Typed]) -> Typed:
+    if {a.type.kind for a in args if a.type} == {"decimal", "int"}:
+        whole = [n for n, a in zip(node.args, args, strict=True) if a.type and a.type.kind == "int"]
+        if not all(n.op == "literal" for n in whole):
+            raise NotPortable(f"{node.op} of decimal and int: write CAST(x AS DOUBLE)")
+        parts = [n.text if n in whole else a.sql for n, a in zip(node.args, args, strict=True)]
+    else:
+        wanted = _one_type(node.op, args)
+        parts = [_cast(a, wanted) for a in args]
+    if node.op == "BETWEEN":
+        return Typed(f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})", _BOOL)
+    if node.op == "IN":
+        return Typed(f"({parts[0]} IN ({', '.join(parts[1:])}))", _BOOL)
+    return Typed(f"({parts[0]} {node.op} {parts[1]})", _BOOL)
+
+
+def _logic(node: Node, args: list[Typed]) -> Typed:
+    if node.op != "IS NULL" and any(a.type not in (_BOOL, None) for a in args):
+        raise NotPortable(f"{node.op} of what is no condition")
+    if node.op == "IS NULL":
+        return Typed(f"({args[0].sql} IS NULL)", _BOOL)
+    return Typed(f"(NOT {args[0].sql})" if node.op == "NOT" else f"({args[0].sql} {node.op} {args[1].sql})", _BOOL)
+
+
+def _call(node: Node, args: list[Typed]) -> Typed:
+    least, most = {"nullif": (2, 2), "abs": (1, 1), "sqrt": (1, 1)}.get(node.op, (2, 99))
+    if not least <= len(args) <= most:
+        raise NotPortable(f"{node.op} with {len(args)} arguments")
+    wanted = _FLOAT if node.op == "sqrt" else _one_type(node.op, args)
+    if node.op in ("abs", "sqrt") and not wanted.is_number:
+        raise NotPortable(f"{node.op} of a {wanted.kind}")
+    if node.op == "sqrt" and args[0].type not in (_INT, _FLOAT):
+        raise NotPortable("sqrt of what is neither int nor float: write CAST(x AS DOUBLE)")
+    return Typed(f"{node.op}({', '.join(_cast(a, wanted) for a in args)})", wanted)
+
+
+def _case(node: Node, args: list[Typed]) -> Typed:
+    """Arguments are condition, value, condition, value, …, and what is left otherwise."""
+    pairs = list(zip(args[:-1:2], args[1::2], strict=True))
+    if any(condition.type != _BOOL for condition, _ in pairs):
+        raise NotPortable("WHEN of what is no condition")
+    wanted = _one_type("CASE", [*(value for _, value in pairs), args[-1]])
+    whens = " ".join(f"WHEN {condition.sql} THEN {_cast(value, wanted)}" for condition, value in pairs)
+    return Typed(f"CASE {whens} ELSE {_cast(args[-1], wanted)} END", wanted)
+
+
+def _cast_to(node: Node, args: list[Typed]) -> Typed:
+    kind = args[0].type.kind if args[0].type else "null"
+    wanted, allowed = (_INT, ("int",)) if node.text == "BIGINT" else (_FLOAT, ("int", "float", "decimal"))
+    if kind not in allowed:
+        raise NotPortable(f"CAST of {kind} to {node.text}")
+    return Typed(_cast(args[0], wanted), wanted)
+
+
+def _one_type(op: str, args: list[Typed]) -> FieldType:
+    types = [a.type for a in args if a.type is not None]
+    if not types:
+        raise NotPortable(f"{op} of nothing but NULL")
+    if all(t in (_INT, _FLOAT) for t in types):
+        return _INT if all(t == _INT for t in types) else _FLOAT
+    if any(t != types[0] for t in types) or not types[0].is_ordered:
+        raise NotPortable(f"{op} of {_words({t.kind for t in types})}, which are not one type")
+    return types[0]
+
+
+def _cast(part: Typed, wanted: FieldType) -> str:
+    if part.type is None or part.type == wanted:
+        return part.sql if part.type is not None else f"CAST(NULL AS {wanted.sql})"
+    # Through text, because engines convert wide decimals to doubles with different rounding.
+    inner = f"CAST({part.sql} AS STRING)" if part.type.kind == "decimal" else part.sql
+    return f"CAST({inner} AS {wanted.sql})"
+
+
+def _words(kinds: set[str]) -> str:
+    return " and ".join(sorted(kinds))
+
+
+def _is_number(text: str) -> bool:
+    return text[0].isdecimal()
+
+
+def _is_zero(text: str) -> bool:
+    return _is_number(text) and float(text) == 0
+
+
+_TYPING: dict[str, Callable[[Node, list[Typed]], Typed]] = {
+    **dict.fromkeys(("+", "-", "*", "/", "||"), _arithmetic),
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "BETWEEN", "IN"), _comparison),
+    **dict.fromkeys(("AND", "OR", "NOT", "IS NULL"), _logic),
+    **dict.fromkeys(FUNCTIONS, _call),
+    "CASE": _case,
+    "CAST": _cast_to,
+}

@@ -1,0 +1,1 @@
+"""Readers without Spark: states, sinks, dead letters, checkpoints, differences and SQL."""

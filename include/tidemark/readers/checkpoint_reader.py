@@ -1,0 +1,60 @@
+"""State at a checkpoint: the one place that makes resolved rows, or a view of them, of a checkpoint and a uid.
+
+All that decides what a reader sees lies in the checkpoint: the stored schema, the handle, the clock of its plan.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.readers.state_reader import Relation, empty_state, read_state, resolve, stored_rows
+from tidemark.sql.resolve import resolving_sql
+from tidemark.storage.warehouse_path import Root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Resolved state that is not read yet.
+
+    Attributes:
+        rows: what is to be registered under a name.
+        sql: the query over the relation that comes of it, which gives one row per live key.
+    """
+
+    rows: Relation
+    sql: Callable[[str], str]
+
+
+def read_checkpoint(warehouse: Root, checkpoint: Checkpoint, uid: str, key: Sequence[object] | None = None) -> pa.Table:
+    """One row per live key of an operator at a checkpoint; see `state_reader.read_state`.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    return read_state(warehouse, checkpoint.plan.schemas[uid], checkpoint.handles[uid], checkpoint.now, key)
+
+
+def resolve_rows(checkpoint: Checkpoint, uid: str, rows: Any) -> pa.Table:
+    """One row per live key of stored rows that the caller has picked: all rows of each of its keys.
+
+    Raises:
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    return resolve(checkpoint.plan.schemas[uid], checkpoint.now, rows)
+
+
+def view(warehouse: Root, checkpoint: Checkpoint, uid: str) -> View:
+    """The state of an operator at a checkpoint as a view: only what a query asks of it will be read.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    schema = checkpoint.plan.schemas[uid]
+    rows = stored_rows(warehouse, schema, checkpoint.handles[uid])
+    if rows is None:
+        return View(rows=Relation(parts=((empty_state(schema), None),)), sql="FROM {}".format)
+    return View(rows=rows, sql=lambda relation: resolving_sql(schema, relation, checkpoint.now))

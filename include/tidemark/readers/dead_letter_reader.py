@@ -1,0 +1,74 @@
+"""Reads dead letters as of a manifest and without a JVM: rows that no manifest names are never seen."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.readers.state_reader import files_of
+from tidemark.storage.warehouse_path import Root, arrow_place, located
+from tidemark.tables.delta_reader import refused
+
+_POSITION = ["topic", "partition", "offset"]
+_WHY = [*_POSITION, "uid", "reason"]
+_WHOLE = [*_WHY, "timestamp", "key", "value"]
+
+
+def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: int, offset: int = 0) -> dict[str, Any]:
+    """What one checkpoint could not apply, in order of position.
+
+    Returns:
+        `rows`, at most `limit` from `offset` on, with the raw key and value, and how many there are in all.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    places = [part.append_column("_file", pa.repeat(pa.scalar(n, pa.int32()), part.num_rows))
+              for n, part in enumerate(_parts(warehouse, handle, checkpoint, _POSITION))]  # fmt: skip
+    if not places:
+        return {"rows": [], "count": 0}
+    order = [(name, "ascending") for name in _POSITION]
+    placed = pa.concat_tables(places).sort_by(order)
+    wanted = placed.slice(offset, limit).to_pylist()
+    found: list[dict[str, Any]] = []
+    for n, part in enumerate(_parts(warehouse, handle, checkpoint, _WHOLE)):
+        here = [(w["topic"], w["partition"], w["offset"]) for w in wanted if w["_file"] == n]
+        found += _at(part, here)
+    found.sort(key=lambda r: tuple(r[name] for name in _POSITION))
+    return {"rows": found, "count": placed.num_rows}
+
+
+def reasons_at(
+    warehouse: Root, handle: StateHandle, checkpoint: int, places: Collection[tuple[TopicPartition, int]]
+) -> dict[tuple[TopicPartition, int], str]:
+    """Why records of a checkpoint became dead letters of the operator, of those places where one did.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    wanted = [(tp.topic, tp.partition, offset) for tp, offset in places]
+    rows = [row for part in _parts(warehouse, handle, checkpoint, _WHY) for row in _at(part, wanted)]
+    return {(TopicPartition(r["topic"], r["partition"]), r["offset"]): r["reason"] for r in rows}
+
+
+def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[str, Any]]:
+    if not places:
+        return []
+    near = part.filter(pc.is_in(part["offset"], pa.array([offset for *_, offset in places], pa.int64())))
+    rows: list[dict[str, Any]] = near.to_pylist()
+    return [row for row in rows if (row["topic"], row["partition"], row["offset"]) in places]
+
+
+def _parts(warehouse: Root, handle: StateHandle, checkpoint: int, columns: list[str]) -> Iterator[pa.Table]:
+    for segment, f in files_of(warehouse, handle):
+        if f.checkpoint != checkpoint:
+            continue
+        path, system = arrow_place(located(warehouse, segment.path, f.path))
+        try:
+            yield pq.read_table(path, columns=columns, partitioning=None, filesystem=system)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise refused(located(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error

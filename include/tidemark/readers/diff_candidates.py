@@ -1,0 +1,142 @@
+"""Candidates of a diff, and which of them live on either side: stored rows decide, values are looked at where asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.readers.checkpoint_reader import resolve_rows
+from tidemark.readers.stored_rows import StoredRows
+from tidemark.tables.row_groups import NumberedFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two checkpoints.
+
+    Attributes:
+        checkpoint: it.
+        uid: the operator.
+        files: of its handle.
+        changed: keys that it, or a checkpoint between it and the ancestor, changed.
+        rewritten: whether all its files are newer than the ancestor, so that keys may be gone without a trace.
+    """
+
+    checkpoint: Checkpoint
+    uid: str
+    files: Sequence[NumberedFile]
+    changed: pa.Table
+    rewritten: bool
+
+    @classmethod
+    def of(cls, stored: StoredRows, checkpoint: Checkpoint, uid: str, ancestor: int) -> "Side":
+        """The side of a checkpoint; reads what changed since the ancestor."""
+        files = stored.files(checkpoint.handles[uid])
+        return cls(
+            checkpoint=checkpoint,
+            uid=uid,
+            files=files,
+            changed=stored.changed_since(ancestor, files),
+            # Without an ancestor every row of both sides is a candidate anyway.
+            rewritten=ancestor > 0 and all(f.live.checkpoint > ancestor for f in files),
+        )
+
+    @property
+    def numbers(self) -> str:
+        """Numbers of its files, as SQL writes a list."""
+        return f"({', '.join(['-1', *(str(f.number) for f in self.files)])})"
+
+
+class Search:
+    """The search over both sides."""
+
+    def __init__(self, stored: StoredRows, before: Side, after: Side) -> None:
+        self._stored = stored
+        self._before = before
+        self._after = after
+        self._hits: pa.Table | None = None
+
+    def changes(self, *, all_hits: bool, then: bool) -> pa.Table:
+        """Key columns and `_change` of every key that changed.
+
+        Args:
+            all_hits: find the rows of all candidates on both sides at once; needed before `values`.
+            then: tell inserted from updated keys, which asks the earlier state; without it both are `changed`.
+        """
+        # Keys without a row on the other side, where that may be the work of a compaction that dropped tombstones.
+        lost = self._only(self._before, self._after)
+        new = self._only(self._after, self._before)
+        pool = self._union(self._before.changed, self._after.changed, lost, new)
+        if all_hits:
+            files = {f.number: f for f in (*self._before.files, *self._after.files)}
+            self._hits = self._stored.hits(pool, files.values())
+        now = self._living(self._after, pool, lost)
+        if not then:
+            told = "SELECT {keys}, if(n._here, 'changed', 'deleted') AS _change FROM pool LEFT JOIN n USING ({keys})"
+            return self._stored.ask(told, pool=pool, n=now)
+        change = "CASE WHEN t._here IS NULL THEN 'inserted' WHEN n._here THEN 'updated' ELSE 'deleted' END AS _change"
+        joined = "pool LEFT JOIN n USING ({keys}) LEFT JOIN t USING ({keys})"
+        told = f"SELECT {{keys}}, {change} FROM {joined} WHERE n._here OR t._here"
+        return self._stored.ask(told, pool=pool, n=now, t=self._living(self._before, pool, new))
+
+    def values(self, shown: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Resolved rows of some candidates, before and after."""
+        assert self._hits is not None  # noqa: S101  (asked for beforehand)
+        hits = self._stored.ask("FROM hits SEMI JOIN shown USING ({keys})", hits=self._hits, shown=shown)
+        rows = self._stored.rows(shown, hits)
+        return self._resolved(self._before, rows), self._resolved(self._after, rows)
+
+    def _only(self, here: Side, there: Side) -> pa.Table:
+        if not there.rewritten:
+            return self._stored.all_keys(())
+        mine, others = self._stored.all_keys(here.files), self._stored.all_keys(there.files)
+        return self._stored.ask("FROM mine ANTI JOIN others USING ({keys})", mine=mine, others=others)
+
+    def _union(self, *found: pa.Table) -> pa.Table:
+        parts = {f"part{n}": table for n, table in enumerate(found)}
+        every = " UNION ALL ".join(f"SELECT {{keys}}, _key_group FROM {part}" for part in parts)
+        return self._stored.ask(
+            f"SELECT {{keys}}, min(_key_group) AS _key_group FROM ({every}) GROUP BY {{keys}}", **parts
+        )
+
+    def _living(self, side: Side, pool: pa.Table, gone: pa.Table) -> pa.Table:
+        """The candidates that live on a side: key columns and `_here`, which is true.
+
+        Args:
+            side: it.
+            pool: candidates.
+            gone: those that have no row there.
+        """
+        ask = self._stored.ask
+        sure = ask("SELECT {keys} FROM changed WHERE NOT _doubtful", changed=side.changed)
+        rest = ask(
+            "FROM pool ANTI JOIN (SELECT {keys} FROM sure UNION ALL SELECT {keys} FROM gone) USING ({keys})",
+            pool=pool,
+            sure=sure,
+            gone=gone,
+        )
+        hits = self._found(rest, side)
+        seen = ask("SELECT {keys}, bool_or(_doubtful) AS _doubtful FROM hits GROUP BY {keys}", hits=hits)
+        doubtful = ask("SELECT {keys} FROM seen WHERE _doubtful", seen=seen)
+        resolved = sure.slice(0, 0)
+        if doubtful.num_rows:
+            places = ask("FROM hits SEMI JOIN doubtful USING ({keys})", hits=hits, doubtful=doubtful)
+            resolved = self._resolved(side, self._stored.rows(doubtful, places))
+        return ask(
+            "SELECT {keys}, true AS _here FROM (SELECT {keys} FROM sure UNION ALL SELECT {keys} FROM resolved"
+            " UNION ALL SELECT {keys} FROM seen WHERE NOT _doubtful)",
+            sure=sure,
+            resolved=resolved,
+            seen=seen,
+        )
+
+    def _found(self, wanted: pa.Table, side: Side) -> pa.Table:
+        if self._hits is None:
+            return self._stored.hits(wanted, side.files if wanted.num_rows else ())
+        sql = f"FROM hits SEMI JOIN wanted USING ({{keys}}) WHERE _file IN {side.numbers}"
+        return self._stored.ask(sql, hits=self._hits, wanted=wanted)
+
+    def _resolved(self, side: Side, rows: pa.Table) -> pa.Table:
+        mine = self._stored.ask(f"FROM rows WHERE _file IN {side.numbers}", rows=rows)
+        return resolve_rows(side.checkpoint, side.uid, mine)

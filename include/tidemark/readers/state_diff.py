@@ -1,0 +1,194 @@
+"""What changed between two checkpoints, key by key; keys alone at the cost of the change (Q2, H7).
+
+Candidates are keys whose `_changed` is later than the newest common ancestor, on either side. Where every file of a
+side is later than that, a compaction may have dropped tombstones, so keys that only the other side has are candidates
+too. A key whose `_changed` is the same on both sides was left alone by every checkpoint between, so its value is the
+same. That does not hold where values expire, nor where the stored schema has changed and tables of both are read:
+there both states are resolved in full and compared.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import pyarrow as pa
+
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.checkpoint_reader import read_checkpoint
+from tidemark.readers.diff_candidates import Search, Side
+from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.readers.stored_rows import StoredRows
+from tidemark.sql.fold_columns import key_columns, quoted
+from tidemark.storage.warehouse_path import Root
+
+
+# Rows of a diff: two resolved states compared in full, and changed keys in the form that is shown.
+def compared(ask: Ask, schema: OperatorSchema, before: pa.Table, after: pa.Table) -> pa.Table:
+    """Keys that differ between two resolved states: key columns and `_change`.
+
+    Floating-point sums and means may differ in their last bits after a compaction: of them only null is compared.
+    Where the schema has changed in between, fields of one side only say nothing.
+    """
+    keys = ", ".join(key_columns(schema))
+    same = [
+        f"_b.{f} IS NOT DISTINCT FROM _a.{f}" if exact else f"(_b.{f} IS NULL) = (_a.{f} IS NULL)"
+        for f, exact in ((quoted(f.name), f.exact) for f in schema.fields if f.name in before.column_names)
+    ]
+    alike = " AND ".join(["_b._changed = _a._changed", *same])
+    change = "CASE WHEN _b._changed IS NULL THEN 'inserted' WHEN _a._changed IS NULL THEN 'deleted' ELSE 'updated' END"
+    return ask(
+        f"SELECT {keys}, {change} AS _change FROM _b FULL JOIN _a USING ({keys}) WHERE NOT coalesce({alike}, false)",
+        _b=before,
+        _a=after,
+    )
+
+
+def first(ask: Ask, changes: pa.Table, schema: OperatorSchema, limit: int | None) -> pa.Table:
+    """The first rows in order of keys."""
+    bound = "" if limit is None else f" LIMIT {limit}"
+    return ask(f"FROM changes ORDER BY {', '.join(key_columns(schema))}{bound}", changes=changes)
+
+
+def packed(ask: Ask, schema: OperatorSchema, shown: pa.Table, values: tuple[pa.Table, pa.Table] | None) -> pa.Table:
+    """The columns `key` and `change`; with both resolved states also `before` and `after`, in order of keys.
+
+    Args:
+        ask: asks queries of Arrow tables.
+        schema: the stored schema.
+        shown: key columns and `_change`.
+        values: resolved rows before and after, at least those of the keys that are shown.
+    """
+    keys = ", ".join(key_columns(schema))
+    key = f"struct_pack({', '.join(f'{k} := _c.{k}' for k in key_columns(schema))}) AS key, _change AS change"
+    if values is None:
+        return ask(f"SELECT {key} FROM _c ORDER BY {keys}", _c=shown)
+    sides = ", ".join(
+        f"CASE WHEN {side}._changed IS NOT NULL THEN struct_pack({_fields(schema, rows, side)}) END AS {name}"
+        for side, name, rows in (("_b", "before", values[0]), ("_a", "after", values[1]))
+    )
+    sql = f"SELECT {key}, {sides} FROM _c LEFT JOIN _b USING ({keys}) LEFT JOIN _a USING ({keys}) ORDER BY {keys}"
+    return ask(sql, _c=shown, _b=values[0], _a=values[1])
+
+
+def _fields(schema: OperatorSchema, rows: pa.Table, side: str) -> str:
+    keys = {k.name for k in schema.keys}
+    return ", ".join(f"{quoted(name)} := {side}.{quoted(name)}" for name in rows.column_names if name not in keys)
+
+
+def counts(ask: Ask, changes: pa.Table) -> dict[str, int]:
+    """Number of keys by change."""
+    counted = ask("SELECT _change, count(*) AS n FROM _c GROUP BY _change", _c=changes).to_pylist()
+    return {row["_change"]: row["n"] for row in counted}
+
+
+class Detail(Enum):
+    """How much a diff tells, and so how much it reads.
+
+    Members:
+        KEYS: changed and deleted keys; reads key columns of what is newer than the ancestor.
+        CHANGES: inserted, updated and deleted keys; looks the candidates up in the key columns of the older state, and
+            reads all of these columns where the candidates are spread.
+        VALUES: the same, with both values of the keys that are shown; reads the row groups that hold them, too.
+    """
+
+    KEYS = "keys"
+    CHANGES = "changes"
+    VALUES = "values"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    """What changed from one checkpoint to another.
+
+    Attributes:
+        rows: key columns, `change`, and with values the structs `before` and `after`; in order of keys, limited.
+        counts: keys by change, all of them.
+        bytes_read: bytes read of data files; None where the states were resolved in full.
+        bytes_total: bytes of the later state's files.
+    """
+
+    rows: pa.Table
+    counts: dict[str, int]
+    bytes_read: int | None
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two checkpoints of one operator, to be compared.
+
+    Attributes:
+        warehouse: root of all tables.
+        uid: the operator.
+        before: one checkpoint.
+        after: the other one.
+        ancestor: id of their newest common ancestor, which may be one of them; 0 = none is known.
+    """
+
+    warehouse: Root
+    uid: str
+    before: Checkpoint
+    after: Checkpoint
+    ancestor: int
+
+    @property
+    def schema(self) -> OperatorSchema:
+        """The stored schema of the later side."""
+        return self.after.plan.schemas[self.uid]
+
+    @property
+    def has_evolved(self) -> bool:
+        """Whether a row may have to be mapped before it is resolved, or the two sides have other fields."""
+        before = self.before.plan.schemas[self.uid]
+        return replace(before, patched=self.schema.patched) != self.schema or bool(self.schema.older)
+
+    def diff(self, detail: Detail, limit: int | None = None) -> Diff:
+        """Compares.
+
+        Args:
+            detail: what to tell.
+            limit: at most this many rows, in order of keys; the counts are of all.
+
+        Raises:
+            StoreError: a version or a file of a handle is gone.
+            StateOverflowError: a key's merged state does not fit; the message names the key.
+        """
+        with asking() as ask:
+            if self.has_evolved or expires(self.schema):
+                return _in_full(self, ask, detail, limit)
+            return _by_candidates(self, ask, detail, limit)
+
+
+def expires(schema: OperatorSchema) -> bool:
+    """Whether values of a state go without a record that touches their key."""
+    return any(f.ttl is not None for f in schema.fields)
+
+
+def _by_candidates(of: Comparison, ask: Ask, detail: Detail, limit: int | None) -> Diff:
+    stored = StoredRows(of.warehouse, of.schema, ask)
+    before, after = (Side.of(stored, at, of.uid, of.ancestor) for at in (of.before, of.after))
+    search = Search(stored, before, after)
+    changes = search.changes(all_hits=detail is Detail.VALUES, then=detail is not Detail.KEYS)
+    shown = first(ask, changes, of.schema, limit)
+    values = search.values(shown) if detail is Detail.VALUES else None
+    return Diff(
+        rows=packed(ask, of.schema, shown, values),
+        counts=counts(ask, changes),
+        bytes_read=stored.read.bytes_read,
+        bytes_total=of.after.handles[of.uid].bytes,
+    )
+
+
+def _in_full(of: Comparison, ask: Ask, detail: Detail, limit: int | None) -> Diff:
+    before, after = (read_checkpoint(of.warehouse, at, of.uid) for at in (of.before, of.after))
+    changes = compared(ask, of.schema, before, after)
+    if detail is Detail.KEYS:
+        changes = ask("SELECT * REPLACE (if(_change = 'deleted', _change, 'changed') AS _change) FROM _c", _c=changes)
+    shown = first(ask, changes, of.schema, limit)
+    values = (before, after) if detail is Detail.VALUES else None
+    return Diff(
+        rows=packed(ask, of.schema, shown, values),
+        counts=counts(ask, changes),
+        bytes_read=None,
+        bytes_total=of.after.handles[of.uid].bytes,
+    )

@@ -1,0 +1,70 @@
+"""The hash of a resolved state: free of order, over key columns and exact fields, the same on every machine (Q5).
+
+Two states with equal hashes hold the same keys with the same values. `_changed` is no part of it, so that states of
+two timelines compare; neither are floating-point sums and means, whose last bits depend on how runs were grouped.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import pyarrow as pa
+
+from tidemark.model.core.types import FieldType
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.duckdb_session import asking
+from tidemark.sql.fold_columns import key_columns, quoted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateHash:
+    """A hash as 64 hex digits, the number of live keys, and the fields that it leaves out."""
+
+    sha256: str
+    rows: int
+    left_out: tuple[str, ...]
+
+
+def hash_of(schema: OperatorSchema, rows: pa.Table) -> StateHash:
+    """The hash of resolved rows.
+
+    Args:
+        schema: the stored schema.
+        rows: one row per live key: key columns, state fields, perhaps others.
+    """
+    sums = ", ".join(
+        f"CAST(coalesce(sum(md5_number_{half}(t)), 0) AS VARCHAR) AS {half}" for half in ("upper", "lower")
+    )
+    with asking() as ask:
+        (found,) = ask(f"SELECT {sums} FROM (SELECT {_text(schema)} AS t FROM rows)", rows=rows).to_pylist()
+    names = [*(k.name for k in schema.keys), *(f.name for f in schema.fields if f.exact)]
+    whole = "\n".join([str(rows.num_rows), found["upper"], found["lower"], *names])
+    left_out = tuple(f.name for f in schema.fields if not f.exact)
+    return StateHash(sha256=sha256(whole.encode()).hexdigest(), rows=rows.num_rows, left_out=left_out)
+
+
+def differing(schema: OperatorSchema, one: pa.Table, other: pa.Table, limit: int) -> list[dict[str, object]]:
+    """The first keys, in order, whose exact fields differ, or that only one of two states has."""
+    keys = ", ".join(key_columns(schema))
+    text = f"SELECT {keys}, {_text(schema)} AS _text FROM"
+    with asking() as ask:
+        found: list[dict[str, object]] = ask(
+            f"SELECT {keys} FROM ({text} one) AS _o FULL JOIN ({text} other) AS _p USING ({keys})"
+            f" WHERE _o._text IS DISTINCT FROM _p._text ORDER BY {keys} LIMIT {limit}",
+            one=one,
+            other=other,
+        ).to_pylist()
+    return found
+
+
+def _text(schema: OperatorSchema) -> str:
+    """A row as text, injective: a JSON list of texts and nulls."""
+    columns = [(k.name, k.type) for k in schema.keys] + [(f.name, f.type) for f in schema.fields if f.exact]
+    return f"CAST(to_json([{', '.join(_column(quoted(name), of) for name, of in columns)}]) AS VARCHAR)"
+
+
+def _column(column: str, of: FieldType) -> str:
+    if of.kind == "timestamp":
+        return f"CAST(epoch_us({column}) AS VARCHAR)"
+    if of.kind in ("bytes", "bool", "int", "float", "decimal", "str", "date"):
+        return f"CAST({column} AS VARCHAR)"
+    return f"CAST(to_json({column}) AS VARCHAR)"

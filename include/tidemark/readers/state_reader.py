@@ -1,0 +1,235 @@
+"""Reads state without a JVM: deltalake opens each segment at its version, DuckDB reads its files and resolves.
+
+Nothing here imports pandas, which takes longer than most answers: pyarrow does when it is asked for datasets, or to
+make an array of a Python list.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.compaction import Group, groups_of, is_top_light
+from tidemark.portable_sql.dialects import DUCKDB
+from tidemark.ports import LiveFile
+from tidemark.readers.duckdb_session import WORKER, literal, opened, streamed, told
+from tidemark.sql.fold_columns import quoted
+from tidemark.sql.resolve import empty_columns, resolving_sql, single_sql
+from tidemark.sql.schema_mapping import mapped_sql
+from tidemark.storage.bucket_path import BucketPath
+from tidemark.storage.warehouse_path import Located, Root, address_of, arrow_place, located, reached
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_reader import refused, segment_files
+
+if TYPE_CHECKING:
+    from tidemark.storage.s3_location import S3Place
+
+
+def read_state(
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, key: Sequence[object] | None = None
+) -> pa.Table:
+    """One row per live key: key columns, state fields, `_changed`, in no particular order.
+
+    Args:
+        warehouse: root of all tables.
+        schema: the operator's stored schema, as the manifest carries it.
+        handle: its state, as the manifest names it.
+        now: the checkpoint's clocks.
+        key: only this key, one value per key column; files and row groups that cannot hold it are skipped.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
+    if not groups:
+        return empty_state(schema)
+    if key is None and is_top_light(schema, groups):
+        below, newer = (_relation(warehouse, schema, part) for part in (groups[:1], groups[1:]))
+        return _split(schema, now, below, newer)
+    return resolve(schema, now, _relation(warehouse, schema, groups), key)
+
+
+def empty_state(schema: OperatorSchema) -> pa.Table:
+    """No row, in the columns of resolved state."""
+    return pa.Table.from_batches([], schema=arrow_schema(empty_columns(schema)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """Rows that are not read yet, as DuckDB gets them.
+
+    Attributes:
+        parts: each an Arrow table, a dataset, or paths of Parquet files of the same columns; with the query over it
+            that makes rows of one schema of it, None where it has them already.
+        key_groups: only rows of these; None = all. Row groups of others are skipped.
+    """
+
+    parts: tuple[tuple[Any, Callable[[str], str] | None], ...]
+    key_groups: KeyGroupRange | None = None
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of all files: what a connection must be allowed to open."""
+        return [path for rows, _ in self.parts if isinstance(rows, tuple) for path in rows]
+
+    def registered(self, connection: duckdb.DuckDBPyConnection, name: str) -> str:
+        """Makes the rows known to a connection; returns the relation that a query reads."""
+        selected = []
+        for n, (rows, sql) in enumerate(self.parts):
+            if isinstance(rows, tuple):
+                relation = f"read_parquet([{', '.join(map(literal, rows))}], hive_partitioning = false)"
+            else:
+                own = f"{name} {n}"
+                connection.register(own, rows)
+                relation = '"' + own.replace('"', '""') + '"'
+            selected.append(f"FROM {relation}" if sql is None else sql(relation))
+        rows, of = f'({" UNION ALL ".join(selected)}) AS "_stored"', self.key_groups
+        if of is None:
+            return rows
+        return f'(SELECT * FROM {rows} WHERE "_key_group" BETWEEN {of.first} AND {of.last}) AS "_of_range"'
+
+
+def stored_rows(warehouse: Root, schema: OperatorSchema, handle: StateHandle) -> Relation | None:
+    """The rows of a handle's files in the columns of a schema, nothing read yet; None where it has no files.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
+    return _relation(warehouse, schema, groups) if groups else None
+
+
+def _relation(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group]) -> Relation:
+    paths: dict[str, list[Located]] = {}
+    for group in groups:
+        table = group.segment.path if schema.layout(group.segment.path) is not None else ""
+        paths.setdefault(table, []).extend(located(warehouse, group.segment.path, f.path) for f in group.files)
+    return Relation(parts=tuple((_readable(found), _mapping(schema, table)) for table, found in paths.items()))
+
+
+def _readable(files: Sequence[Located]) -> Any:
+    """Files of one layout: paths for DuckDB's own reader; of a bucket a dataset, asked for what a query needs."""
+    places = [arrow_place(path) for path in files]
+    if not isinstance(files[0], BucketPath):
+        return tuple(path for path, _ in places)
+    from pyarrow import dataset
+
+    return dataset.dataset([path for path, _ in places], filesystem=places[0][1], format="parquet")
+
+
+def _mapping(schema: OperatorSchema, table: str) -> Callable[[str], str]:
+    return lambda relation: mapped_sql(schema, table, relation, DUCKDB)
+
+
+def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] | None = None) -> pa.Table:
+    """One row per live key of stored rows: a `Relation` or an Arrow table that holds all rows of each of its keys.
+
+    Args:
+        schema: the operator's stored schema.
+        now: the checkpoint's clocks.
+        rows: the stored rows.
+        key: only this key.
+
+    Raises:
+        StoreError: the rows cannot be read.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    relation = rows if isinstance(rows, Relation) else Relation(parts=((rows, None),))
+    where, values = ("", []) if key is None else _of_key(schema, key)
+    with opened(relation.files) as connection, told(f"state of {schema.uid} is not readable"):
+        query = resolving_sql(schema, relation.registered(connection, "rows"), now, where=where)
+        resolved = connection.sql(query, params=values).to_arrow_table()
+        return resolved.cast(arrow_schema(empty_columns(schema)))
+
+
+def _split(schema: OperatorSchema, now: Now, below: Relation, newer: Relation) -> pa.Table:
+    """As `resolve`, of the oldest group and all newer ones."""
+    with opened([*below.files, *newer.files]) as connection, told(f"state of {schema.uid} is not readable"):
+        query = _splitting(connection, schema, now, below, newer)
+        return connection.sql(query).to_arrow_table().cast(arrow_schema(empty_columns(schema)))
+
+
+def _splitting(
+    connection: duckdb.DuckDBPyConnection, schema: OperatorSchema, now: Now, below: Relation, newer: Relation
+) -> str:
+    """The query by which rows of the oldest group that no newer row touches are finished without a merge (ADR 0007)."""
+    keys = ", ".join(quoted(k.name) for k in schema.keys)
+    oldest, above = below.registered(connection, "below"), newer.registered(connection, "newer")
+    touched = f'(SELECT {keys} FROM {above}) AS "_touched"'
+    alone = f'(SELECT * FROM {oldest} ANTI JOIN {touched} USING ({keys})) AS "_alone"'
+    beneath = f"SELECT * FROM {oldest} SEMI JOIN {touched} USING ({keys})"
+    merged = f'(SELECT * FROM {above} UNION ALL BY NAME {beneath}) AS "_stored"'
+    return f"{single_sql(schema, alone, now)} UNION ALL {resolving_sql(schema, merged, now)}"
+
+
+def range_reader(
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now
+) -> Callable[[KeyGroupRange], Iterator[pa.RecordBatch]]:
+    """What resolves any range of key groups of a state, in this process or, pickled, in another one.
+
+    It is called there with the range, and yields batches of what `read_state` gives. It takes one thread and a bounded
+    part of the memory. Another process must see the same warehouse under the same name; that of a bucket it reaches by
+    credentials of its own, because none travel.
+
+    Args:
+        warehouse: root of all tables.
+        schema: the operator's stored schema.
+        handle: its state.
+        now: the checkpoint's clocks.
+
+    Raises:
+        UsageError: the state is only for Spark to read.
+        StoreError: a version or a file of the handle is gone; what is returned raises it too, and StateOverflowError.
+    """
+    resolving_sql(schema, '"_stored"', now)  # refuses here what no worker could do
+    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
+    return partial(_read_range, address_of(warehouse), schema, tuple(groups), now)
+
+
+def _read_range(
+    address: "str | S3Place", schema: OperatorSchema, groups: Sequence[Group], now: Now, key_groups: KeyGroupRange
+) -> Iterator[pa.RecordBatch]:
+    if not groups:
+        return
+    parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
+    with reached(address) as root, told(f"state of {schema.uid} is not readable"):
+        relations = [replace(_relation(root, schema, part), key_groups=key_groups) for part in parts]
+        with opened([path for rows in relations for path in rows.files], WORKER) as connection:
+            if len(relations) > 1:
+                query = _splitting(connection, schema, now, *relations)
+            else:
+                query = resolving_sql(schema, relations[0].registered(connection, "rows"), now)
+            yield from streamed(connection.sql(query), arrow_schema(empty_columns(schema)))
+
+
+def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
+    """The files of a handle with the segments that name them, oldest segment first.
+
+    Raises:
+        StoreError: a version or a file of the handle is gone.
+    """
+    return [(segment, f) for segment in handle for f in _files_of(warehouse, segment)]
+
+
+def _files_of(warehouse: Root, segment: Segment) -> list[LiveFile]:
+    table = located(warehouse, segment.path)
+    found = segment_files(table, segment)
+    for f in found:
+        if not (table / f.path).is_file():
+            raise refused(table, f"file {f.path} of version {segment.version} is gone")
+    return found
+
+
+def _of_key(schema: OperatorSchema, key: Sequence[object]) -> tuple[str, list[object]]:
+    """A condition with parameters, and their values."""
+    names = ["_key_group", *(k.name for k in schema.keys)]
+    condition = " AND ".join(f"{quoted(name)} = ${n}" for n, name in enumerate(names, 1))
+    return condition, [key_group(key, schema.key_groups), *key]

@@ -1,0 +1,44 @@
+"""Rows as lines on the console, to look at while a pipeline is written."""
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark.model.core.json_text import json_record
+from tidemark.sinks.base import OUTBOX, EmittedRow, Services, Sink
+
+
+@dataclass(frozen=True)
+class ConsoleSink(Sink):
+    """Prints the rows of completed checkpoints to standard error: the sink, the row's id, its fields as JSON.
+
+    Standard output stays free for `--json`; in Airflow the lines are in the task's log. A crash may print some rows
+    again, with the same ids. Characters that would steer a terminal are escaped.
+
+    >>> from tidemark.sinks.base import EmittedRow, Services
+    >>> row = EmittedRow(id="trips/t1/chk-1/late/trips-0-4-0", fields={"bus": "7", "minutes": 12})
+    >>> import contextlib, sys
+    >>> with contextlib.redirect_stderr(sys.stdout):
+    ...     ConsoleSink("late").write([row], "trips/t1/chk-1", Services())
+    late trips/t1/chk-1/late/trips-0-4-0 {"bus":"7","minutes":12}
+    1
+
+    Attributes:
+        name: of the sink, unique in the pipeline; every line begins with it.
+    """
+
+    kinds = {"console": OUTBOX}
+
+    def write(self, rows: Iterable[EmittedRow], commit_id: str, services: Services) -> int:
+        """See `Sink`."""
+        written = 0
+        for row in rows:
+            print(f"{self.name} {row.id} {_inert(json_record(row.fields).decode())}", file=sys.stderr)
+            written += 1
+        sys.stderr.flush()
+        return written
+
+
+def _inert(text: str) -> str:
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -1,0 +1,131 @@
+"""Rows of a process: per key one row with its values and lists, per entry of a map one row; the newest of each counts.
+
+A key that the batch touched always gets its own row, so that `_changed` of that row is the key's. Its tombstone
+shadows the values below it, and the entries below it too; entries written by the same checkpoint stand above it.
+"""
+
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.portable_sql.dialects import Dialect
+from tidemark.sql.fold_columns import expired, key_columns, quoted
+
+_IS_VALUE = "\"_kind\" <> 'tombstone'"
+
+
+def resolved_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
+    """One row per live key: key columns, state fields in declaration order, `_changed`."""
+    rows = _newest(schema, relation)
+    if schema.maps:
+        rows = _per_key(schema, rows, now, dialect)
+    fields = [f"{f.kept.finish(f, dialect, now)} AS {quoted(f.name)}" for f in schema.fields]
+    columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
+    alive = " OR ".join(f.kept.is_present(f, dialect, now) for f in schema.fields)
+    live = '"_live"' if schema.maps else _IS_VALUE
+    return f'SELECT {columns} FROM ({rows}) AS "_newest" WHERE {live} AND ({alive})'
+
+
+def single_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
+    """As `resolved_rows`, over rows each of which is the only one of its key, of a process without maps."""
+    fields = [f"{f.kept.finish(f, dialect, now)} AS {quoted(f.name)}" for f in schema.fields]
+    columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
+    alive = " OR ".join(f.kept.is_present(f, dialect, now) for f in schema.fields)
+    return f"SELECT {columns} FROM {relation} WHERE {_IS_VALUE} AND ({alive})"
+
+
+def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, dialect: Dialect, *, deepest: bool) -> str:
+    """The rows that a compaction writes, in the order of `run_columns`.
+
+    Args:
+        schema: the stored schema.
+        relation: the rows to merge.
+        now: the time on the operator's clock.
+        dialect: of the engine.
+        deepest: whether tombstones and what has expired may go.
+    """
+    names = [k.name for k in schema.keys]
+    names += ["_field"] if schema.maps else []
+    names += [name for f in schema.fields for name, _ in f.columns]
+    names += ["_kind", "_changed", "_key_group"]
+    rows = _newest(schema, relation)
+    if not deepest:
+        return f'SELECT {", ".join(map(quoted, names))} FROM ({rows}) AS "_newest"'
+    swept = {name: sql for f in schema.fields for name, sql in _swept(f, now, dialect).items()}
+    columns = ", ".join(f"{swept[n]} AS {quoted(n)}" if n in swept else quoted(n) for n in names)
+    keep = [_IS_VALUE]
+    if schema.maps:
+        entries = " OR ".join(f"({_is_entry(f)}{_unless(_gone(_at(f), f, now))})" for f in schema.maps)
+        rows = (
+            f"SELECT *, max(CASE WHEN {_IS_VALUE} AND ({entries}) THEN 1 ELSE 0 END)"
+            f' OVER (PARTITION BY {", ".join(key_columns(schema))}) AS "_entries" FROM ({rows}) AS "_newest"'
+        )
+        own = [_is_kept(f, now, dialect) for f in schema.fields if not f.kept.is_stored_by_entry]
+        keep.append("(" + " OR ".join(['"_field" IS NOT NULL', '"_entries" = 1', *own]) + ")")
+        keep.append(f'("_field" IS NULL OR {entries})')
+    else:
+        keep.append("(" + " OR ".join(_is_kept(f, now, dialect) for f in schema.fields) + ")")
+    return f'SELECT {columns} FROM ({rows}) AS "_swept" WHERE {" AND ".join(keep)}'
+
+
+def _newest(schema: OperatorSchema, relation: str) -> str:
+    """The newest row of each key and of each entry, without entries below their key's tombstone."""
+    keys = key_columns(schema)
+    if not schema.maps:
+        newest = f'max("_changed") OVER (PARTITION BY {", ".join(keys)})'
+        return f'SELECT * FROM (SELECT *, {newest} AS "_top" FROM {relation}) AS "_all" WHERE "_changed" = "_top"'
+    entry = [*keys, '"_field"', *(quoted(f"{f.name}__key") for f in schema.maps)]
+    newest = f'max("_changed") OVER (PARTITION BY {", ".join(entry)})'
+    cleared = 'max(CASE WHEN "_field" IS NULL AND "_kind" = \'tombstone\' THEN "_changed" END)'
+    over = f"OVER (PARTITION BY {', '.join(keys)})"
+    rows = f'SELECT *, {newest} AS "_top", {cleared} {over} AS "_cleared" FROM {relation}'
+    shadowed = '"_field" IS NOT NULL AND "_changed" < coalesce("_cleared", 0)'
+    return f'SELECT * FROM ({rows}) AS "_all" WHERE "_changed" = "_top" AND NOT ({shadowed})'
+
+
+def _per_key(schema: OperatorSchema, rows: str, now: int | str | None, dialect: Dialect) -> str:
+    keys = ", ".join(key_columns(schema))
+    own = f'FILTER (WHERE "_field" IS NULL AND {_IS_VALUE})'
+    columns = []
+    for f in schema.fields:
+        if f.kept.is_stored_by_entry:
+            columns.append(f"{_entries(f, now, dialect)} AS {quoted(f.name)}")
+        else:
+            columns += [f"any_value({quoted(name)}) {own} AS {quoted(name)}" for name, _ in f.accumulators]
+    columns.append(f'bool_or("_field" IS NULL AND {_IS_VALUE}) AS "_live"')
+    columns.append('max("_changed") AS "_changed"')
+    return f'SELECT {keys}, {", ".join(columns)} FROM ({rows}) AS "_rows" GROUP BY {keys}'
+
+
+def _entries(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
+    """The live entries of a key as an array of structs, in order of their keys."""
+    pair = dialect.struct([("key", quoted(f"{field.name}__key")), ("value", quoted(field.name))])
+    live = f"{_IS_VALUE} AND {_is_entry(field)}{_unless(expired(_at(field), field, now))}"
+    return dialect.or_empty(f"array_sort(array_agg({pair}) FILTER (WHERE {live}))")
+
+
+def _is_kept(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
+    """The condition that a key has anything in a field that a compaction has to keep."""
+    return field.kept.is_present(field, dialect, now if _sweeps(field) else None)
+
+
+def _swept(field: StoredField, now: int | str | None, dialect: Dialect) -> dict[str, str]:
+    """Columns of a field without what has expired."""
+    return {} if _gone(_at(field), field, now) is None else field.kept.swept(field, dialect, now)
+
+
+def _gone(at: str, field: StoredField, now: int | str | None) -> str | None:
+    return expired(at, field, now) if _sweeps(field) else None
+
+
+def _sweeps(field: StoredField) -> bool:
+    return field.ttl is not None and field.ttl.clean_up_in_background
+
+
+def _is_entry(field: StoredField) -> str:
+    return f"\"_field\" = '{field.name}'"
+
+
+def _at(field: StoredField) -> str:
+    return quoted(f"{field.name}__at")
+
+
+def _unless(condition: str | None) -> str:
+    return "" if condition is None else f" AND NOT ({condition})"

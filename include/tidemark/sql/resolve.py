@@ -1,0 +1,218 @@
+"""The resolving query: stored rows of a handle to one row per live key, as SQL text that needs no code of ours (A14).
+
+It reads a relation that holds the union of the handle's segments, each opened at its version and cut to its range. The
+same texts compact. Rows of a key go by `_changed`, which orders them as their checkpoints do: a run holds a key once,
+and a compacted row keeps the newest `_changed` that it contains.
+"""
+
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import ACCESS_COLUMNS, OperatorSchema, StoredField
+from tidemark.portable_sql.dialects import DUCKDB, Dialect
+from tidemark.sql.fold_columns import expired, finish, key_columns, merges, now_of, quoted
+from tidemark.sql.map_entries import compacted_rows, resolved_rows, single_rows
+
+_OWN = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
+_LONG_AGO = -(2**62)
+"""Milliseconds, before everything: a time from which a ttl can be taken away without an overflow."""
+_BEGAN = 'coalesce("_first_at", "_last_at")'
+
+
+def resolving_sql(
+    schema: OperatorSchema, relation: str, now: Now, *, where: str = "", dialect: Dialect = DUCKDB
+) -> str:
+    """One row per live key: key columns, finished state fields in declaration order, `_changed`.
+
+    Args:
+        schema: the operator's stored schema.
+        relation: name of the relation (a view, a table, or a parenthesised query).
+        now: the checkpoint's clocks: state that has expired by then is hidden.
+        where: an optional condition over key columns and `_key_group`, pushed below the merge.
+        dialect: of the engine.
+    """
+    return _resolving(schema, relation, now_of(schema, now), where, dialect)
+
+
+def parametrised_sql(schema: OperatorSchema, relation: str, dialect: Dialect) -> str:
+    """As `resolving_sql`, with the operator's clock as a parameter, which a fill with NULL makes expire nothing.
+
+    It is called like the field of `Now` that gives it, and left out where nothing expires. DuckDB needs no macro.
+    """
+    at = f"coalesce({dialect.parameter(f'{schema.clock}_ms')}, {_LONG_AGO})"
+    text = _resolving(schema, relation, at, "", dialect)
+    return text if dialect.name == "spark" else text.replace("raise_error(", "error(")
+
+
+def _resolving(schema: OperatorSchema, relation: str, at: int | str | None, where: str, dialect: Dialect) -> str:
+    if schema.kind == "process":
+        return dialect.text(resolved_rows(schema, _filtered(relation, where), at, dialect))
+    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
+    columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
+    needs_access = any(expired("", f, at) for f in schema.fields if not f.folded.expires_by_element)
+    inner = _merged(schema, _filtered(relation, where), dialect, access=needs_access)
+    return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(_is_live(schema, at, dialect))}')
+
+
+def single_sql(schema: OperatorSchema, relation: str, now: Now, *, dialect: Dialect = DUCKDB) -> str:
+    """As `resolving_sql`, over rows each of which is the only one of its key: nothing is merged.
+
+    Not for a process with maps, whose keys have a row per entry.
+    """
+    at = now_of(schema, now)
+    if schema.kind == "process":
+        return dialect.text(single_rows(schema, relation, at, dialect))
+    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
+    columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
+    live = " AND ".join(filter(None, ["\"_kind\" <> 'tombstone'", _is_unexpired(schema, at, dialect)]))
+    return dialect.text(f"SELECT {columns} FROM {relation} WHERE {live}")
+
+
+def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: bool, dialect: Dialect = DUCKDB) -> str:
+    """The rows that a compaction writes, in the columns of `run_columns`.
+
+    Args:
+        schema: the operator's stored schema.
+        relation: the rows to merge.
+        now: the clocks of the checkpoint whose handle is compacted.
+        deepest: whether nothing lies below: operands become values, tombstones and what has expired may go.
+        dialect: of the engine.
+    """
+    at = now_of(schema, now)
+    if schema.kind == "process":
+        return dialect.text(compacted_rows(schema, relation, at, dialect, deepest=deepest))
+    names = [name for name, _ in run_columns(schema)]
+    made = _dropped(schema, at, dialect) if deepest else {}
+    made |= {"_kind": f"{_kind(schema, deepest)}", "_first_at": 'nullif("_first_at", "_last_at")'}
+    columns = ", ".join(f"{made[n]} AS {quoted(n)}" if n in made else quoted(n) for n in names)
+    live = _is_live(schema, at, dialect, stored=True) if deepest else ""
+    inner = _merged(schema, relation, dialect, access=True)
+    return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(live)}')
+
+
+def empty_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
+    """(column, SQL type) of the resolved frame, for a handle without segments."""
+    keys = tuple((k.name, k.type.sql) for k in schema.keys)
+    return (*keys, *((f.name, f.type.sql) for f in schema.fields), ("_changed", "BIGINT"))
+
+
+def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
+    """The stored columns that the queries of this module read."""
+    return tuple(name for name, _ in run_columns(schema))
+
+
+def run_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
+    """Columns of an operator's `runs` and `base` tables, before the partition columns (design section 5).
+
+    Those of a process with maps have `_field`: null in the row of a key, the field's name in that of an entry.
+    """
+    keys = tuple((k.name, k.type.sql) for k in schema.keys)
+    held = tuple((name, t.sql) for f in schema.fields for name, t in f.columns)
+    if schema.kind == "process":
+        return (*keys, *((("_field", "STRING"),) if schema.maps else ()), *held, *_OWN)
+    return (*keys, *held, *((name, t.sql) for name, t in ACCESS_COLUMNS), *_OWN)
+
+
+def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: bool) -> str:
+    """One row per key with merged accumulators, `_changed` and `_key_group`; what the kind needs, where it does."""
+    keys = key_columns(schema)
+    columns = [f"{sql} AS {quoted(name)}" for f in schema.fields for name, sql in merges(f, schema.keys, dialect)]
+    columns += [f"bool_or({_cut(f)}) AS {_cut(f)}" for f in schema.fields if f.is_cut]
+    if access:
+        columns += _accesses(schema)
+    if not schema.is_plain:
+        columns += ['bool_or("_kind" <> \'tombstone\') AS "_live"', 'max("_floor") AS "_floor"']
+    columns += ['max("_changed") AS "_changed"', 'min("_key_group") AS "_key_group"']
+    rows = relation if schema.is_plain else f'({_history(schema, relation)}) AS "_history"'
+    return f"SELECT {', '.join([*keys, *columns])} FROM {rows} GROUP BY {', '.join(keys)}"
+
+
+def _accesses(schema: OperatorSchema) -> list[str]:
+    """First and last access of what is remembered: that of a delete counts only where nothing follows it."""
+    first, last = f"min({_BEGAN})", 'max("_last_at")'
+    if schema.shadows:
+        kept = "FILTER (WHERE \"_kind\" <> 'tombstone')"
+        first, last = f"coalesce({first} {kept}, {first})", f"coalesce({last} {kept}, {last})"
+    return [f'{first} AS "_first_at"', f'{last} AS "_last_at"']
+
+
+def _history(schema: OperatorSchema, relation: str) -> str:
+    """The rows that count: from the newest value or tombstone on, each field from its last cut on (flink.md 1.1)."""
+    keys = ", ".join(key_columns(schema))
+    over = f"OVER (PARTITION BY {keys})"
+    cut = [f for f in schema.fields if f.is_cut]
+    floor = f'max(CASE WHEN "_kind" <> \'operand\' THEN "_changed" END) {over}'
+    rows = f'SELECT *, {floor} AS "_floor" FROM {relation}'
+    before = f'lag("_last_at") OVER (PARTITION BY {keys} ORDER BY "_changed")'
+    rows = (
+        f'SELECT *, {before} AS "_before" FROM ({rows}) AS "_floored" WHERE "_floor" IS NULL OR "_changed" >= "_floor"'
+    )
+    starts = "".join(f", {_start(f)} {over} AS {quoted(f'{f.name}__from')}" for f in cut)
+    rows = f'SELECT *{starts} FROM ({rows}) AS "_ordered"'
+    kept = [*key_columns(schema), *(sql for f in schema.fields for sql in _masked(f))]
+    kept += [quoted(name) for name, _ in (*ACCESS_COLUMNS, *_OWN)] + ['"_floor"']
+    return f'SELECT {", ".join(kept)} FROM ({rows}) AS "_started"'
+
+
+def _start(field: StoredField) -> str:
+    assert field.ttl is not None  # noqa: S101  (for the type checker: it is cut)
+    gap = f'{_BEGAN} - "_before" >= {field.ttl.ms}'
+    return f'max(CASE WHEN coalesce({_cut(field)}, false) OR {gap} THEN "_changed" END)'
+
+
+def _masked(field: StoredField) -> list[str]:
+    if not field.is_cut:
+        return [quoted(name) for name, _ in field.columns]
+    start = quoted(f"{field.name}__from")
+    counts = f'{start} IS NULL OR "_changed" >= {start}'
+    held = [f"CASE WHEN {counts} THEN {quoted(n)} END AS {quoted(n)}" for n, _ in field.accumulators]
+    return [*held, f"({start} IS NOT NULL) AS {_cut(field)}"]
+
+
+def _cut(field: StoredField) -> str:
+    return quoted(f"{field.name}__cut")
+
+
+def _kind(schema: OperatorSchema, deepest: bool) -> str:
+    if deepest:
+        return "'value'"
+    if schema.is_plain:
+        return "'operand'"
+    return "CASE WHEN \"_floor\" IS NULL THEN 'operand' WHEN \"_live\" THEN 'value' ELSE 'tombstone' END"
+
+
+def _is_live(schema: OperatorSchema, now: int | str | None, dialect: Dialect, *, stored: bool = False) -> str:
+    """The condition that a merged key is live; `stored`: that it must be kept, because somebody may still see it."""
+    merged = "" if schema.is_plain else '"_live"'
+    return " AND ".join(filter(None, [merged, _is_unexpired(schema, now, dialect, stored=stored)]))
+
+
+def _is_unexpired(schema: OperatorSchema, now: int | str | None, dialect: Dialect, *, stored: bool = False) -> str:
+    """The condition that some field has not expired; empty where some never does."""
+    some = [_is_present(f, now, dialect, stored=stored) for f in schema.fields]
+    return f"({' OR '.join(some)})" if all(some) else ""
+
+
+def _is_present(field: StoredField, now: int | str | None, dialect: Dialect, *, stored: bool) -> str:
+    """The condition that a field is not expired; empty where it never is."""
+    hidden = expired('"_last_at"', field, now)
+    if hidden is None or field.ttl is None or (stored and not field.ttl.clean_up_in_background):
+        return ""
+    return field.folded.is_present(field, hidden, dialect, now)
+
+
+def _dropped(schema: OperatorSchema, now: int | str | None, dialect: Dialect) -> dict[str, str]:
+    """Columns of a fold without what has expired, for the deepest level (B7)."""
+    made: dict[str, str] = {}
+    for f in schema.fields:
+        hidden = expired('"_last_at"', f, now)
+        if hidden is None or f.ttl is None or not f.ttl.clean_up_in_background:
+            continue
+        made |= f.folded.dropped(f, hidden, dialect, now)
+    return made
+
+
+def _filtered(relation: str, where: str) -> str:
+    return f'(SELECT * FROM {relation} WHERE {where}) AS "_found"' if where else relation
+
+
+def _where(condition: str) -> str:
+    return f" WHERE {condition}" if condition else ""

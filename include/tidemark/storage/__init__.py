@@ -1,0 +1,1 @@
+"""Objects and files: a local disk or a bucket, locks, caches, staging."""

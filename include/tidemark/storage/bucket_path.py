@@ -1,0 +1,102 @@
+"""A path in an open folder of a bucket, with the few verbs of `pathlib.Path` that readers of tables need."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from tidemark.storage.s3_folder import S3Folder
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPath:
+    """A path; nothing needs to be there.
+
+    Attributes:
+        folder: what it is relative to.
+        path: without slashes at its ends; empty for the folder itself.
+    """
+
+    folder: "S3Folder"
+    path: str
+
+    def __truediv__(self, below: str) -> "BucketPath":
+        return self.folder.at(self.path, below)
+
+    def __str__(self) -> str:
+        return f"{self.folder.place.url}/{self.path}" if self.path else self.folder.place.url
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def size(self) -> int:
+        """Size of the object.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StoreError: the store could not be asked.
+        """
+        return self._there(self.folder.size(self.path))
+
+    def is_file(self) -> bool:
+        """Whether an object is there.
+
+        Raises:
+            StoreError: the store could not be asked.
+        """
+        return self.folder.size(self.path) is not None
+
+    def read_bytes(self) -> bytes:
+        """The object, whole.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StoreError: it could not be read.
+        """
+        return self._there(self.folder.get(self.path))
+
+    def opened(self) -> Any:  # noqa: ANN401
+        """The object, open for reading at any offset; to be closed.
+
+        Raises:
+            OSError: it is not there, or the store does not answer.
+        """
+        path, system = self.arrow
+        return system.open_input_file(path)
+
+    def sha256(self) -> str:
+        """sha256 of the object, as lower-case hex.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StoreError: it could not be read.
+        """
+        return self._there(self.folder.hash_of(self.path))
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What deltalake needs to reach it.
+
+        Raises:
+            UsageError: no credentials.
+        """
+        return self.folder.access.storage_options()
+
+    @property
+    def arrow(self) -> tuple[str, Any]:
+        """The path and the file system, as pyarrow wants them.
+
+        Raises:
+            UsageError: no credentials.
+        """
+        place = self.folder.place
+        return f"{place.bucket}/{place.prefix}/{self.path}", self.folder.access.arrow()
+
+    def _there(self, found: Found | None) -> Found:
+        if found is None:
+            raise FileNotFoundError(str(self))
+        return found

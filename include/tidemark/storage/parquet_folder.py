@@ -1,0 +1,107 @@
+"""Parquet and texts below a folder of one's own, all durable and hashed; and a folder that appears as a whole."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.model.retention.export_manifest import ExportedFile
+from tidemark.storage.file_hashes import hash_of
+from tidemark.storage.fsync import fsync
+
+ROWS_PER_FILE = 2_000_000
+_ROW_GROUP = 100_000
+_COMPRESSION = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFolder:
+    """A folder that is nobody else's.
+
+    Attributes:
+        path: it; must exist.
+        rows_per_file: of tables of several files.
+    """
+
+    path: Path
+    rows_per_file: int = ROWS_PER_FILE
+
+    def files(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> list[ExportedFile]:
+        """Writes rows, in their order, to a folder of as many files as it takes, at least one."""
+        batches, made = _sized(rows, schema), list[ExportedFile]()
+        batch = next(batches, None)
+        while batch is not None or not made:
+            path, written = f"{name}/part-{len(made):05d}.parquet", 0
+            with self._opened(path, schema) as writer:
+                while batch is not None and written < self.rows_per_file:
+                    writer.write_table(batch)
+                    written += batch.num_rows
+                    batch = next(batches, None)
+            made.append(self._written(path, written))
+        return made
+
+    def file(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> ExportedFile:
+        """Writes rows, in their order, to one file."""
+        written = 0
+        with self._opened(f"{name}.parquet", schema) as writer:
+            for batch in _sized(rows, schema):
+                writer.write_table(batch)
+                written += batch.num_rows
+        return self._written(f"{name}.parquet", written)
+
+    def text(self, name: str, text: str) -> ExportedFile:
+        """Writes a text."""
+        where = self.path / name
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.write_text(text)
+        return self._written(name)
+
+    def _opened(self, name: str, schema: pa.Schema) -> pq.ParquetWriter:
+        where = self.path / name
+        where.parent.mkdir(parents=True, exist_ok=True)
+        return pq.ParquetWriter(where, schema, compression=_COMPRESSION, write_page_checksum=True)
+
+    def _written(self, name: str, rows: int | None = None) -> ExportedFile:
+        where = self.path / name
+        fsync(where)
+        return ExportedFile(path=name, bytes=where.stat().st_size, sha256=hash_of(where), rows=rows)
+
+
+@contextmanager
+def appearing(target: Path, aside: str) -> Iterator[Path]:
+    """A folder that appears under its name as a whole, or not at all.
+
+    Args:
+        target: its name; must not exist, its parent must.
+        aside: name of the folder beside it that is filled meanwhile; removed where filling fails.
+
+    Raises:
+        OSError: the disk, or `target` came to be meanwhile.
+    """
+    filled = target.with_name(aside)
+    filled.mkdir()
+    try:
+        yield filled
+        for folder in [p for p in filled.rglob("*") if p.is_dir()] + [filled]:
+            fsync(folder)
+        filled.rename(target)
+    except BaseException:
+        shutil.rmtree(filled, ignore_errors=True)
+        raise
+    fsync(target.parent)
+
+
+def _sized(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Tables of the declared types, about a row group each: DuckDB's own batches may be small."""
+    held: list[pa.Table] = []
+    for batch in batches:
+        held.append(pa.Table.from_batches([batch]).cast(schema))
+        if sum(t.num_rows for t in held) >= _ROW_GROUP:
+            yield pa.concat_tables(held)
+            held = []
+    if sum(t.num_rows for t in held):
+        yield pa.concat_tables(held)

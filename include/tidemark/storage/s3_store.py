@@ -1,0 +1,129 @@
+"""The checkpoint store in a bucket: one conditional put per object (`If-None-Match: *`), so one writer wins.
+
+A reply that was lost is settled by reading the object back: it carries a write id. Holds on stores that keep the first
+of two objects of one name; `refuse_unconditional` finds out whether this one does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from threading import Barrier
+
+from tidemark.errors import NameRefusedError, StoreError, TidemarkError
+from tidemark.ports import PutOutcome, UncertainPut, WriteIds
+from tidemark.storage.s3_folder import S3Folder
+
+_ASIDE = ".tidemark"
+"""Beside the pipelines, whose names begin otherwise."""
+_PROBE = f"{_ASIDE}/conditional-put"
+"""Object of a warehouse that is put once and stays: whoever puts it again must lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Store:
+    """Objects of one pipeline below a folder of a bucket. Implements `ports.CheckpointStore`.
+
+    Attributes:
+        warehouse: the open folder that is the root of all pipelines.
+        pipeline: name of the pipeline.
+    """
+
+    warehouse: S3Folder
+    pipeline: str
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        """See `ports.CheckpointStore`."""
+        return self.warehouse.put_if_absent(self._path(key), body)
+
+    def get(self, key: str) -> bytes | None:
+        """See `ports.CheckpointStore`."""
+        return self.warehouse.get(self._path(key))
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """See `ports.CheckpointStore`."""
+        below = f"{self.pipeline}/"
+        found = self.warehouse.listed(f"{self._path(prefix)}/")
+        return sorted(path.removeprefix(below) for path, _ in found)
+
+    def stamps(self, prefix: str) -> Mapping[str, str]:
+        """See `ports.caching.StampedStore`: ETags, which a listing has."""
+        below = f"{self.pipeline}/"
+        found = self.warehouse.objects(f"{self._path(prefix)}/")
+        return {path.removeprefix(below): str(told["ETag"]) for path, told in found}
+
+    def _path(self, key: str) -> str:
+        plain = key.removesuffix("/")
+        parts = PurePosixPath(plain).parts
+        unsafe = key.startswith("/") or any(p in ("..", ".") or "\0" in p for p in parts)
+        if not parts or plain != "/".join(parts) or unsafe:
+            raise NameRefusedError(f"object key refused: {key!r}", next="this is a defect of Tidemark: report it.")
+        return f"{self.pipeline}/{plain}"
+
+
+def refuse_unconditional(warehouse: S3Folder, ids: WriteIds) -> None:
+    """Returns where the store keeps the first of two objects of one name; one request, where it was asked before.
+
+    Called ahead of each plan. The object stays, so nobody needs the right to delete it.
+
+    Raises:
+        NotFoundError: no such bucket.
+        StoreError: the store lets the second one win, does not answer, or denies.
+    """
+    warehouse.reach()
+    outcome = _put(warehouse, _PROBE, ids)
+    if outcome is PutOutcome.WON and _put(warehouse, _PROBE, ids) is PutOutcome.WON:
+        raise _ignored(warehouse, "a second put replaced the first")
+
+
+def refuse_racing_winners(warehouse: S3Folder, ids: WriteIds, racers: int = 8, rounds: int = 8) -> None:
+    """As `refuse_unconditional`, and in races of conditional puts for one name exactly one wins; called by doctor.
+
+    Raises:
+        NotFoundError, StoreError: as `refuse_unconditional`, or a race had another number of winners than one.
+    """
+    refuse_unconditional(warehouse, ids)
+    for _ in range(rounds):
+        name, start = f"{_ASIDE}/race-{ids()}", Barrier(racers)
+
+        def race(name: str = name, start: Barrier = start) -> PutOutcome:
+            start.wait()
+            return _put(warehouse, name, ids)
+
+        try:
+            won = _raced(race, racers).count(PutOutcome.WON)
+        finally:
+            _forget(warehouse, name)
+        if won != 1:
+            raise _ignored(warehouse, f"{won} of {racers} writers won one name")
+
+
+def _raced(race: Callable[[], PutOutcome], racers: int) -> list[PutOutcome]:
+    with ThreadPoolExecutor(racers) as pool:
+        return [found.result() for found in [pool.submit(race) for _ in range(racers)]]
+
+
+def _put(warehouse: S3Folder, name: str, ids: WriteIds) -> PutOutcome:
+    try:
+        return warehouse.put_if_absent(name, ids().encode())
+    except UncertainPut as error:
+        raise StoreError(
+            f"{warehouse.place.url}: nobody answers whether an object was written",
+            safe="every completed checkpoint is intact; nothing was planned.",
+            next="look at the store's health, then run the same command again.",
+        ) from error
+
+
+def _forget(warehouse: S3Folder, name: str) -> None:
+    try:
+        warehouse.remove(name)
+    except TidemarkError:
+        return  # without the right to delete it stays; nothing names it
+
+
+def _ignored(warehouse: S3Folder, why: str) -> StoreError:
+    return StoreError(
+        f"{warehouse.place.url}: the store ignores If-None-Match ({why}), so two runs could both complete a checkpoint",
+        safe="every completed checkpoint is intact; nothing was planned.",
+        next="take a store, or a newer release of it, with conditional puts; look at what stands before it.",
+    )

@@ -1,0 +1,1 @@
+"""Delta tables without Spark: commits, logs, durability, integrity, and rewritten files."""

@@ -1,0 +1,195 @@
+"""The history of tables, from their Delta logs: commit by commit, wherever the logs lie (`ports.TableFiles.history`).
+
+A thousand versions cost a thousand small reads once, and then only what was committed since, in a later process too
+where there is a cache: what it holds counts if the newest commit that was read is still there, byte for byte. deltalake
+opens the Delta log checkpoint where the commits before it are gone.
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from tidemark.errors import CorruptObjectError
+from tidemark.model.core import canonical
+from tidemark.model.retention.shared_state import TableFile, TableHistory, unknown
+from tidemark.ports.caching import Cache
+from tidemark.tables.delta_reader import files_in
+
+KIND = "log_replay"
+FORMAT = 1
+"""Of what is kept in the cache; another one is not read."""
+
+
+class Logs(Protocol):
+    """Where logs lie. Errors are those of the place."""
+
+    def versions(self, table: str, after: int) -> list[int]:
+        """Versions above one whose commits are there, ascending."""
+
+    def commit(self, table: str, version: int) -> bytes | None:
+        """The bytes of a commit, or None."""
+
+    def has_checkpoint(self, table: str, version: int) -> bool:
+        """Whether there is a Delta log checkpoint of a version."""
+
+    def open(self, table: str, version: int) -> DeltaTable:
+        """A table at a version."""
+
+
+@dataclass
+class _Replayed:
+    """A log as far as it was read: every file that was ever added, the live ones by path, the newest version.
+
+    `last` is the hash of the newest commit that was read; empty = none was.
+    """
+
+    oldest: int
+    newest: int
+    last: str = ""
+    ended: list[TableFile] = field(default_factory=list)
+    live: dict[str, TableFile] = field(default_factory=dict)
+
+
+@dataclass
+class LogReplays:
+    """Histories, kept between calls.
+
+    Attributes:
+        logs: where the logs lie.
+        cache: where they are kept for the next process; None = nowhere.
+    """
+
+    logs: Logs
+    cache: Cache | None = None
+    _replayed: dict[str, _Replayed] = field(default_factory=dict)
+
+    def history(self, table: str) -> TableHistory:
+        """See `ports.TableFiles`.
+
+        Raises:
+            StoreError: the log begins in the middle, or has an action that is not ours.
+        """
+        state = self._replayed.get(table) or self._kept(table) or self._begun(table)
+        known, ends = state.newest, ""
+        while not ends and self.logs.versions(table, state.newest):
+            ends = self._read_on(state, table)
+        self._replayed[table] = state
+        if self.cache is not None and state.newest > known and state.last:
+            self.cache.put(_name(table), _written(table, state))
+        files = sorted((*state.ended, *state.live.values()), key=lambda f: (f.added, f.path))
+        return TableHistory(table=table, oldest=state.oldest, newest=state.newest, files=tuple(files), ends=ends)
+
+    def _read_on(self, state: _Replayed, table: str) -> str:
+        """Reads the commits that follow; answers why it did not get to the last one, or nothing."""
+        raw = self.logs.commit(table, state.newest + 1)
+        if raw is None:
+            return f"it has a hole behind version {state.newest}"
+        while raw is not None:
+            actions = _actions(raw)
+            if actions is None:
+                return f"commit {state.newest + 1} is torn"
+            state.newest += 1
+            _apply(state, table, actions)
+            state.last = canonical.sha256_of(raw)
+            raw = self.logs.commit(table, state.newest + 1)
+        return ""
+
+    def _kept(self, table: str) -> _Replayed | None:
+        """What another process has read, if it is of this log."""
+        raw = None if self.cache is None else self.cache.get(_name(table))
+        state = None if raw is None else _read(table, raw)
+        if state is None or self.logs.versions(table, -1)[:1] != [state.oldest]:
+            return None  # it was trimmed since: what is left is read anew, and is shorter
+        last = self.logs.commit(table, state.newest)
+        return state if last is not None and canonical.sha256_of(last) == state.last else None
+
+    def _begun(self, table: str) -> _Replayed:
+        """The state at the oldest version that can be read."""
+        versions = self.logs.versions(table, -1)
+        # Trimmed, perhaps not to the end: it can be read from a Delta log checkpoint that has its commit. After a power
+        # cut there may be holes: below, where deleted commits came back; at the end, where those of nobody are lost.
+        first = None
+        for line in reversed(_lines(versions)):
+            if line[0] == 0:
+                return _Replayed(oldest=0, newest=-1)
+            first = next((v for v in line if self.logs.has_checkpoint(table, v)), None)
+            if first is not None:
+                break
+        if not versions:
+            return _Replayed(oldest=0, newest=-1)
+        if first is None:
+            raise unknown(f"the log of {table} begins at {versions[0]}, without a Delta log checkpoint")
+        state = _Replayed(oldest=first, newest=first)
+        for f in files_in(self.logs.open(table, first)):
+            path = f"{table}/{unquote(f.path)}"
+            made = TableFile(path=path, bytes=f.file.size, checkpoint=f.checkpoint, added=first)
+            state.live[path] = made
+        return state
+
+
+def _lines(versions: list[int]) -> list[list[int]]:
+    """Versions, ascending, cut where one is missing."""
+    lines: list[list[int]] = []
+    for version in versions:
+        if lines and lines[-1][-1] == version - 1:
+            lines[-1].append(version)
+        else:
+            lines.append([version])
+    return lines
+
+
+def _name(table: str) -> str:
+    return f"{table.split('/')[0]}.{canonical.sha256_of(table.encode())[:16]}.log.json"
+
+
+def _written(table: str, state: _Replayed) -> bytes:
+    files = [[f.path, f.bytes, f.checkpoint, f.added, f.removed] for f in (*state.ended, *state.live.values())]
+    body = {"version": FORMAT, "table": table, "oldest": state.oldest, "newest": state.newest, "last": state.last}
+    return canonical.encode(KIND, body | {"files": files})
+
+
+def _read(table: str, raw: bytes) -> _Replayed | None:
+    """What a file of the cache says; None where it is damaged, of another format, or of another table."""
+    try:
+        body = canonical.decode(KIND, _name(table), raw)
+        if (body["version"], body["table"]) != (FORMAT, table):
+            return None
+        state = _Replayed(oldest=body["oldest"], newest=body["newest"], last=body["last"])
+        for path, size, checkpoint, added, removed in body["files"]:
+            f = TableFile(path=path, bytes=size, checkpoint=checkpoint, added=added, removed=removed)
+            if removed is None:
+                state.live[path] = f
+            else:
+                state.ended.append(f)
+    except (CorruptObjectError, LookupError, TypeError, ValueError):
+        return None
+    return state
+
+
+def _actions(raw: bytes) -> list[dict[str, Any]] | None:
+    """The actions of a commit; None where it is torn."""
+    try:
+        found = [json.loads(line) for line in raw.splitlines()]
+    except ValueError:
+        return None
+    return found if found and all(isinstance(action, dict) for action in found) else None
+
+
+def _apply(state: _Replayed, table: str, actions: list[dict[str, Any]]) -> None:
+    for action in actions:
+        if (removed := action.get("remove")) is not None:
+            gone = state.live.pop(f"{table}/{unquote(removed['path'])}", None)
+            if gone is not None:
+                state.ended.append(replace(gone, removed=state.newest))
+        if (added := action.get("add")) is not None:
+            path, partition = f"{table}/{unquote(added['path'])}", added["partitionValues"]
+            before = state.live.get(path)
+            state.live[path] = TableFile(
+                path=path,
+                bytes=int(added["size"]),
+                checkpoint=int(partition["_checkpoint"]),
+                added=state.newest if before is None else before.added,
+            )

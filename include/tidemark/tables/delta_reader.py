@@ -1,0 +1,183 @@
+"""What the log of a Delta table says: files of a version with their partition values, commits by their write id."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.ports import LiveFile, WrittenFile
+from tidemark.storage.bucket_path import BucketPath
+from tidemark.storage.warehouse_path import Located, storage_options
+from tidemark.tables.torn_logs import flaws_of, opened_by_what_is_whole
+
+PARENT = "tidemark_parent"
+"""In the metadata of a commit: the version of its input, if it had one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCommit:
+    """One commit file, as it lies in the log.
+
+    Attributes:
+        write_id: of who committed; None where the commit is not ours.
+        sha256: of its bytes.
+        parent: the version of its input, which was durable before; -1 where there was none, or it does not say.
+    """
+
+    write_id: str | None
+    sha256: str
+    parent: int = -1
+
+
+def open_table(path: Located, version: int | None) -> DeltaTable:
+    """A table at a version, or at its newest.
+
+    A version is opened by the whole files of the log where a power cut has torn others that it can do without. What is
+    opened so is for readers: writers mend the log first (`delta_mending`).
+
+    Raises:
+        StoreError: no such table or version.
+    """
+    try:
+        return DeltaTable(str(path), version=version, storage_options=storage_options(path))
+    except (DeltaError, OSError) as error:
+        torn = ""
+        if version is not None and not isinstance(path, BucketPath):
+            found = opened_by_what_is_whole(path, version)
+            if found is not None:
+                return found
+            torn = flaws_of(path, version)
+        what = "newest" if version is None else version
+        raise refused(path, f"version {what} is not readable ({torn or error})") from error
+
+
+def newest(path: Located) -> DeltaTable | None:
+    """A table at its newest version; None where nobody has committed one.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        return DeltaTable(str(path), storage_options=storage_options(path))
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise refused(path, f"its newest version is not readable ({error})") from error
+
+
+def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> list[LiveFile]:
+    """Live files whose `_checkpoint` lies in `(after, through]`, oldest first; by default all."""
+    # Not `pa.table`, which imports pandas.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=False)).read_all()
+    found = [_live(row) for row in actions.to_pylist()]
+    if through is not None:
+        found = [f for f in found if after < f.checkpoint <= through]
+    return sorted(found, key=lambda f: (f.checkpoint, -f.level, f.path))
+
+
+def written_by(table: DeltaTable, checkpoint: int, attempt: int) -> bool:
+    """Whether a version of a table names a file that an attempt wrote."""
+    folder = f"{checkpoint}.{attempt}/"
+    return any(f.path.startswith(folder) for f in files_in(table, checkpoint - 1, checkpoint))
+
+
+def segment_files(path: Located, segment: Segment, table: DeltaTable | None = None) -> list[LiveFile]:
+    """The files of a segment, oldest first: exactly those that were committed.
+
+    Args:
+        path: of the table.
+        segment: of the table.
+        table: the same, opened at the segment's version; without it that is done here.
+
+    Raises:
+        StoreError: the table has no such version, or other files in it than the segment names: an action was lost.
+    """
+    table = open_table(path, segment.version) if table is None else table
+    found = files_in(table, segment.after, segment.through)
+    why = segment.difference((f.file.size, f.file.rows) for f in found)
+    if why is not None:
+        torn = "" if isinstance(path, BucketPath) else flaws_of(path, segment.version)
+        raise refused(path, f"version {segment.version} is not what was committed: {why}{torn and f' ({torn})'}")
+    return found
+
+
+def commit_file(table: Located, version: int) -> Located:
+    """The log file of a version."""
+    return table / f"_delta_log/{version:020d}.json"
+
+
+def commit_at(table: Located, version: int) -> FoundCommit | None:
+    """The commit of a version, or None where there is none.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    try:
+        raw = commit_file(table, version).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refused(table, f"commit {version} is not readable ({error})") from error
+    info = _commit_info(raw)
+    write_id, parent = info.get("write_id"), str(info.get(PARENT, ""))
+    return FoundCommit(
+        write_id=None if write_id is None else str(write_id),
+        sha256=hashlib.sha256(raw).hexdigest(),
+        parent=int(parent) if parent.isdecimal() else -1,
+    )
+
+
+def refused(table: Located, why: str) -> StoreError:
+    """The error of a table that is not as we left it."""
+    return StoreError(
+        f"table not usable: {table}: {why}",
+        safe="nothing was committed; other restore points may be intact.",
+        next="put the table's files back from a backup of the warehouse, then run the pipeline again.",
+    )
+
+
+def _commit_info(raw: bytes) -> dict[str, Any]:
+    for line in raw.splitlines():
+        try:
+            info = json.loads(line).get("commitInfo")
+        except (ValueError, AttributeError):
+            return {}
+        if isinstance(info, dict):
+            return info
+    return {}
+
+
+def _live(row: dict[str, Any]) -> LiveFile:
+    partition = row["partition"]
+    bounds = {
+        "numRecords": row["num_records"],
+        "minValues": _known(row.get("min")),
+        "maxValues": _known(row.get("max")),
+        "nullCount": _known(row.get("null_count")),
+    }
+    file = WrittenFile(
+        path=row["path"],
+        size=row["size_bytes"],
+        rows=row["num_records"] or 0,
+        stats=json.dumps(bounds, ensure_ascii=False),
+    )
+    return LiveFile(file=file, level=int(partition["_level"]), checkpoint=int(partition["_checkpoint"]))
+
+
+def _known(bounds: dict[str, Any] | None) -> dict[str, Any]:
+    return {name: _json(value) for name, value in (bounds or {}).items() if _json(value) is not None}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if isinstance(value, str | int | bool) else None

@@ -1,0 +1,256 @@
+"""Commits to Delta tables by deltalake: a compare-and-set on the version just read (design section 5, P6).
+
+`max_commit_retries=0` makes it one: with deltalake's default a stale append is rebased and committed, and a run that
+lands twice is counted twice. Spark never commits these tables.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from tidemark.errors import ConflictError, StoreError
+from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
+from tidemark.storage.bucket_path import BucketPath
+from tidemark.storage.file_hashes import to_metadata
+from tidemark.storage.warehouse_path import Located, Root, located, storage_options
+from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refused, segment_files
+from tidemark.tables.delta_types import PARTITION_COLUMNS, delta_schema, shape
+from tidemark.tables.durability import sync_commit, sync_folder
+from tidemark.tables.log_repair import mend_commits, mend_copies, mending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actions:
+    """One transaction; afterwards exactly `live` is left in the table."""
+
+    add: tuple[LiveFile, ...]
+    remove: tuple[LiveFile, ...]
+    live: tuple[LiveFile, ...]
+
+
+def actions(request: CommitRequest, live: Sequence[LiveFile], parent: Sequence[LiveFile]) -> Actions:
+    """Adds ours, removes what is neither ours nor the parent segment's, adds back what a foreign writer removed.
+
+    What goes are orphans of abandoned attempts, rows below the parent's range (already compacted), files that the
+    request drops, and whatever a foreign writer added.
+
+    Args:
+        request: what to commit.
+        live: files of the table's newest version.
+        parent: files of the parent segment, at its version and in its range.
+
+    Raises:
+        StoreError: rows do not add up, or a file to drop is not the parent's.
+    """
+    held = sum(f.rows for f in request.files)
+    if held != request.rows:
+        raise _refused(request, f"its files hold {held} rows, the write reported {request.rows}")
+    unknown = set(request.drop) - {f.path for f in parent}
+    if unknown:
+        raise _refused(request, f"to be replaced, but not in the parent segment: {', '.join(sorted(unknown))}")
+    ours = [LiveFile(file=f, level=request.level, checkpoint=request.checkpoint) for f in request.files]
+    ours += request.replacing
+    kept = [f for f in parent if f.path not in request.drop]
+    wanted = {f.path for f in (*kept, *ours)}
+    present = {f.path for f in live}
+    return Actions(
+        add=tuple(f for f in (*ours, *kept) if f.path not in present),
+        remove=tuple(f for f in live if f.path not in wanted),
+        live=(*kept, *ours),
+    )
+
+
+def _refused(request: CommitRequest, why: str) -> StoreError:
+    return StoreError(
+        f"commit refused: {request.table}: {why}",
+        safe="every completed checkpoint is intact; nothing was committed.",
+        next="run the pipeline again: it writes the files anew under another attempt.",
+    )
+
+
+CONFIGURATION: dict[str, str | None] = {
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.checkpointInterval": "20",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.logRetentionDuration": "interval 30 days",
+}
+"""Set by the first commit. Old versions stay readable because nothing but our own retention deletes log or data."""
+_PARTITION_BY = [name for name, _ in PARTITION_COLUMNS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaTables:
+    """Implements `ports.StateTables` on a local or shared file system, or in a bucket that minds conditional puts.
+
+    Attributes:
+        warehouse: root of all tables.
+        clock: stamps actions; nothing is decided by it.
+    """
+
+    warehouse: Root
+    clock: Clock
+
+    def commit(self, request: CommitRequest, fence: Fence) -> Committed:
+        """Commits, or raises; see `ports.StateTables`."""
+        since: int | None = None
+        request = self._hashed(request)
+        for again in (False, True):
+            # The order is the fence: version, then the attempt's outcome, then the commit on that version. Whoever
+            # revoked us afterwards commits on a later version, and then ours conflicts.
+            table = self._open(request)
+            version = table.version() if table else -1
+            since = version if since is None else since
+            planned = self._planned(request, table)
+            fence.check()
+            failure = self._transact(request, table, planned)
+            found = self._read_back(request, since)
+            if found is not None:
+                return Committed(commit=found, segment=_segment(request, found.version, planned))
+            # A store may refuse both of two racing puts (S3's 409), and then nobody has committed.
+            if failure is None or (again and not commit_at(self._path(request), version + 1)):
+                raise _lost(request, failure)
+        raise ConflictError(
+            f"conflict: somebody else commits to {request.table} at the same time",
+            safe="every completed checkpoint is intact; this attempt published nothing.",
+            next="find the other writer (another run of this pipeline?), then run the pipeline again.",
+        )
+
+    def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
+        """Files of a segment; see `ports.StateTables`."""
+        return [f.file for f in self.files_of(segment)]
+
+    def files_of(self, segment: Segment) -> list[LiveFile]:
+        """Files of a segment with their levels and checkpoints, oldest first.
+
+        Raises:
+            StoreError: the table has no such version, or other files in it than were committed.
+        """
+        return segment_files(located(self.warehouse, segment.path), segment)
+
+    def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
+        """Fsyncs what an attempt wrote and reads every commit back; see `ports.StateTables`."""
+        if isinstance(self.warehouse, str):
+            for folder in folders:
+                sync_folder(self.warehouse, folder)
+        for commit in commits:
+            sync_commit(self.warehouse, commit)
+
+    def _path(self, request: CommitRequest) -> Located:
+        return located(self.warehouse, request.table)
+
+    def _hashed(self, request: CommitRequest) -> CommitRequest:
+        try:
+            hashes = to_metadata(
+                self._path(request), [f.path for f in request.files] + [f.path for f in request.replacing]
+            )
+        except OSError as error:
+            raise refused(self._path(request), f"a file to be added is not readable ({error})") from error
+        return replace(request, metadata={**request.metadata, **hashes})
+
+    def _open(self, request: CommitRequest) -> DeltaTable | None:
+        path = self._path(request)
+        table = self._newest(path, -1 if request.parent is None else request.parent.version)
+        if table is None:
+            if request.parent is not None:
+                raise refused(path, f"it is gone, but version {request.parent.version} is this attempt's input")
+            return None
+        if request.schema and shape(table.schema()) != shape(delta_schema(request.schema)):
+            raise refused(path, "its schema is not the operator's: a changed stored schema starts a new table")
+        if table.metadata().partition_columns != _PARTITION_BY or table.protocol().min_reader_version > 1:
+            raise refused(path, "a foreign writer changed its partitioning or its protocol")
+        return table
+
+    def _newest(self, path: Located, settled: int) -> DeltaTable | None:
+        """The table at its newest version, once what a power cut has torn is mended (local disk)."""
+        if isinstance(path, BucketPath):
+            return newest(path)
+        with mending(path):
+            mend_commits(path, settled)
+        try:
+            return newest(path)
+        except StoreError:
+            with mending(path):
+                mend_copies(path)
+            return newest(path)
+
+    def _planned(self, request: CommitRequest, table: DeltaTable | None) -> Actions:
+        parent: list[LiveFile] = []
+        if request.parent is not None:
+            is_newest = table is not None and table.version() == request.parent.version
+            parent = segment_files(self._path(request), request.parent, table if is_newest else None)
+            absent = [f.path for f in parent if not (self._path(request) / f.path).is_file()]
+            if absent:
+                raise refused(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
+        return actions(request, files_in(table) if table else [], parent)
+
+    def _transact(self, request: CommitRequest, table: DeltaTable | None, planned: Actions) -> Exception | None:
+        """One try. An exception proves nothing (a lost reply, a failed hook): the caller reads back."""
+        now = self.clock.now_ms()
+        adds = [AddAction(f.path, f.file.size, _partition(f), now, True, f.file.stats) for f in planned.add]
+        removes = [RemoveAction(f.path, True, now, f.file.size, _partition(f)) for f in planned.remove]
+        properties = CommitProperties(
+            custom_metadata={**request.metadata, **_parent(request), "write_id": request.write_id},
+            max_commit_retries=0,
+            app_transactions=[Transaction(*request.app)],
+        )
+        schema = table.schema() if table and not request.schema else delta_schema(request.schema)
+        try:
+            if table is None:
+                create_table_with_add_actions(
+                    str(self._path(request)),
+                    schema,
+                    adds,
+                    mode="append",
+                    partition_by=_PARTITION_BY,
+                    configuration=CONFIGURATION,
+                    storage_options=storage_options(self._path(request)),
+                    commit_properties=properties,
+                )
+            else:
+                table.create_write_transaction(
+                    [*adds, *removes], "append", schema, partition_by=_PARTITION_BY, commit_properties=properties
+                )
+        except (DeltaError, OSError) as error:
+            return error
+        return None
+
+    def _read_back(self, request: CommitRequest, since: int) -> Commit | None:
+        version = since + 1
+        while found := commit_at(self._path(request), version):
+            if found.write_id == request.write_id:
+                return Commit(path=request.table, version=version, write_id=found.write_id, sha256=found.sha256)
+            version += 1
+        return None
+
+
+def _parent(request: CommitRequest) -> dict[str, str]:
+    return {} if request.parent is None else {PARENT: str(request.parent.version)}
+
+
+def _partition(f: LiveFile) -> dict[str, str | None]:
+    return {"_level": str(f.level), "_checkpoint": str(f.checkpoint)}
+
+
+def _segment(request: CommitRequest, version: int, planned: Actions) -> Segment:
+    return Segment(
+        after=request.after,
+        through=request.checkpoint,
+        path=request.table,
+        version=version,
+        rows=sum(f.file.rows for f in planned.live),
+        bytes=sum(f.file.size for f in planned.live),
+        files=len(planned.live),
+    )
+
+
+def _lost(request: CommitRequest, failure: Exception | None) -> StoreError:
+    return StoreError(
+        f"commit failed: {request.table}: {failure or 'the commit is not in the log'}",
+        safe="every completed checkpoint is intact; this attempt published nothing.",
+        next="look at the disk and its permissions, then run the pipeline again.",
+    )

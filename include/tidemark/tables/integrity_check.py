@@ -1,0 +1,150 @@
+"""Checks segments of tables against their logs and the disk: nothing is trusted, nothing is changed, no JVM.
+
+What a segment was when it was committed stands in the manifest: rows, bytes, files, and the sha256 of its commit. The
+commit names every file with its size; content is compared by the sha256 that the commit records, and where it was made
+before hashes were recorded, by the footers and the checksums of Parquet's pages, as far as there are any.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.retention.findings import Flaws, Inspected
+from tidemark.ports import LiveFile
+from tidemark.storage.file_hashes import from_commit, hash_of
+from tidemark.storage.warehouse_path import Located, Root, arrow_place, located, relative, size_of
+from tidemark.tables.delta_reader import FoundCommit, commit_at, commit_file, files_in, open_table
+
+
+@dataclass
+class TableChecks:
+    """Checks one segment after the other; a commit or a data file that several of them share is read once.
+
+    Attributes:
+        warehouse: root of all tables.
+        content: read and compare every byte of every file, not only its size.
+    """
+
+    warehouse: Root
+    content: bool = False
+    _segments: dict[Segment, Flaws] = field(default_factory=dict)
+    _files: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    _commits: dict[tuple[Located, int], FoundCommit | StoreError | None] = field(default_factory=dict)
+    _hashes: dict[Located, tuple[int, dict[str, str]]] = field(default_factory=dict)
+
+    def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
+        """What is wrong with a segment, by file relative to the warehouse.
+
+        Args:
+            segment: as a manifest names it.
+            commits: of its table, by version, as far as manifests record them.
+        """
+        if segment not in self._segments:
+            self._segments[segment] = self._log(segment, commits) or self._opened(segment)
+        return self._segments[segment]
+
+    @property
+    def inspected(self) -> Inspected:
+        """How much was looked at so far."""
+        sizes = [size for size, _ in self._files.values()]
+        return Inspected(segments=len(self._segments), files=len(sizes), bytes=sum(sizes))
+
+    def _log(self, segment: Segment, commits: Mapping[int, Commit]) -> dict[str, str]:
+        table = located(self.warehouse, segment.path)
+        flaws = {}
+        for version in sorted({*_needed(table, segment.version), segment.version}):
+            found, known = self._commit(table, version), commits.get(version)
+            if isinstance(found, StoreError):
+                flaws[self._name(commit_file(table, version))] = found.what
+            elif found is not None and known is not None and found.sha256 != known.sha256:
+                flaws[self._name(commit_file(table, version))] = "its content is not what was committed"
+        return flaws
+
+    def _commit(self, table: Located, version: int) -> FoundCommit | StoreError | None:
+        at = (table, version)
+        if at not in self._commits:
+            try:
+                self._commits[at] = commit_at(table, version)
+            except StoreError as error:
+                self._commits[at] = error
+        return self._commits[at]
+
+    def _opened(self, segment: Segment) -> dict[str, str]:
+        """What is wrong with the version that the log leads to, and with its files."""
+        table = located(self.warehouse, segment.path)
+        try:
+            files = files_in(open_table(table, segment.version), segment.after, segment.through)
+        except StoreError as error:
+            gone = [v for v in _needed(table, segment.version) if not commit_file(table, v).is_file()]
+            where = commit_file(table, gone[0]) if gone else table / "_delta_log"
+            return {self._name(where): "it is gone" if gone else error.what}
+        found = (sum(f.file.rows for f in files), sum(f.file.size for f in files), len(files))
+        if found != (segment.rows, segment.bytes, segment.files):
+            return {
+                self._name(table / "_delta_log"): f"version {segment.version} names {found[2]} files of {found[0]} rows"
+                f" and {found[1]} bytes; the manifest {segment.files}, {segment.rows} and {segment.bytes}"
+            }
+        whys = {self._name(table / f.path): self._file(segment, f) for f in files}
+        return {where: why for where, why in whys.items() if why is not None}
+
+    def _file(self, segment: Segment, f: LiveFile) -> str | None:
+        path = located(self.warehouse, segment.path, f.path)
+        name = self._name(path)
+        if name not in self._files:
+            self._files[name] = (f.file.size, self._flaw(path, segment, f))
+        return self._files[name][1]
+
+    def _flaw(self, path: Located, segment: Segment, f: LiveFile) -> str | None:
+        try:
+            size = size_of(path)
+            if size != f.file.size:
+                return f"it has {size} bytes, {f.file.size} were committed"
+            if not self.content:
+                return None
+            recorded = self._recorded(segment).get(f.path)
+            if recorded is None:
+                return _unreadable(path, f.file.rows)
+            return None if hash_of(path) == recorded else "its content is not what was committed"
+        except FileNotFoundError:
+            return "it is gone"
+        except OSError as error:
+            return f"it cannot be read ({error.strerror or error})"
+
+    def _recorded(self, segment: Segment) -> dict[str, str]:
+        """Hashes of the files of a table, from all commits up to a version at least; no path is used twice."""
+        table = located(self.warehouse, segment.path)
+        following, made = self._hashes.get(table, (0, {}))
+        for version in range(following, segment.version + 1):
+            log = commit_file(table, version)
+            made |= from_commit(log.read_bytes()) if log.is_file() else {}
+        self._hashes[table] = (max(following, segment.version + 1), made)
+        return made
+
+    def _name(self, path: Located) -> str:
+        return relative(self.warehouse, path)
+
+
+def _needed(table: Located, version: int) -> range:
+    """Versions whose commit files a reader of a version replays: those behind the newest Delta log checkpoint."""
+    for base in range(version, -1, -1):
+        if (table / f"_delta_log/{base:020d}.checkpoint.parquet").is_file():
+            return range(base + 1, version + 1)
+    return range(version + 1)
+
+
+def _unreadable(path: Located, rows: int) -> str | None:
+    """Why a file of which no hash is known cannot be what was committed."""
+    place, system = arrow_place(path)
+    try:
+        with pq.ParquetFile(place, page_checksum_verification=True, filesystem=system) as opened:
+            for group in range(opened.num_row_groups):
+                opened.read_row_group(group)
+            held = opened.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
+        return f"it is no whole Parquet file ({str(error).splitlines()[0]})"
+    return None if held == rows else f"it has {held} rows, {rows} were committed"

@@ -1,0 +1,148 @@
+"""Keys in Parquet files, found and left out (`ports.KeyFiles`): by pyarrow, a row group at a time, without a JVM."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark.errors import StoreError
+from tidemark.model.retention.erasure import ErasedKey
+from tidemark.model.schema.key_groups import key_text
+from tidemark.ports import LiveFile, WrittenFile, WrittenRun
+from tidemark.storage.fsync import fsync
+from tidemark.storage.staging import filled
+from tidemark.storage.warehouse_path import Root, arrow_place, located
+
+Footers = Callable[[str, int, Sequence[str]], WrittenRun]
+"""`engine.files.written_run`: files of a folder with their footers, given their rows and the columns with bounds."""
+_GROUP = "_key_group"
+_RAW = ("key", "value")
+"""Columns of dead letters that hold what Kafka had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetKeyFiles:
+    """Implements `ports.KeyFiles` on a local or shared file system, or in a bucket.
+
+    Attributes:
+        warehouse: root of all tables.
+        footers: reads what was written, as every commit of ours does.
+    """
+
+    warehouse: Root
+    footers: Footers
+
+    def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
+        """See `ports.KeyFiles`."""
+        with self._opened(table, file) as opened:
+            return sum(_count(_mask(opened, n, key)) for n in _groups(opened, key.group))
+
+    def without(
+        self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
+    ) -> Mapping[str, WrittenFile | None]:
+        """See `ports.KeyFiles`."""
+        made, rows = dict[str, str](), 0
+        with _mapped(folder), filled(self.warehouse, folder) as target:
+            target.mkdir(parents=True, exist_ok=True)
+            for n, f in enumerate(files):
+                name = f"part-{n:05d}.parquet"
+                rows += self._copied(table, f, key, target / name)
+                made[f.path] = f"{target.name}/{name}"
+            fsync(target)
+            written = {w.path: w for w in self.footers(str(target), rows, (*key.columns, _GROUP)).files}
+        return {path: written.get(name) for path, name in made.items()}
+
+    def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
+        """See `ports.KeyFiles`."""
+        with self._opened(table, file) as opened:
+            names = set(opened.schema_arrow.names)
+            if set(columns) <= names:
+                key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), group=0)
+                return sum(_count(_mask(opened, n, key)) for n in range(opened.num_row_groups))
+            if not set(_RAW) <= names:
+                return 0
+            texts = [key_text(value) for value in columns.values()]
+            return sum(_count(_raw_mask(opened, n, texts)) for n in range(opened.num_row_groups))
+
+    def _copied(self, table: str, file: LiveFile, key: ErasedKey, target: Path) -> int:
+        rows, touched = 0, set[int]()
+        with self._opened(table, file) as opened:
+            touched.update(_groups(opened, key.group))
+            # Microseconds, as Spark writes and reads them, whatever a file of another writer has.
+            with pq.ParquetWriter(
+                target, opened.schema_arrow, compression="zstd", write_page_checksum=True, coerce_timestamps="us"
+            ) as writer:
+                for n in range(opened.num_row_groups):
+                    held = opened.read_row_group(n)
+                    if n in touched:
+                        held = held.filter(pc.invert(_mask_of(held, key)))
+                    if held.num_rows:
+                        writer.write_table(held)
+                        rows += held.num_rows
+        fsync(target)
+        return rows
+
+    @contextmanager
+    def _opened(self, table: str, file: LiveFile) -> Iterator[pq.ParquetFile]:
+        path, system = arrow_place(located(self.warehouse, table, file.path))
+        with _mapped(f"{table}/{file.path}"), pq.ParquetFile(path, filesystem=system) as opened:
+            yield opened
+
+
+def _groups(opened: pq.ParquetFile, group: int) -> list[int]:
+    """Row groups that may hold a key group, by their bounds."""
+    column = opened.schema_arrow.get_field_index(_GROUP)
+    if column < 0:
+        return list(range(opened.num_row_groups))
+    at = next((n for n in range(opened.metadata.num_columns) if opened.schema.column(n).path == _GROUP), None)
+    found = []
+    for n in range(opened.num_row_groups):
+        bounds = None if at is None else opened.metadata.row_group(n).column(at).statistics
+        if bounds is None or not bounds.has_min_max or bounds.min <= group <= bounds.max:
+            found.append(n)
+    return found
+
+
+def _mask(opened: pq.ParquetFile, n: int, key: ErasedKey) -> Any:
+    return _mask_of(opened.read_row_group(n, columns=list(key.columns)), key)
+
+
+def _mask_of(held: pa.Table, key: ErasedKey) -> Any:
+    found = None
+    for name, value in zip(key.columns, key.values, strict=True):
+        column = held.column(name)
+        equal = pc.fill_null(pc.equal(column, pa.scalar(value).cast(column.type)), False)
+        found = equal if found is None else pc.and_(found, equal)
+    return found
+
+
+def _raw_mask(opened: pq.ParquetFile, n: int, texts: Sequence[str]) -> Any:
+    """Rows whose raw key and value, taken together, hold every text."""
+    held, found = opened.read_row_group(n, columns=list(_RAW)), None
+    for text in texts:
+        parts = [pc.fill_null(pc.match_substring(held.column(c), pattern=text.encode()), False) for c in _RAW]
+        either = pc.or_(*parts)
+        found = either if found is None else pc.and_(found, either)
+    return found
+
+
+def _count(mask: Any) -> int:
+    return int(pc.sum(mask).as_py() or 0)
+
+
+@contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    """The one seam where errors of disk and library become ours."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"could not read or write {what}: {str(error).splitlines()[0]}",
+            safe="no restore point was changed by this; what was revised already is whole.",
+            next="look at the disk, then repeat the erasure: it goes on with what is left.",
+        ) from error

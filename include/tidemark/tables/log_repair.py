@@ -1,0 +1,207 @@
+"""Mends the log of a table on a local disk after a power cut, so that the next writer can go on (I10).
+
+What a manifest or a record names was fsynced before (`delta_durability`). So a torn commit above the parent's version
+is of an attempt that nobody names: it becomes a commit without actions. A Delta log checkpoint is a copy: where the
+commits lead to the same version without it, a torn one goes, and so does a hint that names no whole one. A torn file
+that was not fsynced can be older than this boot only; no writer that is alive has made it.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidemark.model.retention.delta_logs import TORN
+from tidemark.storage.fsync import fsync
+from tidemark.tables.delta_reader import files_in, open_table, refused
+from tidemark.tables.torn_logs import HINT, LogFolder, by_what_is_whole
+
+_NOTHING = json.dumps(
+    {"commitInfo": {"operation": "TIDEMARK MEND", "operationParameters": {}, "timestamp": 0}}
+).encode()
+"""A commit without actions."""
+
+
+@contextmanager
+def mending(table: Path) -> Iterator[None]:
+    """The seam where errors of the disk become ours.
+
+    Raises:
+        StoreError: the disk refused.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise refused(table, f"its log could not be mended ({error.strerror or error})") from error
+
+
+def mend_commits(table: Path, settled: int) -> None:
+    """Makes whole what killed attempts left torn above a version, and removes copies that say something else.
+
+    The bytes of a torn commit stay beside it, under another name.
+
+    Args:
+        table: the table.
+        settled: the newest version that the commit to come builds on; -1 = the table holds nothing yet.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    found = _broken(table, settled)
+    # Twice: what a sweep removes meanwhile, with a Delta log checkpoint in its place, is not torn.
+    if found is None or _broken(table, settled) != found:
+        return
+    log, torn, stale = found
+    _remove_checkpoints(log, stale)
+    if torn[:1] == [0]:
+        _set_aside(log)
+    else:
+        for version in torn:
+            _put_nothing(log, version)
+    fsync(log.path)
+
+
+def mend_copies(table: Path) -> None:
+    """Removes torn Delta log checkpoints that the log can do without, and a hint that names no whole one.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    log = LogFolder.of(table)
+    if log is None:
+        return
+    torn = [v for v in log.checkpoints if not log.has_whole_checkpoint(v) and log.base(v, without=v) is not None]
+    _remove_checkpoints(log, torn)
+    named = log.hinted()
+    if named is not None and (named in torn or not log.has_whole_checkpoint(named)):
+        _unlink(log.path / HINT)
+    fsync(log.path)
+
+
+def secure(table: Path, version: int) -> None:
+    """Gives a version a Delta log checkpoint that is whole, agrees with the commits, and is durable with its folder.
+
+    Raises:
+        OSError, DeltaError: it could not be written.
+        StoreError: the log does not lead to the version.
+    """
+    mend_copies(table)
+    log = LogFolder.of(table)
+    if log is None or version not in log.checkpoints or not agrees(log, version):
+        log = _written(table, log, version)
+    fsync(log.checkpoint(version))
+    drop_hint_below(log, version)
+    with suppress(FileNotFoundError):
+        fsync(log.path / HINT)
+    fsync(log.path)
+
+
+def _written(table: Path, log: LogFolder | None, version: int) -> LogFolder:
+    """The log with a Delta log checkpoint of a version, in place of one that does not agree."""
+    if log is not None and log.base(version, without=version) is not None:
+        _remove_checkpoints(log, [version])
+    open_table(table, version).create_checkpoint()
+    made = LogFolder.of(table)
+    if made is None or version not in made.checkpoints or not agrees(made, version):
+        raise refused(table, f"the Delta log checkpoint of version {version} does not say what the commits say")
+    return made
+
+
+def agrees(log: LogFolder, version: int) -> bool:
+    """Whether a Delta log checkpoint is whole and says what the commits say; also where there are no commits to ask.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    if not log.has_whole_checkpoint(version):
+        return False
+    try:
+        with by_what_is_whole(log, version, without=version) as by_commits:
+            if by_commits is None:
+                return True
+            with by_what_is_whole(log, version) as by_copy:
+                return by_copy is not None and _files(by_copy) == _files(by_commits)
+    except DeltaError:
+        return False
+
+
+def _files(table: DeltaTable) -> list[tuple[str, int, int, int]]:
+    return [(f.path, f.file.size, f.level, f.checkpoint) for f in files_in(table)]
+
+
+def drop_hint_below(log: LogFolder, version: int) -> None:
+    """Removes a hint that names a Delta log checkpoint below a version, or none: the log is short, and is listed then.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    named = log.hinted()
+    if named is not None and (named < version or named not in log.checkpoints):
+        _unlink(log.path / HINT)
+
+
+def _broken(table: Path, settled: int) -> tuple[LogFolder, list[int], list[int]] | None:
+    """Torn commits above a version, and Delta log checkpoints that must go with them; None where there are none."""
+    log = LogFolder.of(table)
+    if log is None or log.newest <= settled:
+        return None
+    start = _start(log, settled)
+    if start is None:
+        return None  # the input itself cannot be read; opening it names the file
+    torn = [v for v in range(start + 1, log.newest + 1) if log.flaw_of_commit(v) is not None]
+    stale = sorted(v for v in log.checkpoints if v > start and (torn or not agrees(log, v)))
+    return (log, torn, stale) if torn or stale else None
+
+
+def _start(log: LogFolder, settled: int) -> int | None:
+    """The version above which commits are of attempts that nobody names; None where the settled one is not readable."""
+    if settled >= 0:
+        return None if log.base(settled) is None else settled
+    # No input: somebody else's line may have begun in the table, and its log may have been trimmed since.
+    standing = (v for v in log.checkpoints if log.flaw_of_commit(v) is None and log.has_whole_checkpoint(v))
+    return max(standing, default=-1)
+
+
+def _remove_checkpoints(log: LogFolder, versions: list[int]) -> None:
+    if not versions:
+        return
+    if log.hinted() in (*versions, -1):
+        _unlink(log.path / HINT)
+    for version in versions:
+        _unlink(log.checkpoint(version))
+
+
+def _set_aside(log: LogFolder) -> None:
+    """Without its first commit a log is none: all of it gets other names, and the table begins again."""
+    _unlink(log.path / HINT)
+    for version in sorted(log.commits, reverse=True):
+        _rename(log.commit(version))
+
+
+def _put_nothing(log: LogFolder, version: int) -> None:
+    target = log.commit(version)
+    _rename(target)
+    with NamedTemporaryFile(dir=log.path, prefix=".tmp-", delete=False) as aside:
+        try:
+            aside.write(_NOTHING)
+            aside.flush()
+            os.fsync(aside.fileno())
+            os.fchmod(aside.fileno(), 0o644)
+            with suppress(FileExistsError):  # somebody else has just mended it, or committed
+                os.link(aside.name, target)
+        finally:
+            _unlink(Path(aside.name))
+
+
+def _rename(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        path.rename(path.with_name(path.name + TORN))
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)

@@ -1,0 +1,383 @@
+"""The engine in Python: reads a plan's ranges from a `MemoryLog` and folds them exactly as Spark does."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import DataLostError
+from tidemark.formats.base import BadRecord
+from tidemark.formats.json import decode_key
+from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.table_writes import UidCounts, WrittenRun
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.ttl import Now
+from tidemark.model.retention.erasure import Blocked, none_blocked
+from tidemark.model.schema.lookup_joins import Join
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.ports import ForeignTables
+from tidemark.processing.broadcasts import broadcast_records, too_large
+from tidemark.sql.limits import limited, overflows_of
+from tidemark.testing.twin.fold import Decoded, Deleted, Key, folded, key_of
+from tidemark.testing.twin.intake import EPOCH, MS, MemoryDeadLetter, MemoryInput
+from tidemark.testing.twin.layouts import state_rows
+from tidemark.testing.twin.log import MemoryLog
+from tidemark.testing.twin.merge import resolved
+from tidemark.testing.twin.process import Processed, Task, chained_letters, processed
+from tidemark.testing.twin.tables import MemoryTables
+
+# What a batch adds to limited fields, compared with what its keys hold already; twin of `engine.limits`.
+Row = Mapping[str, Any]
+
+
+def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[Row], now: Now) -> None:
+    """Raises where a key of a run would be too large for readers, together with what it holds.
+
+    Args:
+        schema: the stored schema of the fold.
+        run: the rows that the batch has made.
+        below: rows of its input handle.
+        now: the clocks after the batch.
+
+    Raises:
+        StateOverflowError: naming the field and the key.
+    """
+    found = limited(schema)
+    if found is None:
+        return
+    names = [k.name for k in schema.keys]
+    touched = {tuple(row[name] for name in names) for row in run if _adds(found, row)}
+    resolved(found, [row for row in (*run, *below) if tuple(row[name] for name in names) in touched], now)
+
+
+def _adds(schema: OperatorSchema, row: Row) -> bool:
+    """See `model.limits.adds_sql`."""
+    return row["_kind"] == "operand" and any(row[f.accumulators[0][0]] not in (None, []) for f in schema.fields)
+
+
+# Records without a value, as deletes of the key that their message key names; twin of `engine.deleting`.
+def deletes(intake: MemoryInput, schema: OperatorSchema) -> list[Deleted]:
+    """The records of an input that an operator takes as deletes."""
+    return [d for letter in intake.letters if isinstance(d := _judged(letter, schema), Deleted)]
+
+
+def refused(intake: MemoryInput, schema: OperatorSchema) -> list[MemoryDeadLetter]:
+    """The records of an input that could not be decoded and that an operator does not take as deletes either."""
+    return [x for letter in intake.letters if isinstance(x := _judged(letter, schema), MemoryDeadLetter)]
+
+
+def _judged(letter: MemoryDeadLetter, schema: OperatorSchema) -> MemoryDeadLetter | Deleted:
+    if not schema.deletes or letter.reason != Reason.NULL_VALUE.value:
+        return letter
+    tp, record = letter.tp, letter.record
+    try:
+        key = decode_key(record.key, [(k.name, k.type) for k in schema.keys])
+    except BadRecord as error:
+        return MemoryDeadLetter(tp=tp, record=record, reason=str(error))
+    at = EPOCH + record.timestamp_ms * MS
+    return Deleted(topic=tp.topic, partition=tp.partition, offset=record.offset, event_time=at, key=key)
+
+
+# Broadcast states in Python; the twin of `engine.broadcasting`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBroadcastStates:
+    """The broadcast states of one attempt as of its barrier; see `engine.broadcasting`."""
+
+    tables: MemoryTables
+    pipeline: Pipeline
+    plan: CheckpointPlan
+    now: Now
+    runs: Mapping[str, Sequence[str]]
+
+    def values(self) -> dict[str, dict[Any, Any]]:
+        """Per uid its records by key."""
+        return {b.uid: broadcast_records(b, self._state(b.uid).values()) for b in self.pipeline.broadcast}
+
+    def joined(self, records: Iterable[Decoded], joins: Sequence[Join]) -> list[Decoded]:
+        """Records with the row of each joined state as a field more, null where no row has the key."""
+        found = list(records)
+        for join in joins if found else ():
+            rows = self._rows(join.uid)
+            found = [replace(r, fields={**r.fields, join.uid: rows.get(tuple(map(r.at, join.on)))}) for r in found]
+        return found
+
+    def _rows(self, uid: str) -> dict[Key, dict[str, Any]]:
+        (broadcast,) = (b for b in self.pipeline.broadcast if b.uid == uid)
+        state, names = self._state(uid), [name for name, _ in broadcast.source.schema.fields]
+        if len(state) > broadcast.max_keys:
+            raise too_large(broadcast)
+        return {key: {name: row[name] for name in names} for key, row in state.items()}
+
+    def _state(self, uid: str) -> dict[Key, dict[str, Any]]:
+        rows = state_rows(self.tables, self.plan.schemas[uid], self.plan.handles[uid])
+        rows += [row for path in self.runs.get(uid, ()) for row in self.tables.files[path]]
+        return resolved(self.plan.schemas[uid], rows, self.now)
+
+
+def copied(
+    tables: MemoryTables, pipeline: Pipeline, plan: CheckpointPlan, foreign: ForeignTables
+) -> dict[str, list[dict[str, Any]]]:
+    """Per uid of `plan.copies` the run that replaces its state by the planned version."""
+    found = {}
+    for uid in plan.copies:
+        at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
+        schema = plan.schemas[uid]
+        before = resolved(schema, state_rows(tables, schema, plan.handles[uid]), Now())
+        found[uid] = copied_rows(plan, uid, foreign.rows(pipeline.tables[uid], at), before)
+    return found
+
+
+Judge = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
+"""Stands in for the gate, which needs Great Expectations and Spark."""
+
+
+def _passes(plan: CheckpointPlan, runs: Mapping[str, Sequence[str]]) -> Verdict:
+    return Verdict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryCompute:
+    """The twin of the Spark engine.
+
+    Attributes:
+        pipeline: the declaration.
+        log: where records are.
+        tables: where runs are written.
+        judge: in place of the gate.
+        foreign: tables that broadcast states copy; None where there are none.
+        parallelism: how many tasks an operator with operator state has; to others it makes no difference.
+        blocked: keys whose records are dropped.
+    """
+
+    pipeline: Pipeline
+    log: MemoryLog
+    tables: MemoryTables
+    judge: Judge = _passes
+    foreign: ForeignTables | None = None
+    parallelism: int = 1
+    blocked: Blocked = none_blocked
+
+    def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> "MemoryBatch":  # noqa: ARG002
+        """See `ports.Compute`."""
+        self._refuse_lost(plan)
+        copies: dict[str, list[dict[str, Any]]] = {}
+        if plan.copies and self.foreign is not None:
+            copies = copied(self.tables, self.pipeline, plan, self.foreign)
+        inputs = {name: MemoryInput(self.pipeline, plan, name) for name in self.pipeline.inputs}
+        for name, intake in inputs.items():
+            for tp, within in plan.ranges_of(name).items():
+                intake.take(tp, self.log.records(tp, within))
+        self._refuse_lost(plan)
+        return MemoryBatch(self, plan, inputs, copies)
+
+    def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
+        """The state of an operator at a checkpoint: finished values per key (I4: every file is read)."""
+        schema = checkpoint.plan.schemas[uid]
+        return resolved(schema, state_rows(self.tables, schema, checkpoint.handles[uid]), checkpoint.now)
+
+    def refuse_recreated(self, plan: CheckpointPlan) -> None:
+        """Compares the ids of the topics of which anything was read.
+
+        Raises:
+            DataLostError: a topic has another id than the plan.
+        """
+        now = self.log.topic_ids(plan.topic_ids)
+        for topic in sorted({tp.topic for tp, r in plan.ranges.items() if not r.is_empty}):
+            if now.get(topic) != plan.topic_ids[topic]:
+                raise _lost(f"topic {topic}: id {plan.topic_ids[topic]} became {now.get(topic, 'none')}")
+
+    def _refuse_lost(self, plan: CheckpointPlan) -> None:
+        self.refuse_recreated(plan)
+        read = {tp: r for tp, r in plan.ranges.items() if not r.is_empty}
+        bounds = self.log.partitions(frozenset(read), plan.isolation)
+        for tp, within in read.items():
+            if bounds[tp].earliest > within.start:
+                raise _lost(
+                    f"topic {tp.topic}, partition {tp.partition}, offsets [{within.start}, {bounds[tp].earliest})"
+                )
+            if bounds[tp].end < within.end:
+                raise _lost(f"topic {tp.topic}, partition {tp.partition}, offsets [{bounds[tp].end}, {within.end})")
+
+
+class MemoryBatch:
+    """The decoded records of one attempt."""
+
+    facts: BatchFacts
+    counts: dict[str, UidCounts]
+
+    def __init__(
+        self,
+        compute: MemoryCompute,
+        plan: CheckpointPlan,
+        inputs: Mapping[str, MemoryInput],
+        copies: Mapping[str, Sequence[dict[str, Any]]],
+    ) -> None:
+        self._compute = compute
+        self._copies = copies
+        self._plan = plan
+        self._runs: dict[str, list[str]] = {}
+        self._inputs = {uid: i for name, i in inputs.items() for uid in compute.pipeline.readers(name)}
+        self.facts = BatchFacts.after(
+            plan,
+            records=sum(i.records for i in inputs.values()),
+            size=sum(i.bytes for i in inputs.values()),
+            seen={tp: at for i in inputs.values() for tp, at in i.greatest_ms.items()},
+        )
+        self._broadcast = MemoryBroadcastStates(
+            tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
+        )
+        self._blocked = compute.blocked(plan)
+        self._deleted = {uid: self._deletes(uid, intake) for uid, intake in self._inputs.items()}
+        self._applied: dict[str, list[Decoded]] = {}
+        self._unkeyed: dict[str, list[Decoded]] = {}
+        self.counts = {}
+        for uid in self._inputs:
+            if not plan.schemas[uid].joins:
+                self._sort(uid, self._inputs[uid].good)
+        for uid in compute.pipeline.tables:
+            self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
+        self.uids = compute.pipeline.uids
+        self._processed: dict[str, Processed] = {}
+
+    def prepare(self, uid: str) -> UidCounts:
+        """See `ports.Batch`."""
+        pipeline, plan = self._compute.pipeline, self._plan
+        operator = next((o for o in pipeline.operators if o.uid == uid), None)
+        if operator is None:
+            return self.counts[uid]
+        schema, upstream = plan.schemas[uid], self._processed.get(pipeline.input_of(operator))
+        if uid not in self.counts:
+            records = self._inputs[uid].good if upstream is None else upstream.emitted
+            self._sort(uid, self._broadcast.joined(records, schema.joins))
+        if isinstance(operator, Process):
+            task = Task(
+                operator=operator,
+                schema=schema,
+                plan=plan,
+                record=pipeline.record_class(operator),
+                broadcast=self._broadcast.values() if operator.takes_broadcast else {},
+                parallelism=self._compute.parallelism,
+            )
+            done = processed(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
+            self._processed[uid] = done
+            self.counts[uid] = self.counts[uid].after(
+                failed=len(done.failed), emitted=len(done.emitted), operator_state=done.operator_state
+            )
+        return self.counts[uid]
+
+    def write_run(self, uid: str, folder: str) -> WrittenRun:
+        """See `ports.Batch`."""
+        run: Sequence[dict[str, Any]] = self._copies.get(uid, ())
+        if uid in self._processed:
+            run = self._processed[uid].rows
+        elif uid not in self._copies:
+            with overflows_of(uid):
+                run = self._fold(uid)
+        done = self._compute.tables.write(folder, run)
+        self._runs[uid] = [f"{folder.rpartition('/')[0]}/{f.path}" for f in done.files]
+        return done
+
+    def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
+        """See `ports.Batch`."""
+        return self._compute.tables.write(folder, self._letter_rows(uid, self._plan.schemas[uid]))
+
+    def write_emitted(self, uid: str, folder: str) -> WrittenRun:
+        """See `ports.Batch`."""
+        lacks = partial(self._plan.sinks[uid].lacks, topic_ids=self._plan.topic_ids)
+        rows = [r for r in self._processed[uid].sunk if lacks(r["_topic"], r["_partition"], r["_offset"])]
+        return self._compute.tables.write(folder, rows)
+
+    def emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
+        """See `ports.Batch`."""
+        return self._processed[uid].sunk
+
+    def rejected(self) -> int:
+        """See `ports.Batch`."""
+        lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
+        rows = (row for uid in lettered for row in self._letter_rows(uid, self._plan.schemas[uid]))
+        return len({(row["topic"], row["partition"], row["offset"]) for row in rows})
+
+    def refuse_recreated(self) -> None:
+        """See `ports.Batch`."""
+        self._compute.refuse_recreated(self._plan)
+
+    def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
+        """See `ports.Batch`."""
+        return self._compute.judge(self._plan, runs)
+
+    def close(self) -> None:
+        """See `ports.Batch`; there is nothing to release."""
+
+    @property
+    def _now(self) -> Now:
+        return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
+
+    def _deletes(self, uid: str, intake: MemoryInput) -> list[Deleted]:
+        return [d for d in deletes(intake, self._plan.schemas[uid]) if not self._drops(uid, d.key, d)]
+
+    def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
+        """Whether a record is of a key that was erased."""
+        mine = (b for b in self._blocked if b.uid == uid)
+        return any(b.blocks(key, of.topic, of.partition, of.offset) for b in mine)
+
+    def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
+        """Sorts what an operator applies from what has no key, and counts both."""
+        schema = self._plan.schemas[uid]
+        self._applied[uid], self._unkeyed[uid] = [], []
+        for r in records:
+            key = key_of(schema, r)
+            if not self._drops(uid, key, r):
+                (self._unkeyed if None in key else self._applied)[uid].append(r)
+        applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
+        letters = len(refused(self._inputs[uid], schema)) if uid in self._inputs else 0
+        self.counts[uid] = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)
+
+    def _fold(self, uid: str) -> list[dict[str, Any]]:
+        schema, plan, now = self._plan.schemas[uid], self._plan, self._now
+        records: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted.get(uid, ())]
+        run = folded(schema, records, plan, now)
+        refuse_overflow(schema, run, state_rows(self._compute.tables, schema, plan.handles[uid]), now)
+        return run
+
+    def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
+        failed = self._processed[uid].failed if uid in self._processed else {}
+        if uid not in self._inputs:
+            return chained_letters(uid, self._unkeyed[uid], self._applied[uid], failed)
+        intake = self._inputs[uid]
+        letters = refused(intake, schema)
+        for (topic, partition, offset, _), why in failed.items():
+            record = intake.raw[topic, partition, offset]
+            letters.append(MemoryDeadLetter(tp=TopicPartition(topic, partition), record=record, reason=why))
+        for r in self._unkeyed[uid]:
+            record = intake.raw[r.topic, r.partition, r.offset]
+            letters.append(
+                MemoryDeadLetter(tp=TopicPartition(r.topic, r.partition), record=record, reason=Reason.NULL_KEY.value)
+            )
+        letters.sort(key=lambda x: (x.tp, x.record.offset))
+        return [
+            {
+                "topic": x.tp.topic,
+                "partition": x.tp.partition,
+                "offset": x.record.offset,
+                "timestamp": EPOCH + x.record.timestamp_ms * MS,
+                "uid": uid,
+                "reason": x.reason,
+                "key": x.record.key,
+                "value": x.record.value,
+            }
+            for x in letters
+        ]
+
+
+def _lost(what: str) -> DataLostError:
+    return DataLostError(
+        f"data lost: {what}",
+        safe="every completed checkpoint is intact; nothing was published.",
+        next="run the pipeline again: it plans anew; repeat with --accept-loss to record the gap.",
+    )

@@ -1,0 +1,100 @@
+"""Rows of a process in Python: what readers see, what compactions write; the twin of `model.entries`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.python import is_expired
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.testing.twin.fold import Key
+
+Row = Mapping[str, Any]
+
+
+def newest(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
+    """The newest row of each key and of each entry, by key, without entries below their key's tombstone."""
+    found: dict[Key, dict[object, Row]] = {}
+    cleared: dict[Key, int] = {}
+    for row in rows:
+        key = tuple(row[k.name] for k in schema.keys)
+        mine, place = found.setdefault(key, {}), _place(row)
+        if place not in mine or mine[place]["_changed"] < row["_changed"]:
+            mine[place] = row
+        if place is None and row["_kind"] == "tombstone":
+            cleared[key] = max(row["_changed"], cleared.get(key, 0))
+    return {key: [r for r in mine.values() if _stands(r, cleared.get(key, 0))] for key, mine in found.items()}
+
+
+def values_of(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
+    """The newest rows that are values, by key: what a process function starts from."""
+    return {key: [r for r in mine if r["_kind"] != "tombstone"] for key, mine in newest(schema, rows).items()}
+
+
+def resolved_entries(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
+    """Finished values per live key: key columns, state fields, `_changed`."""
+    at = now.of(schema.clock)
+    found: dict[Key, dict[str, Any]] = {}
+    for key, mine in newest(schema, rows).items():
+        own = next((r for r in mine if _entry_of(r) is None and r["_kind"] != "tombstone"), None)
+        if own is None:
+            continue
+        live = {f.name: _live(f, own, mine, at) for f in schema.fields}
+        if any(present for _, present in live.values()):
+            found[key] = dict(zip((k.name for k in schema.keys), key, strict=True))
+            found[key] |= {name: value for name, (value, _) in live.items()}
+            found[key]["_changed"] = max(r["_changed"] for r in mine)
+    return found
+
+
+def compacted_entries(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
+    """The rows that a compaction writes; of the deepest level without tombstones and without what has expired."""
+    at = now.of(schema.clock)
+    found: list[dict[str, Any]] = []
+    for mine in newest(schema, rows).values():
+        if not deepest:
+            found += map(dict, mine)
+            continue
+        kept = [_swept(schema, r, at) for r in mine if r["_kind"] != "tombstone" and not _is_gone(schema, r, at)]
+        entries = any(_entry_of(r) is not None for r in kept)
+        found += [r for r in kept if _entry_of(r) is not None or entries or _holds(schema, r)]
+    return found
+
+
+def _place(row: Row) -> object:
+    entry = _entry_of(row)
+    return None if entry is None else (entry, row[f"{entry}__key"])
+
+
+def _entry_of(row: Row) -> str | None:
+    entry: str | None = row.get("_field")
+    return entry
+
+
+def _stands(row: Row, cleared: int) -> bool:
+    return _entry_of(row) is None or bool(row["_changed"] >= cleared)
+
+
+def _live(f: StoredField, own: Row, mine: Iterable[Row], at: int | None) -> tuple[Any, bool]:
+    """What a reader sees of a field, and whether it is there."""
+    return f.kept.read(f, own, [r for r in mine if _entry_of(r) == f.name and r["_kind"] != "tombstone"], at)
+
+
+def _sweeps(f: StoredField) -> bool:
+    return f.ttl is not None and f.ttl.clean_up_in_background
+
+
+def _is_gone(schema: OperatorSchema, row: Row, at: int | None) -> bool:
+    """Whether an entry has expired, so that the deepest level drops it."""
+    return any(f.name == _entry_of(row) and _sweeps(f) and is_expired(f, row[f"{f.name}__at"], at) for f in schema.maps)
+
+
+def _swept(schema: OperatorSchema, row: Row, at: int | None) -> dict[str, Any]:
+    made = dict(row)
+    for f in schema.fields:
+        if _entry_of(row) is None and _sweeps(f):
+            made |= f.kept.dropped(f, row, at)
+    return made
+
+
+def _holds(schema: OperatorSchema, row: Row) -> bool:
+    return any(f.kept.holds(f, row) for f in schema.fields)

@@ -1,0 +1,223 @@
+"""The fold of a batch in Python: one row per key, by what its kinds of state make of the records (A5, A6)."""
+
+import atexit
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import PER_RECORD
+from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
+from tidemark.model.kinds.base.python import OfKey, Overflow
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.portable_sql.custom_aggregate import partial_sql
+from tidemark.portable_sql.dialects import DUCKDB
+from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.sql.fold_columns import quoted
+from tidemark.tables.arrow_types import arrow_schema
+
+
+# Texts of the portable SQL subset over records and accumulators in memory, evaluated by DuckDB.
+def partials(field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The accumulators of an author's aggregate over records, given as path to value.
+
+    Raises:
+        Overflow: an integer left 64 bits.
+        UsageError: the field is declared `spark_only`.
+    """
+    refuse_without_spark(field, DUCKDB)
+    assert field.aggregate is not None  # noqa: S101  (for the type checker)
+    inputs = dict(field.aggregate.inputs)
+    made = [partial_sql(text, inputs, quoted).sql for text in field.aggregate.partial]
+    # A column that is always there, for a partial that counts and names nothing.
+    columns = [*((path, of.sql) for path, of in inputs.items()), ("_row", "BIGINT")]
+    rows = [{**r, "_row": n} for n, r in enumerate(records)]
+    found = _asked(f"SELECT {', '.join(f'{sql} AS a{n}' for n, sql in enumerate(made))} FROM rows", columns, rows)
+    types = (of for _, of in field.accumulators)
+    return [_plain(value, of) for value, of in zip(found.values(), types, strict=True)]
+
+
+def finished(field: StoredField, row: Mapping[str, Any]) -> Any:
+    """The finished value of an author's aggregate over a merged row.
+
+    Raises:
+        Overflow: an integer left 64 bits.
+        UsageError: the field is declared `spark_only`.
+    """
+    columns = [(name, of.sql) for name, of in field.accumulators]
+    held = {name: row[name] for name, _ in field.accumulators}
+    found = _asked(f"SELECT {finish_sql_of(field, DUCKDB)} AS a0 FROM rows", columns, [held])
+    return _plain(found["a0"], field.type)
+
+
+def _asked(sql: str, columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    table = pa.Table.from_pylist([dict(r) for r in rows], schema=arrow_schema(columns))
+    try:
+        found: dict[str, Any] = _session()(sql, rows=table).to_pylist()[0]
+    except duckdb.OutOfRangeException as error:
+        raise Overflow from error
+    return found
+
+
+def _plain(value: Any, of: FieldType) -> Any:
+    if isinstance(value, Decimal) and of.kind == "int":
+        value = int(value)
+    if of.kind == "int" and value is not None and not -(2**63) <= value < 2**63:
+        raise Overflow
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+@cache
+def _session() -> Ask:
+    kept = ExitStack()
+    atexit.register(kept.close)
+    return kept.enter_context(asking())
+
+
+Key = tuple[Any, ...]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """A good record with its position."""
+
+    topic: str
+    partition: int
+    offset: int
+    event_time: datetime
+    fields: Mapping[str, Any]
+    n: int = 0
+    emitted: bool = False
+
+    @property
+    def position(self) -> tuple[str, int, int, int]:
+        """Topic, partition, offset, and the number among those emitted for it: unique in a batch."""
+        return (self.topic, self.partition, self.offset, self.n)
+
+    @property
+    def kept_offset(self) -> int:
+        """What is kept of offset and number beside a value: of a number the last digit only."""
+        return self.offset * PER_RECORD + self.n % PER_RECORD if self.emitted else self.offset
+
+    def at(self, path: str) -> Any:
+        """The field at a dotted path; null where a step of it is."""
+        found: Any = self.fields
+        for step in path.split("."):
+            found = None if found is None else found[step]
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """A record without a value: everything of a key that lies before it does not count.
+
+    `event_time` is the Kafka timestamp; `key` is what an operator reads from the message key.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    event_time: datetime
+    key: Key
+
+
+def folded(
+    schema: OperatorSchema, records: Iterable[Decoded | Deleted], plan: CheckpointPlan, now: Now
+) -> list[dict[str, Any]]:
+    """The run of a batch: one row per key, of merge operands, or of what follows a delete; by (key group, key).
+
+    Args:
+        schema: the stored schema.
+        records: what the operator applies.
+        plan: the plan.
+        now: the clocks after the batch: what has expired by then does not count against a limit.
+    """
+    by_key: dict[Key, list[Decoded | Deleted]] = {}
+    for record in records:
+        key = record.key if isinstance(record, Deleted) else key_of(schema, record)
+        by_key.setdefault(key, []).append(record)
+    rows = [_row(schema, key, found, plan, now.of(schema.clock)) for key, found in by_key.items()]
+    return sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys)))
+
+
+def key_of(schema: OperatorSchema, record: Decoded) -> Key:
+    """The record's key for an operator; a null in it makes the record a dead letter."""
+    return tuple(record.at(k.source) for k in schema.keys)
+
+
+def access_ms(schema: OperatorSchema, record: Decoded | Deleted, plan: CheckpointPlan) -> int:
+    """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
+    if schema.clock == "logical_time":
+        return plan.logical_time_ms
+    at = (record.event_time - _EPOCH) // timedelta(milliseconds=1)
+    return at if plan.watermark_ms is None else max(at, plan.watermark_ms)
+
+
+def _row(
+    schema: OperatorSchema, key: Key, found: Sequence[Decoded | Deleted], plan: CheckpointPlan, now: int | None
+) -> dict[str, Any]:
+    row: dict[str, Any] = {k.name: value for k, value in zip(schema.keys, key, strict=True)}
+    gone, records = _since_delete(found)
+    placed = [(access_ms(schema, r, plan), r) for r in records]
+    times = sorted(at for at, _ in placed) or [access_ms(schema, r, plan) for r in gone]
+    for f in schema.fields:
+        began = times[0] if not f.is_cut or f.ttl is None else last_start(times, f.ttl.ms)
+        counted = [(at, r) for at, r in placed if at >= began]
+        row |= zip((name for name, _ in f.accumulators), f.folded.fold(f, of_key(key, now), counted), strict=True)
+        if f.is_cut:
+            row[f"{f.name}__cut"] = began > times[0]
+    row |= {"_first_at": times[0] if times[0] != times[-1] else None, "_last_at": times[-1]}
+    row["_kind"] = "operand" if not gone else "value" if records else "tombstone"
+    return row | {"_changed": plan.id, "_key_group": key_group(key, schema.key_groups)}
+
+
+def _since_delete(found: Sequence[Decoded | Deleted]) -> tuple[list[Deleted], list[Decoded]]:
+    """The last delete of a key in a batch, if there is one, and the records behind it."""
+    gone: list[Deleted] = []
+    records: list[Decoded] = []
+    for r in sorted(found, key=lambda r: (r.topic, r.partition, r.offset)):
+        if isinstance(r, Deleted):
+            gone, records = [r], []
+        else:
+            records.append(r)
+    return gone, records
+
+
+def last_start(times: Sequence[int], ttl_ms: int) -> int:
+    """Where the history of ascending access times begins: behind the last gap of `ttl_ms` or more."""
+    began = times[0]
+    for before, at in pairwise(times):
+        if at - before >= ttl_ms:
+            began = at
+    return began
+
+
+class _Portable:
+    """Texts of authors by DuckDB, which is imported where it is needed: most pipelines do without."""
+
+    def partials(self, field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[Any]:
+        pass
+
+        return partials(field, records)
+
+    def finished(self, field: StoredField, row: Mapping[str, Any]) -> Any:
+        pass
+
+        return finished(field, row)
+
+
+def of_key(key: Key, now: int | None) -> OfKey:
+    """What kinds compute for: a key, at a time on the operator's clock."""
+    return OfKey(key=key, now=now, portable=_Portable())

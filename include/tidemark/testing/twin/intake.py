@@ -1,0 +1,86 @@
+"""Decodes the records of one input as they are read, and sorts good ones from dead letters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from tidemark.declare.pipeline import Pipeline
+from tidemark.formats.base import BadRecord
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.log_records import LogRecord
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.testing.twin.fold import Decoded
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MS = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDeadLetter:
+    """A record that no operator can apply."""
+
+    tp: TopicPartition
+    record: LogRecord
+    reason: str
+
+
+class MemoryInput:
+    """The records of one input.
+
+    Attributes:
+        good: decoded records.
+        raw: the same as they lie in the log, by position.
+        letters: those that could not be decoded.
+        bytes: key and value bytes of all.
+    """
+
+    def __init__(self, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> None:
+        source = pipeline.inputs[name]
+        self._event_time = source.event_time
+        self._is_broadcast = name not in pipeline.sources
+        self._format, self._record = source.format, source.schema
+        self._limit = EPOCH + plan.logical_time_ms * MS + pipeline.max_future
+        self.good: list[Decoded] = []
+        self.raw: dict[tuple[str, int, int], LogRecord] = {}
+        self.letters: list[MemoryDeadLetter] = []
+        self.bytes = 0
+
+    @property
+    def records(self) -> int:
+        """How many records were read."""
+        return len(self.good) + len(self.letters)
+
+    @property
+    def greatest_ms(self) -> dict[TopicPartition, int]:
+        """Greatest event time of a good record per partition; nothing for what is broadcast, as in the engine."""
+        found: dict[TopicPartition, int] = {}
+        for r in () if self._is_broadcast else self.good:
+            tp, at = TopicPartition(r.topic, r.partition), (r.event_time - EPOCH) // MS
+            found[tp] = max(at, found.get(tp, at))
+        return found
+
+    def take(self, tp: TopicPartition, records: Sequence[LogRecord]) -> None:
+        """Takes records of one partition."""
+        for record in records:
+            self.bytes += len(record.key or b"") + len(record.value or b"")
+            try:
+                self.good.append(self._decoded(tp, record))
+                self.raw[tp.topic, tp.partition, record.offset] = record
+            except BadRecord as error:
+                self.letters.append(MemoryDeadLetter(tp=tp, record=record, reason=str(error)))
+
+    def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
+        fields = self._format.decode_one(record.value, self._record)
+        found = Decoded(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=record.offset,
+            event_time=EPOCH if self._is_broadcast else EPOCH + record.timestamp_ms * MS,
+            fields=fields,
+        )
+        if self._event_time is not None:
+            found = replace(found, event_time=found.at(self._event_time))
+        if found.event_time > self._limit:
+            raise BadRecord(Reason.IN_THE_FUTURE.value)
+        return found

@@ -1,0 +1,56 @@
+"""Keys in the files of `MemoryTables`: the twin of `adapters.key_files`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark.errors import StoreError
+from tidemark.model.retention.erasure import ErasedKey
+from tidemark.model.schema.key_groups import key_text
+from tidemark.ports import LiveFile, WrittenFile
+from tidemark.testing.twin.tables import MemoryTables, Row
+
+
+@dataclass(frozen=True)
+class MemoryKeyFiles:
+    """Implements `ports.KeyFiles` over `MemoryTables`."""
+
+    tables: MemoryTables
+
+    def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
+        """See `ports.KeyFiles`."""
+        return sum(_is_of(row, key) for row in self._rows(table, file))
+
+    def without(
+        self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
+    ) -> Mapping[str, WrittenFile | None]:
+        """See `ports.KeyFiles`."""
+        made: dict[str, WrittenFile | None] = {}
+        for n, f in enumerate(files):
+            left = tuple(row for row in self._rows(table, f) if not _is_of(row, key))
+            name = f"{folder.rpartition('/')[2]}/part-{n:05d}.parquet"
+            made[f.path] = None
+            if left:
+                self.tables.files[f"{table}/{name}"] = left
+                made[f.path] = WrittenFile(path=name, size=64 * len(left), rows=len(left), stats="{}")
+        return made
+
+    def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
+        """See `ports.KeyFiles`."""
+        return sum(_mentions(row, columns) for row in self._rows(table, file))
+
+    def _rows(self, table: str, file: LiveFile) -> Sequence[Row]:
+        path = f"{table}/{file.path}"
+        if path not in self.tables.files:
+            raise StoreError(f"not readable any more: {path}", next="repeat the erasure.")
+        return self.tables.files[path]
+
+
+def _is_of(row: Row, key: ErasedKey) -> bool:
+    return all(row[name] == value for name, value in zip(key.columns, key.values, strict=True))
+
+
+def _mentions(row: Row, columns: Mapping[str, object]) -> bool:
+    if set(columns) <= set(row):
+        return all(row[name] == value for name, value in columns.items())
+    raw = [part for name in ("key", "value") if isinstance(part := row.get(name), bytes)]
+    return bool(raw) and all(any(key_text(v).encode() in part for part in raw) for v in columns.values())

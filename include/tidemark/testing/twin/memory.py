@@ -1,0 +1,264 @@
+"""Every port in dicts: the twins that tests, `tidemark.testing.replay` and the simulation run on."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from threading import Lock
+from typing import Any
+from zlib import crc32
+
+from tidemark.declare.sources import Broadcast, DeltaTable
+from tidemark.errors import BrokerError, DataLostError, NotFoundError, StoreError
+from tidemark.model.checkpoint.broadcast_copies import TableVersion
+from tidemark.model.checkpoint.messages import Message, refused
+from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
+from tidemark.processing.broadcasts import checked_rows
+from tidemark.processing.shapes import record_shape
+from tidemark.processing.value_codec import codec_of
+from tidemark.testing.twin.compute import MemoryBatch, MemoryCompute
+from tidemark.testing.twin.feed import Feed
+from tidemark.testing.twin.log import MemoryLog
+from tidemark.testing.twin.tables import MemoryTables
+
+# The checkpoint store in a dict, and a wrapper that loses replies, refuses, and lists what is stale.
+_PUTTING = Lock()
+"""One for all instances, because several may share their objects."""
+
+
+class Fault(Enum):
+    """What may befall one call of a store."""
+
+    LOST_REPLY = "lost_reply"
+    """The put happens, its reply does not arrive."""
+    LOST_REQUEST = "lost_request"
+    """The put does not happen, and nobody can tell."""
+    REFUSED = "refused"
+    """The call fails, and certainly did nothing."""
+    STALE = "stale"
+    """A listing misses its newest key."""
+
+
+@dataclass
+class MemoryStore:
+    """The twin of every `CheckpointStore`; `objects` may be shared by several instances, as a disk is."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        """See `ports.CheckpointStore`."""
+        with _PUTTING:
+            if key in self.objects:
+                return PutOutcome.LOST
+            self.objects[key] = body
+            return PutOutcome.WON
+
+    def get(self, key: str) -> bytes | None:
+        """See `ports.CheckpointStore`."""
+        return self.objects.get(key)
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """See `ports.CheckpointStore`."""
+        return sorted([key for key in tuple(self.objects) if key.startswith(prefix)])
+
+    def stamps(self, prefix: str) -> Mapping[str, str]:
+        """See `ports.caching.StampedStore`."""
+        return {key: f"{crc32(self.objects[key])}" for key in MemoryStore.list(self, prefix)}
+
+
+@dataclass(frozen=True)
+class FaultyStore:
+    """A store whose calls fail as `choose` says.
+
+    Attributes:
+        inner: the store that does the work.
+        choose: called with the operation (`put`, `get`, `list`) and the key or prefix; None = no fault.
+    """
+
+    inner: CheckpointStore
+    choose: Callable[[str, str], Fault | None]
+
+    def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
+        """See `ports.CheckpointStore`."""
+        fault = self.choose("put", key)
+        if fault is Fault.REFUSED:
+            raise _refused(key)
+        if fault is Fault.LOST_REQUEST:
+            raise UncertainPut(key)
+        outcome = self.inner.put_if_absent(key, body)
+        if fault is Fault.LOST_REPLY:
+            raise UncertainPut(key)
+        return outcome
+
+    def get(self, key: str) -> bytes | None:
+        """See `ports.CheckpointStore`."""
+        if self.choose("get", key) is Fault.REFUSED:
+            raise _refused(key)
+        return self.inner.get(key)
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """See `ports.CheckpointStore`."""
+        found = self.inner.list(prefix)
+        return found[:-1] if self.choose("list", prefix) is Fault.STALE else found
+
+
+def _refused(key: str) -> StoreError:
+    return StoreError(f"the store refused {key}", next="run the same command again.")
+
+
+# What attempts and outboxes have sent, in lists: the twin of a producer.
+_SAFE = "every completed checkpoint is intact; this one was not sealed."
+
+
+class MemorySender:
+    """The twin of `KafkaSender` and `KafkaOutbox`; what arrived stays, whatever becomes of the attempt.
+
+    Attributes:
+        arrived: messages per topic, in order.
+        accepts: how many more are taken before the broker fails; None = no bound.
+        largest: per topic the bytes of key and value above which a record is refused.
+        missing: topics that are not there.
+    """
+
+    def __init__(self) -> None:
+        self.arrived: dict[str, list[Message]] = {}
+        self.accepts: int | None = None
+        self.largest: dict[str, int] = {}
+        self.missing: set[str] = set()
+
+    def send(self, topic: str, messages: Iterable[Message]) -> int:
+        """See `ports.Sender`."""
+        there = self.arrived.setdefault(topic, [])
+        sent = 0
+        for message in messages:
+            if topic in self.missing or (self.accepts is not None and self.accepts <= 0):
+                raise BrokerError(
+                    f"sending to topic {topic} stopped",
+                    safe=_SAFE,
+                    next="run the pipeline again: all records are sent again, with the same ids.",
+                )
+            if topic in self.largest and message.size > self.largest[topic]:
+                raise refused(message, topic, "Broker: Message size too large", _SAFE)
+            if self.accepts is not None:
+                self.accepts -= 1
+            there.append(message)
+            sent += 1
+        return sent
+
+
+# Foreign tables in dicts: versions of rows by path; the twin of `adapters.foreign_tables`.
+@dataclass
+class MemoryForeignTables:
+    """Tables that tests overwrite, roll back and drop."""
+
+    tables: dict[str, list[tuple[str, Sequence[Any]]]] = field(default_factory=dict)
+    _created: int = 0
+
+    def overwrite(self, path: str, records: Iterable[Any]) -> None:
+        """A new version: these rows and no others, as instances of the declared record."""
+        versions = self.tables.setdefault(path, [])
+        if not versions:
+            self._created += 1
+        versions.append((versions[-1][0] if versions else f"table#{self._created}", tuple(records)))
+
+    def roll_back(self, path: str) -> None:
+        """Forgets the newest version, as a table does whose log was put back."""
+        del self.tables[path][-1]
+
+    def drop(self, path: str) -> None:
+        """Deletes the table; the next `overwrite` makes another one."""
+        del self.tables[path]
+
+    def newest(self, broadcast: Broadcast) -> TableVersion:
+        """See `ports.ForeignTables`."""
+        path = _path(broadcast)
+        versions = self.tables.get(path)
+        if not versions:
+            raise NotFoundError(f"no Delta table at {path}", next="create it, or mend the path of the DeltaTable.")
+        return TableVersion(id=versions[-1][0], version=len(versions) - 1)
+
+    def rows(self, broadcast: Broadcast, at: TableVersion) -> Sequence[Mapping[str, Any]]:
+        """See `ports.ForeignTables`."""
+        versions = self.tables.get(_path(broadcast), [])
+        if at.version >= len(versions) or versions[at.version][0] != at.id:
+            raise DataLostError(
+                f"data lost: version {at.version} of the table of broadcast state {broadcast.uid} is gone",
+                safe="every completed checkpoint is intact; nothing was published.",
+                next="run the pipeline again: it plans anew, with the newest version.",
+            )
+        dump = codec_of(record_shape(broadcast.source.record)).dump
+        return checked_rows(broadcast, [dump(record) for record in versions[at.version][1]])
+
+
+def _path(broadcast: Broadcast) -> str:
+    if not isinstance(broadcast.source, DeltaTable):
+        raise TypeError(f"{broadcast.uid} is read from Kafka")
+    return broadcast.source.path
+
+
+# Metrics and lineage for tests: what was told is remembered.
+@dataclass
+class MemoryMetrics:
+    """See `ports.observing.Metrics`: the newest gauges of every pipeline."""
+
+    told: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def tell(self, pipeline: str, gauges: Mapping[str, float]) -> None:
+        """See `ports.observing.Metrics`."""
+        self.told.setdefault(pipeline, {}).update(gauges)
+
+
+@dataclass
+class MemoryLineage:
+    """See `ports.observing.LineageSink`: every event, in order."""
+
+    events: list[dict[str, object]] = field(default_factory=list)
+
+    def announce(self, event: Mapping[str, object]) -> None:
+        """See `ports.observing.LineageSink`."""
+        self.events.append(dict(event))
+
+
+# Time and chance for tests: a clock that is set by hand, and ids that are counted.
+@dataclass
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    ms: int = 0
+
+    def now_ms(self) -> int:
+        """See `ports.Clock`."""
+        return self.ms
+
+    def advance(self, ms: int) -> None:
+        """Moves the clock."""
+        self.ms += ms
+
+
+@dataclass
+class SequentialIds:
+    """Write ids in counting order, so that a failed test can be repeated."""
+
+    last: int = 0
+
+    def __call__(self) -> str:
+        """See `ports.WriteIds`."""
+        self.last += 1
+        return f"{self.last:032x}"
+
+
+__all__ = [
+    "Fault",
+    "FaultyStore",
+    "Feed",
+    "ManualClock",
+    "MemoryBatch",
+    "MemoryCompute",
+    "MemoryForeignTables",
+    "MemoryLineage",
+    "MemoryLog",
+    "MemoryMetrics",
+    "MemorySender",
+    "MemoryStore",
+    "MemoryTables",
+    "SequentialIds",
+]

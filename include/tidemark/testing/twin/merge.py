@@ -1,0 +1,93 @@
+"""Merging and finishing of a fold's rows in Python: what readers see, what compactions write; the SQL's twin."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.testing.twin.entries import compacted_entries, resolved_entries
+from tidemark.testing.twin.fold import Key, of_key
+
+Row = Mapping[str, Any]
+
+
+def compacted(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
+    """One row of merged accumulators per key; of the deepest level values only, without what has expired."""
+    if schema.kind == "process":
+        return compacted_entries(schema, rows, now, deepest=deepest)
+    found, at = [], now.of(schema.clock)
+    for key, mine in _by_key(schema, rows).items():
+        row = _merged(schema, key, mine)
+        if not deepest:
+            found.append(row)
+        elif row["_kind"] != "tombstone" and any(not _sweeps(f) or _is_present(f, row, at) for f in schema.fields):
+            swept = {name: v for f in schema.fields if _sweeps(f) for name, v in f.folded.swept(f, at, row).items()}
+            found.append(row | swept | {"_kind": "value"})
+    return found
+
+
+def resolved(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
+    """Finished values per live key: key columns, state fields, `_changed`."""
+    if schema.kind == "process":
+        return resolved_entries(schema, rows, now)
+    found: dict[Key, dict[str, Any]] = {}
+    at = now.of(schema.clock)
+    for key, mine in _by_key(schema, rows).items():
+        row = _merged(schema, key, mine)
+        if row["_kind"] == "tombstone" or not any(_is_present(f, row, at) for f in schema.fields):
+            continue
+        values = {f.name: f.folded.read(f, of_key(key, at), row) for f in schema.fields}
+        found[key] = {**dict(zip((k.name for k in schema.keys), key, strict=True)), **values}
+        found[key]["_changed"] = row["_changed"]
+    return found
+
+
+def _by_key(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
+    by_key: dict[Key, list[Row]] = {}
+    for row in rows:
+        by_key.setdefault(tuple(row[k.name] for k in schema.keys), []).append(row)
+    return {key: sorted(mine, key=lambda r: r["_changed"]) for key, mine in by_key.items()}
+
+
+def _merged(schema: OperatorSchema, key: Key, rows: Sequence[Row]) -> dict[str, Any]:
+    floors = [n for n, row in enumerate(rows) if row["_kind"] != "operand"]
+    rows = rows[floors[-1] :] if floors else rows
+    made: dict[str, Any] = {k.name: value for k, value in zip(schema.keys, key, strict=True)}
+    for f in schema.fields:
+        start = _last_cut(f, rows)
+        for n, (name, _) in enumerate(f.accumulators):
+            made[name] = f.folded.merge(f, of_key(key, None), n, [row[name] for row in rows[start or 0 :]])
+        if f.is_cut:
+            made[f"{f.name}__cut"] = start is not None
+    live = [row for row in rows if row["_kind"] != "tombstone"]
+    began, ended = min(map(_began, live or rows)), max(row["_last_at"] for row in live or rows)
+    made |= {"_first_at": None if began == ended else began, "_last_at": ended}
+    made["_kind"] = "operand" if not floors else "value" if live else "tombstone"
+    made["_changed"] = max(row["_changed"] for row in rows)
+    made["_key_group"] = rows[0]["_key_group"]
+    return made
+
+
+def _last_cut(f: StoredField, rows: Sequence[Row]) -> int | None:
+    """Index of the last row that the field's history begins at; None where nothing is cut."""
+    if not f.is_cut or f.ttl is None:
+        return None
+    found = None
+    for n, row in enumerate(rows):
+        gap = _began(row) - rows[n - 1]["_last_at"] if n else 0
+        if row[f"{f.name}__cut"] or gap >= f.ttl.ms:
+            found = n
+    return found
+
+
+def _began(row: Row) -> int:
+    first = row["_first_at"]
+    return int(row["_last_at"] if first is None else first)
+
+
+def _is_present(f: StoredField, row: Row, at: int | None) -> bool:
+    return not f.folded.is_hidden(f, at, row)
+
+
+def _sweeps(f: StoredField) -> bool:
+    return f.ttl is not None and f.ttl.clean_up_in_background

@@ -1,0 +1,162 @@
+"""Process operators in Python: the same runtime as in Spark, over records and rows in lists."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from tidemark.declare.operators import Process
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.operator_lists import OperatorState, task_of
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.processing.live_operator_state import OperatorStateType, TaskState
+from tidemark.processing.process_records import Emitted, Output, Placed
+from tidemark.processing.processor import Processing
+from tidemark.processing.shapes import record_shape
+from tidemark.processing.value_codec import codec_of
+from tidemark.sql.resolve import run_columns
+from tidemark.testing.twin.entries import values_of
+from tidemark.testing.twin.fold import Decoded, access_ms, key_of
+
+Row = Mapping[str, Any]
+Position = tuple[str, int, int, int]
+"""Topic, partition, offset, and the number among the records that were emitted for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One operator in one checkpoint.
+
+    Attributes:
+        operator: the declaration.
+        schema: its stored schema.
+        plan: of the checkpoint.
+        record: dataclass of its records.
+        broadcast: records of broadcast states by uid and key.
+        parallelism: how many tasks an operator with operator state has.
+    """
+
+    operator: Process
+    schema: OperatorSchema
+    plan: CheckpointPlan
+    record: type
+    broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+    parallelism: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processed:
+    """What has come of a batch.
+
+    Attributes:
+        rows: the run, sorted by (key group, key).
+        emitted: records for operators behind, in order of their positions.
+        sunk: the same as rows of the sink.
+        failed: why a record failed, by position.
+        operator_state: what its tasks have left together; None where it declares none, or was not called.
+    """
+
+    rows: list[dict[str, Any]]
+    emitted: list[Decoded]
+    sunk: list[dict[str, Any]]
+    failed: dict[Position, str]
+    operator_state: OperatorState | None = None
+
+
+def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
+    """Runs the function, key after key.
+
+    Args:
+        task: the operator.
+        records: those that it applies.
+        stored: rows of its input handle.
+
+    Raises:
+        ProcessFunctionError, StateOverflowError: as the runtime raises them.
+    """
+    schema, out = task.schema, Output()
+    lists = _lists(task)
+    processing = Processing.of(task.operator, schema, task.plan.id, task.broadcast, lists)
+    by_key: dict[tuple[Any, ...], list[Decoded]] = {}
+    for record in sorted(records, key=_order(task.operator)):
+        by_key.setdefault(key_of(schema, record), []).append(record)
+    before = values_of(schema, stored)
+    load = codec_of(record_shape(task.record)).copied
+    states: dict[int, TaskState] = {}
+    for key in sorted(by_key):
+        if lists is not None:
+            n = task_of(key_group(key, schema.key_groups), schema.key_groups, lists.tasks)
+            out.task = states[n] = states.get(n) or lists.opened(n)
+        placed = (_placed(r, access_ms(schema, r, task.plan), load(r.fields)) for r in by_key[key])
+        processing.process(key, before.get(key, ()), placed, out)
+    names = [name for name, _ in run_columns(schema)]
+    rows = [dict(zip(names, row, strict=True)) for row in out.rows]
+    emitted = sorted(out.emitted, key=lambda e: e[:4])
+    return Processed(
+        rows=sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys))),
+        emitted=[_decoded(task.operator, e) for e in emitted],
+        sunk=[_sunk(task.operator, e) for e in emitted],
+        failed={letter[:4]: letter.reason for letter in out.letters},
+        operator_state=lists.joined({n: s.left() for n, s in states.items()}) if lists and states else None,
+    )
+
+
+def chained_letters(
+    uid: str, unkeyed: Iterable[Decoded], applied: Iterable[Decoded], failed: Mapping[Position, str]
+) -> list[dict[str, object]]:
+    """Dead letters of an operator behind another: the emitted record's position; there are no raw bytes of it."""
+    why = [(r, Reason.NULL_KEY.value) for r in unkeyed]
+    why += [(r, failed[r.position]) for r in applied if r.position in failed]
+    return [
+        {
+            "topic": r.topic,
+            "partition": r.partition,
+            "offset": r.offset,
+            "timestamp": r.event_time,
+            "uid": uid,
+            "reason": reason,
+            "key": None,
+            "value": None,
+        }
+        for r, reason in sorted(why, key=lambda x: x[0].position)
+    ]
+
+
+def _lists(task: Task) -> OperatorStateType | None:
+    given = task.plan.operator_states.get(task.operator.uid, OperatorState())
+    return OperatorStateType.of(task.operator, given, min(task.parallelism, task.schema.key_groups))
+
+
+def _order(operator: Process) -> Any:
+    if operator.order == "event_time":
+        return lambda r: (r.event_time, *r.position)
+    return attrgetter("position")
+
+
+def _placed(r: Decoded, at: int, record: Any) -> Placed:
+    return Placed(r.topic, r.partition, r.offset, r.n, r.event_time, at, record)
+
+
+def _names(operator: Process) -> Sequence[str]:
+    return [] if operator.emitted is None else [name for name, _ in operator.emitted.fields]
+
+
+def _decoded(operator: Process, e: Emitted) -> Decoded:
+    return Decoded(
+        topic=e.topic,
+        partition=e.partition,
+        offset=e.offset,
+        n=e.n,
+        emitted=True,
+        event_time=e.event_time,
+        fields=dict(zip(_names(operator), e.fields, strict=True)),
+    )
+
+
+def _sunk(operator: Process, e: Emitted) -> dict[str, Any]:
+    own = (operator.uid, e.topic, e.partition, e.offset, e.n)
+    fields = dict(zip(_names(operator), e.fields, strict=True))
+    return fields | dict(zip((name for name, _ in ROW_ID), own, strict=True))

@@ -1,0 +1,1 @@
+"""State that enters or leaves a warehouse: exports, imports, bootstrap and patch tables."""

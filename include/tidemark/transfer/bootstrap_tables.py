@@ -1,0 +1,162 @@
+"""Somebody's Parquet files or Delta table as stored rows of an operator: typed, keyed, sorted, every row checked."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidemark.errors import NotFoundError, StoreError, UsageError
+from tidemark.model.retention.export_manifest import ExportedFile
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.duckdb_session import opened, told
+from tidemark.sql.fold_columns import key_columns
+from tidemark.sql.initial_state import given_columns, stored_sql
+from tidemark.sql.resolve import run_columns
+from tidemark.storage.parquet_folder import ParquetFolder
+from tidemark.tables.arrow_types import arrow_schema, fits
+from tidemark.transfer.export_folder import ordered, stored_order
+
+_BATCH = 100_000
+_GROUP = pa.field("_key_group", pa.int32())
+_UNREADABLE = (DeltaError, OSError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTable:
+    """A table that is to be the state of an operator; it is only read.
+
+    Attributes:
+        path: a Parquet file, a folder of them, or a Delta table, at its newest version.
+        schema: the operator's stored schema.
+        keys_only: whether it only names keys: columns of fields are not read, and stay null.
+    """
+
+    path: str
+    schema: OperatorSchema
+    keys_only: bool = False
+
+    def check(self) -> int:
+        """Reads every row; returns how many there are.
+
+        Raises:
+            NotFoundError: there is nothing at this place.
+            UsageError: a column is missing or of another type, a value does not fit, a key is null or there twice.
+            StoreError: it cannot be read.
+        """
+        with opened() as connection, told(f"{self.path} is not usable"):
+            return self.load(connection, "given")
+
+    def write(self, folder: ParquetFolder, at_ms: int, changed: int) -> list[ExportedFile]:
+        """Writes the stored rows, as an export has them; see `model.given`.
+
+        Raises:
+            TidemarkError: as `check`.
+        """
+        columns = run_columns(self.schema)
+        with opened() as connection, told(f"{self.path} is not usable"):
+            self.load(connection, "given")
+            rows = stored_sql(self.schema, "given", at_ms, changed)
+            made = connection.sql(ordered(rows, columns, stored_order(self.schema)))
+            name = f"stored/{self.schema.uid}"
+            return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
+
+    def load(self, connection: Any, name: str) -> int:
+        """Makes a table of the rows; batch by batch, so that what is wrong with one is raised as it is.
+
+        Args:
+            connection: of DuckDB.
+            name: of the table there, which has `given_columns` and `_key_group`.
+
+        Raises:
+            TidemarkError: as `check`.
+        """
+        keys, count = ", ".join(key_columns(self.schema)), 0
+        make = f"CREATE TEMP TABLE {name} AS"
+        for batch in self._rows():
+            connection.register("batch", batch)
+            connection.execute(f"{make} FROM batch")
+            connection.unregister("batch")
+            make, count = f"INSERT INTO {name} BY NAME", count + batch.num_rows
+        twice = f"SELECT {keys} FROM {name} GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 3"
+        found = connection.sql(twice).fetchall()
+        if found:
+            raise self._refused(f"keys are there twice: {', '.join('/'.join(map(str, key)) for key in found)}")
+        for torn, why in (found for f in self.schema.fields for found in f.state_kind.torn(f)):
+            if connection.sql(f"SELECT 1 FROM {name} WHERE {torn} LIMIT 1").fetchall():
+                raise self._refused(why)
+        return count
+
+    def _rows(self) -> Iterator[pa.Table]:
+        """The wanted columns in their types, and `_key_group`; an empty table of all columns first."""
+        whole = given_columns(self.schema)
+        yield arrow_schema([(name, of.sql) for name, of in whole]).append(_GROUP).empty_table()
+        wanted = tuple((k.name, k.type) for k in self.schema.keys) if self.keys_only else whole
+        schema = arrow_schema([(name, of.sql) for name, of in wanted])
+        there, batches = self._source()
+        held = {f.name: f.type for f in there}
+        wrong = [f"{n} {of.sql} is missing" for n, of in wanted if n not in held]
+        wrong += [f"{n} is {held[n]}, not {of.sql}" for n, of in wanted if n in held and not fits(held[n], of)]
+        if wrong:
+            raise self._refused("; ".join(wrong))
+        for batch in batches:
+            yield self._grouped(batch, schema)
+
+    def _grouped(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+        try:
+            rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+        except (pa.ArrowException, KeyError) as error:
+            raise self._refused(f"a value does not fit: {str(error).splitlines()[0]}") from error
+        keys = [k.name for k in self.schema.keys]
+        nulls = [name for name in keys if rows[name].null_count]
+        if nulls:
+            raise self._refused(f"a key is null: {', '.join(nulls)}")
+        values = zip(*(rows[name].to_pylist() for name in keys), strict=True)
+        groups = [key_group(key, self.schema.key_groups) for key in values]
+        return rows.append_column(_GROUP, pa.array(groups, _GROUP.type))
+
+    def _source(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        path = Path(self.path)
+        with self._readable():
+            if path.is_dir() and DeltaTable.is_deltatable(str(path)):
+                reader = pa.RecordBatchReader.from_stream(DeltaTable(str(path)).scan())
+                return reader.schema, self._read(iter(reader))
+            files = [path] if path.is_file() else sorted(filter(_is_data(path), path.rglob("*.parquet")))
+            if not files:
+                raise NotFoundError(f"no table at {self.path}", next="name a Parquet file, a folder, or a Delta table.")
+            return pq.read_schema(files[0]), self._read(_batches(files))
+
+    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self._readable():
+            yield from batches
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise StoreError(f"{self.path} cannot be read: {error}", next="look at the table.") from error
+
+    def _refused(self, why: str) -> UsageError:
+        as_what = "name keys" if self.keys_only else "be the state"
+        return UsageError(
+            f"{self.path} cannot {as_what} of {self.schema.uid}: {why}",
+            next="give one row per key; mean, reduce and aggregate want the columns of their accumulators.",
+        )
+
+
+def _is_data(folder: Path) -> Callable[[Path], bool]:
+    """Whether a file is one of the table's: what begins with `_` or `.` is some writer's own, as Spark has it too."""
+    return lambda file: not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
+
+
+def _batches(files: list[Path]) -> Iterator[pa.RecordBatch]:
+    for path in files:
+        with pq.ParquetFile(path) as source:
+            yield from source.iter_batches(_BATCH)

@@ -1,0 +1,86 @@
+"""A checkpoint's states as plain files, without a JVM: DuckDB merges, pyarrow writes, batch by batch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.export_manifest import ExportedFile, ExportedState
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.duckdb_session import opened, told
+from tidemark.readers.state_reader import Relation, stored_rows
+from tidemark.sql.fold_columns import DUCKDB_MACROS, quoted
+from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, run_columns
+from tidemark.storage.parquet_folder import ParquetFolder
+from tidemark.storage.warehouse_path import Root
+from tidemark.tables.arrow_types import arrow_schema
+
+_BATCH = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderExport:
+    """Writes below one folder.
+
+    Attributes:
+        warehouse: root of all tables.
+        folder: where to.
+        checkpoint: what.
+    """
+
+    warehouse: Root
+    folder: ParquetFolder
+    checkpoint: Checkpoint
+
+    def state(self, uid: str, queries: Mapping[str, str]) -> ExportedState:
+        """Writes one operator's state: stored rows as a compaction of everything leaves them, resolved rows, queries.
+
+        Args:
+            uid: the operator.
+            queries: the filled resolving query over `segments`, per dialect.
+
+        Raises:
+            UsageError: only Spark can read the state.
+            StateOverflowError: a key's merged state does not fit; the message names the key.
+            StoreError: a version or a file of the handle is gone.
+        """
+        schema, now = self.checkpoint.plan.schemas[uid], self.checkpoint.now
+        rows = stored_rows(self.warehouse, schema, self.checkpoint.handles[uid])
+        if rows is None:
+            rows = Relation(parts=((arrow_schema(run_columns(schema)).empty_table(), None),))
+        with opened(rows.files) as connection, told(f"state of {uid} is not readable"):
+            relation = rows.registered(connection, "rows")
+            deepest = compacted_sql(schema, relation, now, deepest=True)
+            held = connection.sql(ordered(deepest, run_columns(schema), stored_order(schema)))
+            columns = arrow_schema(run_columns(schema))
+            stored = self.folder.files(f"stored/{uid}", held.to_arrow_reader(_BATCH), columns)
+            finished = connection.sql(
+                ordered(resolving_sql(schema, relation, now), empty_columns(schema), [k.name for k in schema.keys])
+            )
+            columns = arrow_schema(empty_columns(schema))
+            resolved = self.folder.file(f"state/{uid}", finished.to_arrow_reader(_BATCH), columns)
+        texts = {dialect: self._query(uid, dialect, query) for dialect, query in queries.items()}
+        return ExportedState(schema=replace(schema, older=()), stored=tuple(stored), resolved=resolved, queries=texts)
+
+    def _query(self, uid: str, dialect: str, query: str) -> ExportedFile:
+        head = f"-- {self.checkpoint.plan.pipeline}: state of {uid} at {self.checkpoint.plan.name}\n"
+        if dialect == "duckdb":
+            macros = f"{DUCKDB_MACROS};\n" if "raise_error(" in query else ""
+            source = f"SELECT * FROM read_parquet('stored/{uid}/*.parquet')"
+            whole = (
+                f"{head}-- to be run in the folder that holds stored/\n{macros}WITH segments AS ({source})\n{query}\n"
+            )
+        else:
+            whole = f"{head}-- segments: a view of the Parquet files in stored/{uid}\n{query}\n"
+        return self.folder.text(f"queries/{uid}.{dialect}.sql", whole)
+
+
+def ordered(query: str, columns: Sequence[tuple[str, str]], order: Sequence[str]) -> str:
+    """The columns of a query's rows, sorted."""
+    names, by = ", ".join(quoted(name) for name, _ in columns), ", ".join(quoted(name) for name in order)
+    return f'SELECT {names} FROM ({query}) AS "_made" ORDER BY {by}'
+
+
+def stored_order(schema: OperatorSchema) -> list[str]:
+    """The columns that stored rows are sorted by within a file."""
+    entries = ["_field", *(f"{f.name}__key" for f in schema.maps)] if schema.maps else []
+    return ["_key_group", *(k.name for k in schema.keys), *entries]

@@ -1,0 +1,123 @@
+"""Reads an export's folder, trusting nothing in it, and copies its stored rows to where a table is to be."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.errors import DamagedError, NotFoundError, StoreError
+from tidemark.model.core.names import checked_field, checked_name
+from tidemark.model.retention.export_manifest import NAME, Export, ExportedFile, ExportedState
+from tidemark.sql.resolve import run_columns
+from tidemark.storage.file_hashes import hash_of
+from tidemark.tables.arrow_types import arrow_schema
+
+_NO_FILE = "no file of an export"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFolder:
+    """An export on this machine's disk.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    def read(self) -> Export:
+        """What the folder holds, once every file has proved to be what it was.
+
+        Raises:
+            NotFoundError: it is no export.
+            DamagedError: files are gone or altered; all of them are named.
+            CorruptObjectError, NameRefusedError: `export.json` is damaged, or says what no export says.
+            StoreError: it cannot be read.
+        """
+        try:
+            export = Export.decoded((self.path / NAME).read_bytes())
+            bad = [f"{f.path}: {why}" for f in export.files if (why := self._flaw(f)) is not None]
+            bad += [why for uid, state in export.states.items() for why in self._misfits(uid, state)] if not bad else []
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFoundError(
+                f"no export in {self.path}: it has no {NAME}", next="name the folder that `tidemark export` wrote."
+            ) from error
+        except OSError as error:
+            raise StoreError(
+                f"{self.path} cannot be read: {error.strerror or error}", next="look at the disk and its permissions."
+            ) from error
+        if bad:
+            raise damaged(bad)
+        return export
+
+    def copy(self, files: Sequence[ExportedFile], to: Path) -> None:
+        """Copies files to a folder that must not exist.
+
+        Raises:
+            DamagedError: one is not what it was a moment ago.
+            StoreError: the disk.
+        """
+        try:
+            to.mkdir(parents=True)
+            for f in files:
+                made = to / PurePosixPath(f.path).name
+                shutil.copyfile(self.path / f.path, made)
+                if hash_of(made) != f.sha256:
+                    raise DamagedError(f"damaged: {f.path} changed while it was copied", next="import it again.")
+        except OSError as error:
+            raise StoreError(
+                f"could not write {to}: {error.strerror or error}",
+                safe="nothing names what was written.",
+                next="make room or mend the permissions, then import again.",
+            ) from error
+
+    def _flaw(self, f: ExportedFile) -> str | None:
+        where = self.path / f.path
+        if where.is_symlink():
+            return _NO_FILE
+        flaw = size_flaw(f, lambda path: where.stat().st_size if where.is_file() else None)
+        return flaw or (None if hash_of(where) == f.sha256 else "its content is not what was written")
+
+    def _misfits(self, uid: str, state: ExportedState) -> Iterator[str]:
+        """What the hashes do not say: that names are names, and rows have the columns that their schema says."""
+        checked_name("uid", uid)
+        for name in (*(k.name for k in state.schema.keys), *(f.name for f in state.schema.fields)):
+            checked_field(name)
+        if state.schema.uid != uid or state.schema.older:
+            yield f"{uid}: its schema is not that of an export"
+        wanted = arrow_schema(run_columns(state.schema))
+        for f in state.stored:
+            try:
+                with pq.ParquetFile(self.path / f.path) as opened:
+                    held, rows = opened.schema_arrow.remove_metadata(), opened.metadata.num_rows
+            except pa.ArrowException as error:
+                yield f"{f.path}: it is no Parquet file ({str(error).splitlines()[0]})"
+                continue
+            if not held.equals(wanted) or rows != f.rows:
+                yield f"{f.path}: its rows are not those of {uid}"
+
+
+def size_flaw(f: ExportedFile, size: Callable[[str], int | None]) -> str | None:
+    """What is wrong with a file of an export by its path and size; None where nothing is.
+
+    Args:
+        f: the file, as `export.json` names it.
+        size: bytes of the file at a path, None where there is none; asked only of paths that stay in the folder.
+    """
+    parts = PurePosixPath(f.path).parts
+    if not parts or f.path.startswith("/") or ".." in parts or "\0" in f.path:
+        return _NO_FILE
+    there = size(f.path)
+    if there is None:
+        return "it is gone"
+    return None if there == f.bytes else f"it has {there} bytes, {f.bytes} were written"
+
+
+def damaged(bad: Sequence[str]) -> DamagedError:
+    """The error that names every bad file of an export."""
+    return DamagedError(
+        f"damaged: {' | '.join(bad)}", next="copy the folder again from where it was exported to, as a whole."
+    )

@@ -1,0 +1,144 @@
+"""The rows of a patch, made by DuckDB of somebody's tables and of what lies beneath: one look-up of just those keys."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.errors import UsageError
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.ttl import Now
+from tidemark.model.retention.export_manifest import ExportedFile
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.duckdb_session import opened, told
+from tidemark.readers.state_reader import Relation, stored_rows
+from tidemark.sql.fold_columns import key_columns
+from tidemark.sql.patch_rows import PatchedState, compared_sql, ended_sql, numbered_sql, patch_sql
+from tidemark.sql.resolve import resolving_sql, run_columns
+from tidemark.storage.parquet_folder import ParquetFolder
+from tidemark.storage.warehouse_path import Root
+from tidemark.tables.arrow_types import arrow_schema
+from tidemark.transfer.bootstrap_tables import GivenTable
+from tidemark.transfer.export_folder import ordered, stored_order
+
+_BATCH = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenPatch:
+    """What somebody wants of the state of one operator.
+
+    Attributes:
+        schema: the stored schema, which says that the state is patched.
+        handle: the state that is patched.
+        now: its clocks.
+        at_ms: when the keys that are set were accessed, on the operator's clock.
+        values: path of a table of keys and what they shall be; None = no key is set.
+        deletes: path of a table of keys that shall be gone; None = no key is deleted.
+    """
+
+    schema: OperatorSchema
+    handle: StateHandle
+    now: Now
+    at_ms: int
+    values: str | None
+    deletes: str | None
+
+
+class PatchRows:
+    """The rows of a patch, made and not written yet; alive in the block of `patch_rows`."""
+
+    def __init__(self, connection: Any, given: GivenPatch) -> None:
+        self._connection, self._given = connection, given
+
+    def write(self, folder: ParquetFolder, name: str, number: int) -> list[ExportedFile]:
+        """Writes the rows; nothing where there are none.
+
+        Args:
+            folder: where to.
+            name: folder in it.
+            number: id of the checkpoint that makes them.
+
+        Raises:
+            OSError: the disk.
+        """
+        schema = self._given.schema
+        columns = run_columns(schema)
+        if not self._count("made"):
+            return []
+        made = self._connection.sql(ordered(numbered_sql("made", number), columns, stored_order(schema)))
+        return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
+
+    def told(self, files: Sequence[ExportedFile]) -> PatchedState:
+        """What the patch comes to, given its files."""
+        schema = self._given.schema
+        (new, equal) = self._connection.sql(compared_sql(schema, "given", "was", "becomes")).fetchall()[0]
+        there = self._count(f"deleted SEMI JOIN was USING ({', '.join(key_columns(schema))})")
+        return PatchedState(
+            new=new,
+            changed=self._count("given") - new - equal,
+            equal=equal,
+            deleted=there,
+            absent=self._count("deleted") - there,
+            rows=self._count("made"),
+            bytes=sum(f.bytes for f in files),
+        )
+
+    def _count(self, relation: str) -> int:
+        found: int = self._connection.sql(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
+        return found
+
+
+@contextmanager
+def patch_rows(warehouse: Root, given: GivenPatch) -> Iterator[PatchRows]:
+    """Reads the tables, looks up what lies beneath, and makes the rows.
+
+    Raises:
+        NotFoundError: there is no such table.
+        UsageError: a row does not fit, or a key is both set and deleted.
+        StateOverflowError: what a key is set to does not fit; the message names the key.
+        StoreError: a table, or the state, cannot be read.
+    """
+    rows = stored_rows(warehouse, given.schema, given.handle)
+    if rows is None:
+        rows = Relation(parts=((arrow_schema(run_columns(given.schema)).empty_table(), None),))
+    with opened(rows.files) as connection:
+        with told(f"state of {given.schema.uid} cannot be patched"):
+            _load(connection, given)
+            _make(connection, given, rows.registered(connection, "rows"))
+        yield PatchRows(connection, given)
+
+
+def _load(connection: Any, given: GivenPatch) -> None:
+    """Tables `given` and `deleted`: what is asked for."""
+    schema, keys = given.schema, ", ".join(key_columns(given.schema))
+    paths = {"given": given.values, "deleted": given.deletes}
+    for name, path in paths.items():
+        if path is not None:
+            GivenTable(path, schema, keys_only=name == "deleted").load(connection, name)
+    for name, other in (("given", "deleted"), ("deleted", "given")):
+        if paths[name] is None:
+            connection.execute(f"CREATE TEMP TABLE {name} AS FROM {other} LIMIT 0")
+    twice = connection.sql(f"SELECT {keys} FROM given SEMI JOIN deleted USING ({keys}) ORDER BY ALL LIMIT 3").fetchall()
+    if twice:
+        raise UsageError(
+            f"keys of {schema.uid} are both set and deleted: {', '.join('/'.join(map(str, key)) for key in twice)}",
+            next="leave each of them in one of the two tables.",
+        )
+
+
+def _make(connection: Any, given: GivenPatch, stored: str) -> None:
+    """Tables `beneath` (stored rows of these keys), `made` (the rows of the patch), `was` and `becomes` (resolved)."""
+    schema, keys = given.schema, ", ".join(key_columns(given.schema))
+    touched = f"(SELECT {keys} FROM given UNION ALL SELECT {keys} FROM deleted) AS t"
+    tables = {
+        "beneath": f"SELECT * FROM {stored} SEMI JOIN {touched} USING ({keys})",
+        "gone": f"SELECT * FROM deleted SEMI JOIN beneath USING ({keys})",
+        "made": patch_sql(schema, "given", "gone", given.at_ms),
+        "was": resolving_sql(schema, "beneath", given.now),
+        "becomes": resolving_sql(schema, "made", given.now),
+    }
+    for name, query in tables.items():
+        connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
+    if schema.maps:
+        connection.execute(f"INSERT INTO made {ended_sql(schema, 'beneath', 'made')}")

@@ -1,0 +1,251 @@
+"""The lineage of one checkpoint as a graph: partitions, operators, tables, gate, manifest, relatives (Q4, K10).
+
+Nodes lie in columns, left to right, as a checkpoint is made. The page that draws it decides about places and shapes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidemark.context import Context
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Verdict
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.operations import savepoints
+from tidemark.web import history_cache
+from tidemark.web.details import versions
+from tidemark.web.history import CheckpointStatus, HistoryEntry
+from tidemark.web.history_json import Json
+
+SHOWN = 8
+"""Partitions of a topic that get a node each; of a topic with more there is one node that lists them."""
+INPUTS, OPERATORS, TABLES, GATE, MANIFEST, AFTER = range(6)
+"""The columns."""
+
+
+@dataclass(slots=True)
+class _Graph:
+    """A graph that grows."""
+
+    nodes: list[Json] = field(default_factory=list)
+    edges: list[Json] = field(default_factory=list)
+
+    def node(self, name: str, kind: str, column: int, label: str, **more: object) -> str:
+        """Adds a node; returns its name."""
+        self.nodes.append({"id": name, "kind": kind, "column": column, "label": label, "facts": {}, **more})
+        return name
+
+    def edge(self, begin: str, end: str) -> None:
+        """Adds an edge."""
+        self.edges.append({"begin": begin, "end": end})
+
+
+def build_graph(context: Context, name: str, checkpoint: int) -> Json:
+    """The graph of one checkpoint, completed or not.
+
+    Returns:
+        `nodes` with id, kind, column, label, a second line, facts, and what they lead to: an `asset` by its name, a
+        `task`, a `checkpoint` with the `run` that made it; `edges`; the checkpoint's status and run.
+
+    Raises:
+        NotFoundError: no such pipeline, or the id was never planned.
+    """
+    entries = {e.id: e for e in history_cache.list_entries(context, name)}
+    entry = history_cache.get_entry(context, name, checkpoint)
+    timelines = context.coordinator(name).timelines
+    found = timelines.find(checkpoint)
+    plan = timelines.plan(checkpoint) if found is None else found.plan
+    graph = _Graph()
+    _inputs(graph, plan)
+    _relatives(graph, plan, entries, timelines.entry(plan.slot.timeline, 1))
+    _operators(graph, plan, found)
+    _ending(graph, plan, found, entry)
+    for child in (e for e in entries.values() if e.parent == checkpoint):
+        done = child.status is CheckpointStatus.COMPLETED
+        second = f"{child.slot.timeline}{'' if done else ', ' + child.status.value.lower().replace('_', ' ')}"
+        graph.node(child.name, "child", AFTER, child.name, second=second, checkpoint=child.id, run=child.origin)
+        graph.edge("manifest", child.name)
+    for pin in savepoints.open_savepoints(context, name).pins().get(checkpoint, ()):
+        graph.node(f"pin {pin}", "savepoint", AFTER, pin, second="savepoint")
+        graph.edge("manifest", f"pin {pin}")
+    status = entry.status if entry is not None else CheckpointStatus.COMPLETED
+    return {
+        "id": checkpoint,
+        "name": plan.name,
+        "status": status.value,
+        "run": plan.origin,
+        "nodes": graph.nodes,
+        "edges": graph.edges,
+    }
+
+
+def _inputs(graph: _Graph, plan: CheckpointPlan) -> None:
+    for topic, topic_id in plan.topic_ids.items():
+        ranges = {tp: r for tp, r in plan.ranges.items() if tp.topic == topic}
+        asset = f"topic {topic}"
+        if len(ranges) > SHOWN:
+            span = sum(r.span for r in ranges.values())
+            whole: Json = {"offsets": span, "topic id": topic_id, **{str(tp): str(r) for tp, r in ranges.items()}}
+            second = f"{len(ranges)} partitions, {span} offsets"
+            graph.node(asset, "topic", INPUTS, topic, second=second, facts=whole, asset=asset)
+            continue
+        for tp, bounds in ranges.items():
+            facts: Json = {
+                "start (included)": bounds.start,
+                "end (excluded)": bounds.end,
+                "offsets": bounds.span,
+                "left in the log": plan.pending.get(tp, 0),
+                "topic id": topic_id,
+            }
+            graph.node(f"partition {tp}", "partition", INPUTS, str(tp), second=str(bounds), facts=facts, asset=asset)
+
+
+def _relatives(graph: _Graph, plan: CheckpointPlan, entries: Mapping[int, HistoryEntry], first: object) -> None:
+    if plan.parent is not None:
+        parent = entries.get(plan.parent)
+        second = "parent" if parent is None else f"parent, on {parent.slot.timeline}"
+        run = None if parent is None else parent.origin
+        graph.node("parent", "parent", INPUTS, f"chk-{plan.parent}", second=second, checkpoint=plan.parent, run=run)
+    if isinstance(first, Genesis) and first.parent == plan.parent:
+        began = first.savepoint or f"chk-{first.parent}"
+        facts = {"timeline": first.timeline, "why": first.why, "began": iso(first.at_ms) if first.at_ms else None}
+        what = f"{first.why} from {'savepoint' if first.savepoint else 'checkpoint'}"
+        graph.node("genesis", "savepoint", INPUTS, began, second=what, facts=facts)
+        graph.edge("genesis", "parent")
+    for repeated in plan.replays:
+        run = entries[repeated].origin if repeated in entries else None
+        name = f"repeats {repeated}"
+        graph.node(name, "parent", INPUTS, f"chk-{repeated}", second="is repeated", checkpoint=repeated, run=run)
+
+
+def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) -> None:
+    for uid, schema in plan.schemas.items():
+        ack = None if found is None else found.ack(uid)
+        name = f"operator {uid}"
+        facts: Json = {"kind": schema.kind, "key": ", ".join(k.name for k in schema.keys)}
+        if ack is not None:
+            facts |= {
+                "records read": ack.read,
+                "applied": ack.applied,
+                "dead letters": ack.dead_lettered,
+                "keys touched": ack.keys,
+                "emitted": ack.emitted,
+                **{f"{step} ms": ms for step, ms in ack.timings_ms.items()},
+            }
+        second = schema.kind if ack is None else f"{_many(ack.applied, 'record')}, {_many(ack.keys, 'key')}"
+        graph.node(name, "operator", OPERATORS, uid, second=second, facts=facts, task="fold")
+        for source in _read_by(graph, plan, uid):
+            graph.edge(source, name)
+        _tables(graph, plan, uid, ack, found)
+
+
+def _read_by(graph: _Graph, plan: CheckpointPlan, uid: str) -> Iterator[str]:
+    """What an operator reads: of a broadcast state its own topic, of any other the records of the pipeline."""
+    broadcast = {n for n in plan.sources if n in plan.schemas}
+    own = set(plan.sources.get(uid, ()))
+    others = {t for source, topics in plan.sources.items() if source not in broadcast for t in topics}
+    for node in graph.nodes:
+        topic = str(node.get("asset", "")).removeprefix("topic ") if node["column"] == INPUTS else ""
+        if topic and topic in (own or others):
+            yield str(node["id"])
+
+
+def _tables(graph: _Graph, plan: CheckpointPlan, uid: str, ack: Ack | None, found: Checkpoint | None) -> None:
+    operator = f"operator {uid}"
+    before = plan.handles[uid]
+    after = before if ack is None else ack.handle
+    if before or after:
+        name = graph.node(
+            f"state {uid}",
+            "state",
+            TABLES,
+            f"{uid} state",
+            second=_change(before, after),
+            facts=_table_facts(before, after),
+            asset=f"{plan.pipeline}/state/{uid}",
+        )
+        graph.edge(operator, name)
+        if before and plan.parent is not None:
+            graph.edge("parent", name)
+    if ack is None or found is None:
+        return
+    sink = found.sinks.get(uid)
+    if sink is not None:
+        planned = plan.sinks[uid].handle
+        asset = f"topic {sink.topic}" if sink.topic else f"{plan.pipeline}/sinks/{sink.name}"
+        facts = {"emitted": ack.emitted, **_table_facts(planned, sink.handle)}
+        second = f"{_many(ack.emitted, 'row')}, {_change(planned, sink.handle)}"
+        graph.node(f"sink {sink.name}", "sink", TABLES, sink.name, second=second, facts=facts, asset=asset)
+        graph.edge(operator, f"sink {sink.name}")
+    if ack.dead_lettered:
+        asset = f"{plan.pipeline}/dead_letters/{uid}"
+        second = _many(ack.dead_lettered, "dead letter")
+        facts = _table_facts(plan.dead_letters[uid], ack.dead_letters)
+        graph.node(
+            f"dead {uid}", "dead_letters", TABLES, f"{uid} dead letters", second=second, facts=facts, asset=asset
+        )
+        graph.edge(operator, f"dead {uid}")
+
+
+def _change(before: StateHandle, after: StateHandle) -> str:
+    """`runs 8 → 9`: tables that are new or whose version moved, the newest first."""
+    if before == after:
+        return f"unchanged, {versions(after)}"
+    was = {s.path: s.version for s in before}
+    told = [
+        f"{s.path.rpartition('/')[2]} {f'{was[s.path]} → {s.version}' if s.path in was else s.version}"
+        for s in reversed(after.segments)
+        if was.get(s.path) != s.version
+    ]
+    return ", ".join(told) or "compacted"
+
+
+def _table_facts(before: StateHandle, after: StateHandle) -> Json:
+    held = {f"{s.path} version {s.version}": f"({s.after}, {s.through}], {s.rows} rows" for s in after}
+    return {
+        "before": versions(before) or "none",
+        "after": versions(after) or "none",
+        "rows": after.rows,
+        "bytes": after.bytes,
+        **held,
+    }
+
+
+def _ending(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None, entry: HistoryEntry | None) -> None:
+    ends = [str(n["id"]) for n in graph.nodes if n["column"] == TABLES]
+    ends = ends or [str(n["id"]) for n in graph.nodes if n["column"] == OPERATORS]
+    if found is not None and found.sealed.verdict.expectations:
+        ends = [_gate(graph, found.sealed.verdict, ends)]
+    status = CheckpointStatus.COMPLETED if entry is None else entry.status
+    facts: Json = {
+        "timeline": plan.slot.timeline,
+        "sequence": plan.slot.sequence,
+        "logical time": iso(plan.logical_time_ms),
+        "planned": iso(plan.planned_at_ms),
+        "isolation": plan.isolation,
+        "code": plan.fingerprint[:12],
+    }
+    if found is not None and entry is not None:
+        facts |= {"manifest": entry.key, "attempt": found.sealed.attempt, "records": found.sealed.facts.records}
+    elif entry is not None and entry.failure[0]:
+        facts |= dict(zip(("reason", "message", "next"), entry.failure, strict=True))
+    second = status.value.lower().replace("_", " ")
+    asset = f"{plan.pipeline}/checkpoint"
+    more = {"task": "complete", "asset": asset, "status": status.value}
+    graph.node("manifest", "manifest", MANIFEST, plan.name, second=second, facts=facts, **more)
+    for end in ends:
+        graph.edge(end, "manifest")
+
+
+def _gate(graph: _Graph, verdict: Verdict, ends: Sequence[str]) -> str:
+    held = sum(e.success for e in verdict.expectations)
+    facts = {f"{e.frame}: {e.type}": f"{'held' if e.success else 'failed'}: {e.detail}" for e in verdict.expectations}
+    second = f"{held} of {len(verdict.expectations)} held"
+    for end in ends:
+        graph.edge(end, "gate")
+    return graph.node("gate", "gate", GATE, "gate", second=second, facts=facts, task="validate")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

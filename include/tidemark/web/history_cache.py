@@ -1,0 +1,135 @@
+"""The histories that a context has read: each object once, however often a page asks."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from tidemark.errors import NotFoundError
+from tidemark.ports import CheckpointStore
+from tidemark.web.history import History, HistoryEntry
+from tidemark.web.history_json import Json, summary
+
+if TYPE_CHECKING:
+    from tidemark.context import Context
+
+PORTION = 100
+"""Ids that one answer reads at least: 0.1 s of it. A page whose answer is not complete asks again."""
+
+
+def portion(total: int) -> int:
+    """How many ids an answer reads of a history that has so many: each lists all of them, so that a hundred must do."""
+    return max(PORTION, total // 100)
+
+
+class RememberedHistory:
+    """The history of one pipeline, as far as this process has read it.
+
+    Args:
+        history: reads the store.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.lock = Lock()
+        self.summed: tuple[tuple[HistoryEntry, ...], Json] = ((), summary(()))
+
+    def read(self) -> tuple[HistoryEntry, ...]:
+        """The lines, after reading one more portion."""
+        with self.lock:
+            self.history.refresh(portion(self.history.total))
+            return self.history.entries
+
+    def summary(self, completed: tuple[HistoryEntry, ...]) -> Json:
+        """The summary of completed checkpoints; computed again only when they have changed."""
+        if completed != self.summed[0]:
+            self.summed = (completed, summary(completed))
+        return self.summed[1]
+
+
+class HistoryCache:
+    """The histories of all pipelines; safe for several threads."""
+
+    def __init__(self) -> None:
+        self._histories: dict[str, RememberedHistory] = {}
+        self._lock = Lock()
+
+    def get(self, name: str, open_store: Callable[[], CheckpointStore]) -> RememberedHistory:
+        """The history of a pipeline; opens its store the first time."""
+        with self._lock:
+            if name not in self._histories:
+                self._histories[name] = RememberedHistory(History(open_store()))
+            return self._histories[name]
+
+
+_CACHES: "WeakKeyDictionary[Context, HistoryCache]" = WeakKeyDictionary()
+
+
+def _histories(context: "Context") -> HistoryCache:
+    return _CACHES.setdefault(context, HistoryCache())
+
+
+def require_planned(context: "Context", name: str) -> str:
+    """Returns `name` if that pipeline has planned a checkpoint; imports no declaration to find out.
+
+    Raises:
+        NotFoundError: it has planned none.
+        NameRefusedError: no pipeline is called so.
+    """
+    if not context.warehouse.has_planned(name):
+        raise NotFoundError(f"no pipeline {name!r} in this warehouse", next=f"tidemark run {name}")
+    return name
+
+
+def read_history(context: "Context", name: str) -> tuple[tuple[HistoryEntry, ...], RememberedHistory]:
+    """The lines that were read so far, newest first, after one more portion; and what remembers them.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    remembered = _histories(context).get(name, lambda: _open_store(context, name))
+    return remembered.read(), remembered
+
+
+def _open_store(context: "Context", name: str) -> CheckpointStore:
+    return context.coordinator(require_planned(context, name)).objects.store
+
+
+def is_discarded(context: "Context", name: str, checkpoint: int) -> bool:
+    """Whether a checkpoint was released, as far as the history was read.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    return checkpoint in _histories(context).get(name, lambda: _open_store(context, name)).history.discarded
+
+
+def get_entry(context: "Context", name: str, checkpoint: int) -> HistoryEntry | None:
+    """The line of one checkpoint, whether its portion was read already or not.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    _, remembered = read_history(context, name)
+    with remembered.lock:
+        return remembered.history.entry(checkpoint)
+
+
+def get_neighbours(context: "Context", name: str, checkpoint: int) -> tuple[int | None, int | None]:
+    """Ids of the checkpoints before and after one.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    _, remembered = read_history(context, name)
+    with remembered.lock:
+        return remembered.history.beside(checkpoint)
+
+
+def list_entries(context: "Context", name: str) -> tuple[HistoryEntry, ...]:
+    """All lines that were read so far, newest first.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    return read_history(context, name)[0]

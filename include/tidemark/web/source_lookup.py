@@ -1,0 +1,314 @@
+"""The records that a checkpoint read, and those that it could not apply: bounded, as inert text (Q4).
+
+Only offsets that the checkpoint's own plan names are ever read, so that no other topic can be read through it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import BoundedSemaphore
+from typing import Any
+
+from tidemark.context import Context
+from tidemark.errors import BusyError, NotFoundError, UsageError
+from tidemark.formats.base import BadRecord
+from tidemark.formats.json import decode_key
+from tidemark.formats.registry import format_of
+from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
+from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
+from tidemark.model.core.types import FieldType
+from tidemark.operations import reads
+from tidemark.operations.reads import parse_key, schema_of
+from tidemark.web import history_cache
+from tidemark.web.history_json import Json
+from tidemark.web.row_origin import topics_of
+from tidemark.web.safe_text import text_of
+
+# Finds the records of a key in a range, by the manifest alone: the declaration is not imported (Q4).
+LONGEST = 1024 * 1024
+"""Bytes of a value that is decoded; a longer one is taken for a record of the key, lest it be missed."""
+
+
+def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str]) -> Wanted | None:
+    """A test for records of a key; None where the record alone does not tell, because the key comes of a join.
+
+    Values of a format that is not registered cannot be matched, so that all of them fit. Records that do not decode
+    belong to no key. Those that an operator gets from another operator cannot be matched: no record fits then.
+
+    Raises:
+        UsageError: the key has another number of columns, or a value does not fit.
+    """
+    schema = plan.schemas[uid]
+    wanted = parse_key(schema, key)
+    paths = [column.source.split(".") for column in schema.keys]
+    if any(join.leads(column.source) for join in schema.joins for column in schema.keys):
+        return None
+    record = _record_of([(path, column.type) for path, column in zip(paths, schema.keys, strict=True)])
+    columns = [(column.name, column.type) for column in schema.keys]
+
+    formats = {topic: format_of(plan.format_of(topic)) for topic in plan.topic_ids}
+
+    def fits(tp: TopicPartition, found: LogRecord) -> bool:
+        its_format = formats[tp.topic]
+        if found.size > LONGEST or its_format is None:
+            return True
+        try:
+            if found.value is None:
+                return schema.deletes and decode_key(found.key, columns) == wanted
+            decoded = its_format.decode_one(found.value, record)
+        except BadRecord:
+            return False
+        return tuple(_at(decoded, path) for path in paths) == wanted
+
+    return fits
+
+
+def _record_of(fields: Sequence[tuple[Sequence[str], FieldType]]) -> FieldType:
+    """The struct that has a type at each path, and nothing else."""
+    made: dict[str, FieldType] = {}
+    for head in dict.fromkeys(path[0] for path, _ in fields):
+        below = [(path[1:], of) for path, of in fields if path[0] == head]
+        made[head] = _record_of(below) if below[0][0] else below[0][1]
+    return FieldType("struct", fields=tuple(made.items()))
+
+
+def _at(decoded: Any, path: Sequence[str]) -> object:  # noqa: ANN401
+    for name in path:
+        decoded = decoded[name]
+    return decoded
+
+
+AT_ONCE = 2
+"""Reads of Kafka that one process does at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordQuery:
+    """Which records of a checkpoint.
+
+    Attributes:
+        uid: only topics that this operator reads.
+        key: only records of this key, one text per key column; needs `uid`.
+        partition: only this one, as in `flights-0`.
+        start: of that partition, only from this offset on.
+        end: of that partition, only below this offset.
+        after: where an earlier answer says that it goes on, as in `flights-0:48210`.
+        limit: at most this many records.
+    """
+
+    uid: str | None = None
+    key: Sequence[str] = ()
+    partition: str | None = None
+    start: int | None = None
+    end: int | None = None
+    after: str | None = None
+    limit: int = 20
+
+    def __post_init__(self) -> None:
+        if self.key and self.uid is None:
+            raise UsageError("a key without an operator", next="give uid, the operator that has the key.")
+        if self.partition is None and (self.start is not None or self.end is not None):
+            raise UsageError("offsets without a partition", next="give partition, as in flights-0.")
+
+
+_TURNS = BoundedSemaphore(AT_ONCE)
+
+
+def read_records(context: Context, name: str, checkpoint: int, query: RecordQuery) -> Json:
+    """Records that a checkpoint has read, or was to read, as far as Kafka still has them.
+
+    Returns:
+        `ranges` with the part of each that Kafka still has, and why the rest is gone; `records` with key and value
+        as text, and why the operator could not apply them; how many were `looked_at`, what it was `stopped_by`,
+        and `next`, with which the same question goes on.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint, operator or partition.
+        UsageError: the key or the offsets do not fit.
+        BusyError: others are reading.
+        BrokerError: Kafka does not answer.
+    """
+    plan = _plan(context, name, checkpoint)
+    ranges = _asked(plan, query)
+    wanted = by_key(plan, query.uid, query.key) if query.key and query.uid is not None else None
+    told, held = _held(context, name, plan, ranges)
+    going = _from(held, query.after)
+    if not _TURNS.acquire(timeout=1.0):
+        raise BusyError("records are being read for others", safe="nothing was changed.", next="ask again.")
+    try:
+        bounds = ReadBounds(matches=query.limit)
+        found = context.log.read(going, plan.isolation, bounds, wanted or _any)
+    finally:
+        _TURNS.release()
+    return {
+        "checkpoint": plan.name,
+        "by_key": wanted is not None,
+        "ranges": told,
+        "records": _told(context, name, plan, query.uid, found),
+        "looked_at": found.looked_at,
+        "stopped_by": found.stopped_by,
+        "next": None if found.next is None else f"{found.next[0]}:{found.next[1]}",
+    }
+
+
+def read_dead_letters(
+    context: Context, name: str, checkpoint: int, uid: str, *, limit: int = 25, offset: int = 0
+) -> Json:
+    """What an operator could not apply in a completed checkpoint, in order of position.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or operator.
+        StoreError: a file of the table is gone.
+    """
+    from tidemark.readers.dead_letter_reader import dead_letters
+
+    made = reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
+    schema_of(made, uid)
+    ack = made.ack(uid)
+    handle = StateHandle() if ack is None else ack.dead_letters
+    found = dead_letters(context.warehouse.root, handle, checkpoint, limit, offset)
+    rows = [
+        {
+            "partition": f"{row['topic']}-{row['partition']}",
+            "offset": row["offset"],
+            "timestamp": row["timestamp"].isoformat(),
+            "reason": row["reason"],
+            "key": text_of(row["key"]),
+            "value": text_of(row["value"], _renderer(made.plan, row["topic"])),
+        }
+        for row in found["rows"]
+    ]
+    return {"checkpoint": made.plan.name, "uid": uid, "matching": found["count"], "rows": rows}
+
+
+def _renderer(plan: CheckpointPlan, topic: str) -> Callable[[bytes], bytes] | None:
+    """How values of a topic are shown; None where they are shown as they are."""
+    found = format_of(plan.format_of(topic))
+    return None if found is None else found.render
+
+
+def _plan(context: Context, name: str, checkpoint: int) -> CheckpointPlan:
+    if history_cache.get_entry(context, name, checkpoint) is None:
+        raise NotFoundError(f"no checkpoint chk-{checkpoint} in {name}", next=f"tidemark checkpoint list {name}")
+    timelines = context.coordinator(name).timelines
+    found = timelines.find(checkpoint)
+    return timelines.plan(checkpoint) if found is None else found.plan
+
+
+def _held(
+    context: Context, name: str, plan: CheckpointPlan, ranges: Mapping[TopicPartition, OffsetRange]
+) -> tuple[list[Json], dict[TopicPartition, OffsetRange]]:
+    """Each range as JSON values, and the part of it that Kafka still has."""
+    log = context.coordinator(name).log
+    ids = log.topic_ids({tp.topic for tp in ranges})
+    gone = {tp: why for tp in ranges if (why := _recreated(plan, ids, tp)) is not None}
+    there = frozenset(ranges.keys() - gone.keys())
+    found = log.partitions(there, plan.isolation) if there else {}
+    told: list[Json] = []
+    held: dict[TopicPartition, OffsetRange] = {}
+    for tp, within in ranges.items():
+        kept = _kept(within, found.get(tp))
+        why = gone.get(tp) or _deleted(within, kept)
+        if not kept.is_empty:
+            held[tp] = kept
+        told.append(
+            {"partition": str(tp), "start": within.start, "end": within.end,
+             "kept_start": kept.start, "kept_end": kept.end, "why": why}
+        )  # fmt: skip
+    return told, held
+
+
+def _told(context: Context, name: str, plan: CheckpointPlan, uid: str | None, found: BoundedRead) -> list[Json]:
+    reasons = _reasons(context, name, plan, uid, found)
+    return [
+        {
+            "partition": str(tp),
+            "offset": record.offset,
+            "timestamp": iso(record.timestamp_ms) if record.timestamp_ms >= 0 else None,
+            "key": text_of(record.key),
+            "value": text_of(record.value, _renderer(plan, tp.topic)),
+            "dead_letters": reasons.get((tp, record.offset), {}),
+        }
+        for tp, record in found.records
+    ]
+
+
+def _reasons(
+    context: Context, name: str, plan: CheckpointPlan, uid: str | None, found: BoundedRead
+) -> dict[tuple[TopicPartition, int], dict[str, str]]:
+    """Why operators could not apply records that were found: per place, by uid."""
+    from tidemark.readers.dead_letter_reader import reasons_at
+
+    made = context.coordinator(name).timelines.find(plan.id)
+    places = [(tp, record.offset) for tp, record in found.records]
+    told: dict[tuple[TopicPartition, int], dict[str, str]] = {}
+    for ack in () if made is None or not places else made.sealed.acks:
+        if ack.dead_lettered and uid in (None, ack.uid):
+            warehouse = context.warehouse.root
+            for place, why in reasons_at(warehouse, ack.dead_letters, plan.id, places).items():
+                told.setdefault(place, {})[ack.uid] = why
+    return told
+
+
+def _any(_: TopicPartition, __: LogRecord) -> bool:
+    return True
+
+
+def _asked(plan: CheckpointPlan, query: RecordQuery) -> dict[TopicPartition, OffsetRange]:
+    """The ranges that a query is about, each within one of the plan's."""
+    if query.uid is not None and query.uid not in plan.schemas:
+        known = ", ".join(plan.schemas)
+        raise NotFoundError(f"{plan.name} has no operator {query.uid!r}", next=f"name one of: {known}.")
+    topics = None if query.uid is None else topics_of(plan, query.uid)
+    ranges = {tp: r for tp, r in plan.ranges.items() if not r.is_empty and (topics is None or tp.topic in topics)}
+    if query.partition is None:
+        return ranges
+    tp = TopicPartition.parse(query.partition)
+    if tp not in ranges:
+        raise NotFoundError(
+            f"{plan.name} has read nothing of {tp}", next=f"name one of: {', '.join(map(str, ranges)) or 'none'}."
+        )
+    whole = ranges[tp]
+    start = whole.start if query.start is None else query.start
+    end = whole.end if query.end is None else query.end
+    if not whole.start <= start <= end <= whole.end:
+        raise UsageError(f"[{start}, {end}) is not within {tp} {whole}", next=f"give offsets of {plan.name}.")
+    return {tp: OffsetRange(start, end)}
+
+
+def _from(held: Mapping[TopicPartition, OffsetRange], after: str | None) -> dict[TopicPartition, OffsetRange]:
+    """What is left of the ranges where an earlier answer ended."""
+    if after is None:
+        return dict(held)
+    text, _, digits = after.rpartition(":")
+    if not digits.isdecimal():
+        raise UsageError(f"nothing goes on at {after!r}", next="give what next said, as in flights-0:48210.")
+    place, offset = TopicPartition.parse(text), int(digits)
+    later = {tp: r for tp, r in held.items() if tp > place}
+    here = held.get(place)
+    if here is not None and offset < here.end:
+        later[place] = OffsetRange(max(here.start, offset), here.end)
+    return later
+
+
+def _kept(within: OffsetRange, log: PartitionLog | None) -> OffsetRange:
+    """What a partition still has of a range."""
+    if log is None:
+        return OffsetRange(within.start, within.start)
+    start = max(within.start, min(log.earliest, within.end))
+    return OffsetRange(start, max(start, min(within.end, log.end)))
+
+
+def _deleted(within: OffsetRange, kept: OffsetRange) -> str | None:
+    if kept == within:
+        return None
+    return "Kafka has deleted these records" if kept.is_empty else "Kafka has deleted the rest"
+
+
+def _recreated(plan: CheckpointPlan, ids: Mapping[str, str], tp: TopicPartition) -> str | None:
+    if tp.topic not in ids:
+        return "the topic is gone"
+    known = plan.topic_ids.get(tp.topic)
+    return None if known in (None, ids[tp.topic]) else "the topic was made anew: these offsets hold other records"

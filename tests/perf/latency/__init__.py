@@ -1,1 +1,0 @@
-"""How long a checkpoint takes end to end through Airflow; see `tests.perf.airflow_latency`."""

@@ -1,0 +1,97 @@
+"""Rules over all modules together: how full a folder is, who imports a small file, and names that occur twice."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tests.rules.imports import imports
+from tests.rules.rooms import room_of
+from tests.rules.source import Module
+
+CROWDED = 20
+SMALL = 60
+LARGE_FOLDERS = ("tidemark.cli", "tidemark.airflow")
+"""One file per noun, one per kind of DAG."""
+ONE_EACH = (*LARGE_FOLDERS, "tidemark.model.kinds")
+"""Rooms whose files are one thing each, however short it is."""
+SAME_WORD = ("tidemark.cli", "tidemark.operations", "tidemark.testing.twin")
+
+
+def crowded_folders(modules: Sequence[Module], limit: int = CROWDED) -> list[str]:
+    """Folders of more than `limit` files, their `__init__` included."""
+    files: dict[str, int] = defaultdict(int)
+    for module in modules:
+        files[module.name if module.is_package else module.name.rpartition(".")[0]] += 1
+    return [f"{f}: {n} files" for f, n in sorted(files.items()) if n > limit and f not in LARGE_FOLDERS]
+
+
+def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
+    """Files of fewer than `limit` lines of code that one other file imports, of the same room: a part of that one."""
+    importers = _importers(modules)
+    found = []
+    for module in modules:
+        size = lines_of_code(module)
+        if (
+            not module.is_package
+            and not module.name.startswith(ONE_EACH)
+            and size < limit
+            and len(importers[module.name]) == 1
+        ):
+            (importer,) = importers[module.name]
+            if room_of(importer) != module.room:
+                continue
+            found.append(f"{module.name}: {size} lines of code, only {importer} imports it")
+    return found
+
+
+def repeated_stems(modules: Sequence[Module]) -> list[str]:
+    """File names that the package has twice.
+
+    A command, its operation and its rule in the coordinator may share the name of the verb; a twin has the name of what
+    it is a twin of.
+    """
+    where: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        if not module.is_package and module.name.startswith("tidemark.") and not module.name.startswith(SAME_WORD):
+            where[module.name.rpartition(".")[2]].append(module.name)
+    return _repeated(where)
+
+
+def repeated_classes(modules: Sequence[Module]) -> list[str]:
+    """Names of public classes that the package has twice."""
+    where: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and module.name.startswith("tidemark."):
+                where[node.name].append(module.name)
+    return _repeated(where)
+
+
+def lines_of_code(module: Module) -> int:
+    """Lines that hold a token of code: no blank lines, comments, docstrings or imports."""
+    lines: set[int] = set()
+    strings = {
+        n.lineno + i
+        for n in ast.walk(module.tree)
+        if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) and isinstance(n.value.value, str)
+        for i in range((n.end_lineno or n.lineno) - n.lineno + 1)
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.stmt | ast.expr) and not isinstance(node, ast.Import | ast.ImportFrom | ast.alias):
+            lines.update((node.lineno, node.end_lineno or node.lineno))
+    return len(lines - strings)
+
+
+def _importers(modules: Sequence[Module]) -> Mapping[str, set[str]]:
+    names = {module.name for module in modules}
+    found: dict[str, set[str]] = defaultdict(set)
+    for module in modules:
+        for _, name in imports(module):
+            target = name if name in names else name.rpartition(".")[0]
+            if target in names and target != module.name:
+                found[target].add(module.name)
+    return found
+
+
+def _repeated(where: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(where.items()) if len(found) > 1]

@@ -1,0 +1,19 @@
+"""The case of `DeltaSink`: rows that the newest manifest names."""
+
+from tests.unit.sinks.cases import Arrived, Case, SinkLine
+from tidemark import DeltaSink
+
+
+def arrived(line: SinkLine) -> Arrived:
+    table = line.made[-1].sinks["alerts"]
+    return [
+        (
+            f"ticks/t1/{done.plan.name}/alerts/ticks-0-{row['_offset']}-{row['_n']}",
+            {"who": row["who"], "at": row["at"].isoformat(), "n": row["n"]},
+        )
+        for done in line.made
+        for row in line.held(table, done.id)
+    ]
+
+
+CASES = [Case(sink=DeltaSink("alerts"), arrived=arrived)]
