@@ -169,7 +169,7 @@ class Context:
         """Sends what attempts emit at once; an attempt that emits nothing opens no producer."""
 
         def make() -> Sender:
-            from tidemark.kafka.outbox import KafkaSender
+            from tidemark.kafka.producer import KafkaSender
 
             return KafkaSender(self.settings.kafka_address, self.settings.kafka_client_options)
 
@@ -178,7 +178,7 @@ class Context:
     @cached_property
     def outbox(self) -> Sender:
         """Sends what waits in the outboxes of completed checkpoints."""
-        from tidemark.kafka.outbox import KafkaOutbox
+        from tidemark.kafka.producer import KafkaOutbox
 
         return KafkaOutbox(self.settings.kafka_address, self.settings.kafka_client_options)
 

@@ -5,7 +5,7 @@ from typing import Protocol
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.kafka.topics import Topics
-from tidemark.kafka.outbox import ID_HEADER, KafkaOutbox
+from tidemark.kafka.producer import ID_HEADER, KafkaOutbox
 from tidemark.ports import Sender
 from tidemark.testing.twin.memory import MemorySender
 

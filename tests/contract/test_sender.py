@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from tests.contract.sender_drivers import KafkaSenderDriver, MemorySenderDriver, SenderDriver
 from tests.kafka.topics import Topics
 from tidemark.errors import BrokerError, RecordRefusedError, UsageError
-from tidemark.kafka.outbox import ID_HEADER, KafkaOutbox, KafkaSender
+from tidemark.kafka.producer import ID_HEADER, KafkaOutbox, KafkaSender
 from tidemark.model.checkpoint.messages import Message
 
 
@@ -86,7 +86,7 @@ def test_a_batch_that_is_too_large_is_sent_in_smaller_ones(driver: SenderDriver)
 
 
 def test_a_topic_that_is_gone_is_an_error_of_the_broker(driver: SenderDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.kafka.outbox.MISSING", 1.0)
+    monkeypatch.setattr("tidemark.kafka.producer.MISSING", 1.0)
     topic = driver.make()
     driver.delete(topic)
     with pytest.raises(BrokerError, match=f"topic {topic}") as caught:
@@ -104,7 +104,7 @@ def test_a_compacted_topic_refuses_a_record_without_a_key_and_it_is_named(topics
 
 @pytest.mark.kafka
 def test_what_the_client_itself_refuses_is_named_too(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.kafka.outbox.LARGEST", 1_000_000)
+    monkeypatch.setattr("tidemark.kafka.producer.LARGEST", 1_000_000)
     driver = KafkaSenderDriver(topics)
     topic = driver.make(largest=2_000_000)
     with pytest.raises(RecordRefusedError, match="in-0-1-0"):
@@ -133,6 +133,6 @@ def test_an_option_that_does_not_fit_is_named(options: dict[str, str]) -> None:
 
 
 def test_a_broker_that_is_away_is_an_error_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.kafka.outbox.STALL", 1.0)
+    monkeypatch.setattr("tidemark.kafka.producer.STALL", 1.0)
     with pytest.raises(BrokerError, match="sending to topic out"):
         KafkaOutbox("127.0.0.1:1").send("out", iter([message(0), message(1, 1_100_000)]))

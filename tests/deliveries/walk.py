@@ -30,7 +30,7 @@ from tidemark.model.checkpoint.messages import Message, commit_id, emitted_rows
 from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.ports import PlanRequest
-from tidemark.sinks.base import Services
+from tidemark.sinks.sink import Services
 
 KINDS = ("kafka", "kafka", "topic", "delta")
 

@@ -151,7 +151,7 @@ def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
 def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.kafka.outbox.STALL", 1.0)
+    monkeypatch.setattr("tidemark.kafka.producer.STALL", 1.0)
     house.checkpoint(("a", 1))
     nobody = replace(
         house, context=Context(house.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
@@ -182,7 +182,7 @@ def test_a_broker_that_is_down_fails_an_attempt_that_sends_and_the_state_stays(
     sending.checkpoint(("a", 1))
     real = sending.line.sender
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.kafka.outbox.STALL", 1.0)
+        patch.setattr("tidemark.kafka.producer.STALL", 1.0)
         nobody = sending.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
         sending.line.sender = Context(nobody).sender
         with pytest.raises(BrokerError, match=f"sending to topic {sending.topic}") as caught:

@@ -20,7 +20,7 @@ def ids(uid: str, *places: tuple[int, int]) -> list[str]:
 def test_one_topic_refuses_a_record_one_is_gone_and_the_third_gets_everything(
     topics: Topics, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.kafka.outbox.MISSING", 1.0)
+    monkeypatch.setattr("tidemark.kafka.producer.MISSING", 1.0)
     driver = KafkaSenderDriver(topics)
     small, gone, large = driver.make(largest=3_000), driver.make(), driver.make()
     line = noting(tmp_path / "w", {"small": small, "gone": gone, "large": large})

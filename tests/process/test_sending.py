@@ -24,7 +24,7 @@ from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.operations.replay import Rehearsal
 from tidemark.operations.sinks import sink_of
 from tidemark.ports import PlanRequest
-from tidemark.sinks.base import Services
+from tidemark.sinks.sink import Services
 from tidemark.testing import BARRIER, CRASH, replay
 from tidemark.testing.twin.memory import (
     Feed,

@@ -10,8 +10,8 @@ import pytest
 from tests.property.delete_keys import CASES, Columns
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.errors import DeclarationError
-from tidemark.formats.base import BadRecord
 from tidemark.formats.json import decode_key
+from tidemark.formats.record_format import BadRecord
 from tidemark.testing import BARRIER, CRASH, Replayed, replay
 
 

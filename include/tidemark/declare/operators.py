@@ -20,7 +20,7 @@ from tidemark.model.schema.binding import (
 )
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.sinks.base import Sink
+from tidemark.sinks.sink import Sink
 from tidemark.state import Keyed
 
 ProcessFunction = Callable[..., Iterable[Any] | None]

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Literal
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.base import RecordFormat
 from tidemark.formats.json import Json
+from tidemark.formats.record_format import RecordFormat
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import FieldType, record_type

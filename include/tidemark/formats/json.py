@@ -13,8 +13,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from tidemark.formats.base import FAULT, GOOD, BadRecord, RecordFormat
 from tidemark.formats.json_sql import Decoder, parsed_sql
+from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.base import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 

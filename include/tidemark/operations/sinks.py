@@ -20,9 +20,9 @@ from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_i
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations import reads
-from tidemark.sinks.base import Services
+from tidemark.sinks.known_sinks import traits_of
 from tidemark.sinks.outbox import Outbox
-from tidemark.sinks.registry import traits_of
+from tidemark.sinks.sink import Services
 
 if TYPE_CHECKING:
     import pyarrow as pa

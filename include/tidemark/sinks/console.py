@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark.model.core.json_text import json_record
-from tidemark.sinks.base import OUTBOX, EmittedRow, Services, Sink
+from tidemark.sinks.sink import OUTBOX, EmittedRow, Services, Sink
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class ConsoleSink(Sink):
     Standard output stays free for `--json`; in Airflow the lines are in the task's log. A crash may print some rows
     again, with the same ids. Characters that would steer a terminal are escaped.
 
-    >>> from tidemark.sinks.base import EmittedRow, Services
+    >>> from tidemark.sinks.sink import EmittedRow, Services
     >>> row = EmittedRow(id="trips/t1/chk-1/late/trips-0-4-0", fields={"bus": "7", "minutes": 12})
     >>> import contextlib, sys
     >>> with contextlib.redirect_stderr(sys.stdout):

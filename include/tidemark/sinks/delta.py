@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidemark.sinks.base import COMMITTED, EmittedRow, Services, Sink
+from tidemark.sinks.sink import COMMITTED, EmittedRow, Services, Sink
 
 
 @dataclass(frozen=True)

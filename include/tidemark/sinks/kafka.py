@@ -9,7 +9,7 @@ from tidemark.model.checkpoint.messages import Message
 from tidemark.model.core.json_text import json_record, key_bytes
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType
-from tidemark.sinks.base import AHEAD, OUTBOX, EmittedRow, Services, Sink
+from tidemark.sinks.sink import AHEAD, OUTBOX, EmittedRow, Services, Sink
 
 if TYPE_CHECKING:
     from tidemark.model.checkpoint.sinks import SinkTable

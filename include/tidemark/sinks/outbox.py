@@ -6,7 +6,7 @@ from hashlib import sha256
 from itertools import islice
 
 from tidemark.model.checkpoint.messages import EmittedRow
-from tidemark.sinks.base import Services, Sink
+from tidemark.sinks.sink import Services, Sink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

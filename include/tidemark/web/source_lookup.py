@@ -10,9 +10,9 @@ from typing import Any
 
 from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
-from tidemark.formats.base import BadRecord
 from tidemark.formats.json import decode_key
-from tidemark.formats.registry import format_of
+from tidemark.formats.known_formats import format_of
+from tidemark.formats.record_format import BadRecord
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle

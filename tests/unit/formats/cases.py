@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis.strategies import SearchStrategy
 
 from tidemark.formats import BadRecord, RecordFormat
-from tidemark.formats.registry import FORMATS
+from tidemark.formats.known_formats import FORMATS
 
 Answer = dict[str, Any] | str
 """The fields of a record, or why it is refused."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.unit.formats.cases import NAMES, case_of, damaged
 from tidemark import Fold, KafkaSource, Pipeline, formats, state, testing
-from tidemark.formats.registry import FORMATS, format_of
+from tidemark.formats.known_formats import FORMATS, format_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
@@ -136,7 +136,7 @@ def test_a_format_is_part_of_the_fingerprint() -> None:
 
 
 def test_importing_formats_loads_no_engine() -> None:
-    probe = "import sys, tidemark.formats.registry; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    probe = "import sys, tidemark.formats.known_formats; print(sorted({m.split('.')[0] for m in sys.modules}))"
     env = {"PYTHONPATH": str(ROOT / "include")}
     done = subprocess.run([sys.executable, "-c", probe], env=env, capture_output=True, text=True, check=True)
     assert not {"pyspark", "pyarrow", "pandas", "duckdb"} & set(ast.literal_eval(done.stdout))

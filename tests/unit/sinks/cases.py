@@ -18,8 +18,8 @@ from tidemark.model.checkpoint.messages import EmittedRow, commit_id, emitted_ro
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.kinds.base.python import Row
 from tidemark.sinks import Outbox, Sink
-from tidemark.sinks.base import Services
-from tidemark.sinks.registry import SINKS
+from tidemark.sinks.known_sinks import SINKS
+from tidemark.sinks.sink import Services
 
 Arrived = list[tuple[str, dict[str, Any]]]
 """Ids and fields in the order in which they came; times and the like in their JSON form."""

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.sinks.cases import Arrived, Case, SinkLine
 from tidemark import ConsoleSink
 from tidemark.sinks import EmittedRow
-from tidemark.sinks.base import Services
+from tidemark.sinks.sink import Services
 
 
 def arrived(line: SinkLine) -> Arrived:

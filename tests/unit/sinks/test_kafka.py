@@ -7,7 +7,7 @@ import pytest
 from tests.unit.sinks.cases import Arrived, Case, SinkLine
 from tidemark import KafkaSink
 from tidemark.errors import UsageError
-from tidemark.sinks.base import Services
+from tidemark.sinks.sink import Services
 
 
 def arrived(line: SinkLine) -> Arrived:

@@ -15,8 +15,8 @@ from tests.unit.sinks.cases import Arrived, Case, SinkLine, all_cases, walk
 from tidemark.errors import RecordRefusedError, UsageError
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.sinks import EmittedRow, Outbox, Sink
-from tidemark.sinks.base import AHEAD, COMMITTED, OUTBOX, Services
-from tidemark.sinks.registry import SINKS, sink_class, traits_of
+from tidemark.sinks.known_sinks import SINKS, sink_class, traits_of
+from tidemark.sinks.sink import AHEAD, COMMITTED, OUTBOX, Services
 
 PACKAGE = Path(__file__).resolve().parents[3] / "include" / "tidemark"
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))

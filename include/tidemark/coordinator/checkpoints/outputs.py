@@ -9,7 +9,7 @@ from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import Batch, Sender
-from tidemark.sinks.base import Services
+from tidemark.sinks.sink import Services
 
 DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
     ("topic", "STRING"),

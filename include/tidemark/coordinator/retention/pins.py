@@ -16,7 +16,7 @@ from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.retention.savepoint import SavepointRecord
-from tidemark.sinks.registry import traits_of
+from tidemark.sinks.known_sinks import traits_of
 
 Pin = tuple[int, str]
 """Id of a checkpoint, and what pins it."""

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource
 from tidemark.engine.read.record_deletes import applied_sql, key_names, keyed, reason_sql
-from tidemark.formats.base import FAULT, GOOD
+from tidemark.formats.record_format import FAULT, GOOD
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now

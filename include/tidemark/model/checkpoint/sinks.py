@@ -10,7 +10,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
-    from tidemark.sinks.base import Sink, SinkTraits
+    from tidemark.sinks.sink import Sink, SinkTraits
 
 Columns = tuple[tuple[str, str], ...]
 """(column, SQL type), in order."""
@@ -30,7 +30,7 @@ class SinkTable:
 
     Attributes:
         name: of the sink.
-        kind: which sink of `sinks.registry` it is; what follows from that is asked of `traits`.
+        kind: which sink of `sinks.known_sinks` it is; what follows from that is asked of `traits`.
         path: the table that rows go to now, relative to the warehouse; a sink that keeps none has one only by name.
         columns: (column, SQL type) of the emitted fields, in order.
         topic: of a Kafka sink; None where 0.1 planned one on a fork, which sent nothing.
@@ -61,14 +61,14 @@ class SinkTable:
     def sink(self) -> "Sink | None":
         """The sink that rows are written to; None for one of 0.1 that nothing is written to."""
         # Most commands ask for none, and a sink is made of the table that asks.
-        from tidemark.sinks.registry import sink_class
+        from tidemark.sinks.known_sinks import sink_class
 
         return sink_class(self.kind).thaw(self)
 
     @property
     def traits(self) -> "SinkTraits":
         """How rows reach it."""
-        from tidemark.sinks.registry import traits_of
+        from tidemark.sinks.known_sinks import traits_of
 
         return traits_of(self.kind)
 

@@ -9,8 +9,8 @@ from typing import Any
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError
-from tidemark.formats.base import BadRecord
 from tidemark.formats.json import decode_key
+from tidemark.formats.record_format import BadRecord
 from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, Verdict

@@ -8,10 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
-from typing import Any
-
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import PER_RECORD
@@ -23,9 +20,10 @@ from tidemark.model.schema.key_groups import key_group
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.portable_sql.custom_aggregate import partial_sql
 from tidemark.portable_sql.dialects import DUCKDB
-from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.sql.fold_columns import quoted
-from tidemark.tables.arrow_types import arrow_schema
+
+if TYPE_CHECKING:
+    from tidemark.readers.duckdb_session import Ask
 
 
 # Texts of the portable SQL subset over records and accumulators in memory, evaluated by DuckDB.
@@ -62,6 +60,12 @@ def finished(field: StoredField, row: Mapping[str, Any]) -> Any:
 
 
 def _asked(sql: str, columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    # Only pipelines with custom aggregates pay for DuckDB and Arrow.
+    import duckdb
+    import pyarrow as pa
+
+    from tidemark.tables.arrow_types import arrow_schema
+
     table = pa.Table.from_pylist([dict(r) for r in rows], schema=arrow_schema(columns))
     try:
         found: dict[str, Any] = _session()(sql, rows=table).to_pylist()[0]
@@ -79,7 +83,9 @@ def _plain(value: Any, of: FieldType) -> Any:
 
 
 @cache
-def _session() -> Ask:
+def _session() -> "Ask":
+    from tidemark.readers.duckdb_session import asking
+
     kept = ExitStack()
     atexit.register(kept.close)
     return kept.enter_context(asking())

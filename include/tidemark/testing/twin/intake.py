@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from tidemark.declare.pipeline import Pipeline
-from tidemark.formats.base import BadRecord
+from tidemark.formats.record_format import BadRecord
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.log_records import LogRecord

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from tidemark.errors import UsageError
-from tidemark.sinks.base import Sink, SinkTraits
 from tidemark.sinks.console import ConsoleSink
 from tidemark.sinks.delta import DeltaSink
 from tidemark.sinks.kafka import KafkaSink
+from tidemark.sinks.sink import Sink, SinkTraits
 
 SINKS: Mapping[str, type[Sink]] = {kind: cls for cls in (DeltaSink, KafkaSink, ConsoleSink) for kind in cls.kinds}
 """By the kind that manifests carry."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from tidemark.formats.base import RecordFormat
 from tidemark.formats.json import Json
+from tidemark.formats.record_format import RecordFormat
 from tidemark.formats.text import Text
 
 FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text)}
