@@ -1,9 +1,17 @@
-"""The English of documents: habits that make a sentence hard to read, and what to write in their place.
+"""The English of documents and sources: habits that make a sentence hard to read, and what to write in their place.
 
 The measure is the documentation of Flink, httpx and DuckDB: active voice, the subject first, the reader as *you*.
+
+    python -m tests.english README.md include/tidemark/coordinator
+
+lists the findings of files and folders.
 """
 
+import io
 import re
+import sys
+import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,3 +77,40 @@ def pages(root: Path) -> list[Path]:
     """Every document that people read, the changelog excepted."""
     above = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md")
     return [*(root / name for name in above), *sorted((root / "docs").rglob("*.md"))]
+
+
+WORDS = re.compile(r"[A-Za-z]+ [a-z]+ ")
+"""A string that holds a sentence rather than a key, a query or a pattern."""
+SQL = re.compile(r"\b(?:SELECT|WHERE|CASE|CAST|INSERT|CREATE|ORDER BY|ELSE|END)\b")
+
+
+def source_prose(text: str) -> str:
+    """The docstrings, comments and messages of a Python source; every line stays where it is, code becomes blank."""
+    lines = [""] * (text.count("\n") + 2)
+    middle = getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        is_text = (
+            token.type in (tokenize.STRING, middle) and WORDS.search(token.string) and not SQL.search(token.string)
+        )
+        if token.type == tokenize.COMMENT or is_text:
+            for number, line in enumerate(token.string.split("\n")):
+                lines[token.start[0] - 1 + number] += line.strip("#\"'rf") + " "
+    return "\n".join(lines)
+
+
+def sources(root: Path) -> list[Path]:
+    """Every Python source of the product."""
+    folders = ("include", "plugins", "dags", "spark_jobs")
+    return sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+
+
+def _of(path: Path) -> Iterator[str]:
+    files = [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.md")])
+    for file in files:
+        text = file.read_text()
+        read = source_prose(text) if file.suffix == ".py" else text
+        yield from (f"{file}:{line}: {words!r}: {instead}" for line, words, instead in findings(read))
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{found}\n" for name in sys.argv[1:] for found in _of(Path(name)))
