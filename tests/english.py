@@ -92,7 +92,7 @@ def source_prose(text: str) -> str:
         is_text = (
             token.type in (tokenize.STRING, middle) and WORDS.search(token.string) and not SQL.search(token.string)
         )
-        if token.type == tokenize.COMMENT or is_text:
+        if token.type == tokenize.COMMENT or (is_text and not SQL.search(token.string)):
             for number, line in enumerate(token.string.split("\n")):
                 lines[token.start[0] - 1 + number] += line.strip("#\"'rf") + " "
     return "\n".join(lines)
