@@ -18,7 +18,7 @@ CLASS_PATH, OPTIONS, SERVED = "spark.driver.extraClassPath", "spark.driver.defau
 MAKES = """
 import sys
 from pathlib import Path
-from tidemark.engine import class_archive
+from tidemark.engine.session import class_archive
 
 class_archive._train = lambda spark, scratch: spark.range(3).count()
 print(class_archive.make_archive(class_archive.jars_below(Path(sys.argv[1]))))

@@ -1,9 +1,12 @@
-"""How far a stranger walks: the files of ours whose functions one `tidemark run` calls, in the order of the first call.
+"""How far a newcomer walks: the files of the package whose functions one `tidemark run` calls, in call order.
 
     python -m tests.rules.walk
+    python -m tests.rules.walk fold
 
-The pipeline has one `Fold` and the warehouse is a folder. Kafka and Spark are the twins, whose own files are left out,
-as are those of the command line.
+The second form follows one `Fold` from its declaration to its written rows, on a Spark of its own.
+
+The pipeline has one `Fold` and the warehouse is a folder. In-memory twins replace Kafka and Spark. The files of the
+command line are left out, and so is everything that a twin calls: in a real run that is the work of Spark.
 """
 
 import json
@@ -48,7 +51,9 @@ def visited(action: Callable[[], object]) -> list[str]:
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(f"{PACKAGE}/"):
-            seen.setdefault(code.co_filename.removeprefix(f"{PACKAGE}/"))
+            file = code.co_filename.removeprefix(f"{PACKAGE}/")
+            if file not in seen and not _is_called_by_a_twin(frame):
+                seen.setdefault(file)
 
     sys.setprofile(note)
     try:
@@ -58,16 +63,66 @@ def visited(action: Callable[[], object]) -> list[str]:
     return [file for file in seen if not file.startswith(LEFT_OUT)]
 
 
+def _is_called_by_a_twin(frame: FrameType) -> bool:
+    """Whether a twin is on the way from the command line to this call."""
+    above = frame.f_back
+    while above is not None:
+        code = above.f_code
+        if code.co_filename.startswith(f"{PACKAGE}/testing/twin/") or code.co_qualname.startswith("ParquetFiles."):
+            return True
+        above = above.f_back
+    return False
+
+
+def run_files(folder: Path) -> list[str]:
+    """Files that the second `tidemark run` of a pipeline visits."""
+    tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
+    tidemark.declare(DECLARATION, file="orders.py")
+    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
+    files: list[str] = []
+    for n in range(2):
+        line.send([(0, json.dumps({"customer": "anna", "amount": n}).encode(), n)])
+        with commands_over(line):
+            files = visited(lambda: tidemark("run", "orders").ok())
+    return files
+
+
+def fold_files(folder: Path) -> list[str]:
+    """Files that one `Fold` visits from its declaration to its written rows; reading from Kafka is left out."""
+    from pyspark.sql import SparkSession
+
+    from tests.engine.records import plan_of
+    from tidemark import Fold
+    from tidemark.engine.fold.fold import FoldTask, write_fold
+    from tidemark.engine.write.parquet_writer import RunFolder
+    from tidemark.model.core.offsets import TopicPartition
+    from tidemark.model.core.ttl import Now
+    from tidemark.model.core.types import record_type
+
+    spark = SparkSession.builder.master("local[1]").config("spark.sql.shuffle.partitions", 1).getOrCreate()
+    frame = spark.sql(
+        "SELECT 'orders' AS topic, 0 AS partition, 0L AS offset, TIMESTAMP '2020-01-01T00:00:00Z' AS timestamp,"
+        " named_struct('customer', 'anna', 'amount', 1L) AS record, TIMESTAMP '2020-01-01T00:00:00Z' AS event_time,"
+        " CAST(NULL AS STRING) AS _reason"
+    )
+
+    declared: dict[str, Any] = {"__name__": "orders"}
+    exec(DECLARATION, declared)  # noqa: S102  (a constant of this file)
+    plan = plan_of(declared["orders"], 1, {TopicPartition("orders", 0): (0, 1)})
+    task = FoldTask(plan=plan, uid="customers", now=Now(), at_most=1, folder=RunFolder(path=f"{folder}/run"))
+
+    def declare_and_fold() -> None:
+        fold = Fold("customers", key_by="customer", state=declared["Customer"])
+        assert fold.bind(record_type(declared["Order"])) == plan.schemas["customers"]
+        write_fold(frame, task)
+
+    return visited(declare_and_fold)
+
+
 def main() -> int:
-    """Prints the files of a second checkpoint, and how many they are."""
+    """Prints the files, and how many they are."""
     with tempfile.TemporaryDirectory() as folder:
-        tidemark = Command(Path(folder), "127.0.0.1:1", "sc://127.0.0.1:1")
-        tidemark.declare(DECLARATION, file="orders.py")
-        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
-        for n in range(2):
-            line.send([(0, json.dumps({"customer": "anna", "amount": n}).encode(), n)])
-            with commands_over(line):
-                files = visited(lambda: tidemark("run", "orders").ok())
+        files = (fold_files if sys.argv[1:] == ["fold"] else run_files)(Path(folder))
     sys.stdout.write("\n".join(files) + f"\n{len(files)} files\n")
     return 0
 
