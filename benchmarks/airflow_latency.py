@@ -93,7 +93,7 @@ class Measurement:
         wanted = [keys[order], counts[touched][order], sums[touched][order]]
         if not all(map(np.array_equal, found, wanted)):
             raise SystemExit(f"{dag}: the state differs from numpy's: this run is void")
-        return table.num_rows
+        return int(table.num_rows)
 
 
 def main() -> int:

@@ -105,6 +105,7 @@ def _checkpoint(context: Context, name: str, n: int) -> dict[str, Any]:
 def _plain_bytes(context: Context, made: Checkpoint) -> int:
     """Bytes of what the checkpoint changed, keys and fields, in one Parquet file by pyarrow."""
     segment = made.handles["totals"].segments[-1]
+    assert isinstance(context.settings.warehouse, Path)
     folder = context.settings.warehouse / segment.path
     found = [f.path for f in context.tables.files_of(segment) if f.checkpoint == made.plan.id]
     rows = pa.concat_tables(pq.read_table(folder / path, partitioning=None) for path in found)
@@ -142,7 +143,7 @@ def _check(context: Context, name: str) -> int:
     )
     if not same:
         raise SystemExit(f"{name}: the state differs from numpy's: this run is void")
-    return table.num_rows
+    return int(table.num_rows)
 
 
 def create_topic(bootstrap: str, topic: str) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def _once(asked: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     from benchmarks.peers.fresh_drivers import begun, left
     from benchmarks.peers.lineup import KINDS
 
-    place, jvm, steps = Place(**asked["place"]), [], [("", asked["began"], 0.0)]
+    place, jvm, steps = Place(**asked["place"]), list[psutil.Process](), [("", asked["began"], 0.0)]
 
     def mark(step: str) -> None:
         used = time.process_time() + sum(sum(process.cpu_times()[:4]) for process in jvm)
@@ -106,8 +106,10 @@ def _once(asked: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
         mark(CONTEXT)
         return made
 
-    launch, initialize = context.launch_gateway, context.SparkContext._initialize_context
-    context.launch_gateway, context.SparkContext._initialize_context = launched, initialized
+    launch: Callable[..., Any] = vars(context)["launch_gateway"]
+    initialize = context.SparkContext._initialize_context
+    vars(context)["launch_gateway"] = launched
+    context.SparkContext._initialize_context = initialized  # type: ignore[assignment, method-assign]
     spark = begun(asked["kind"], place, asked["scratch"])
     mark(SESSION)
     KINDS[asked["kind"]].make(place, "local[2]").take()
@@ -115,6 +117,7 @@ def _once(asked: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     told = {
         step: (at - was, used - before) for (_, was, before), (step, at, used) in zip(steps, steps[1:], strict=False)
     }
+    assert spark._jvm is not None
     classes = spark._jvm.java.lang.management.ManagementFactory.getClassLoadingMXBean().getTotalLoadedClassCount()
     left(asked["kind"], place, spark)
     return told | {"classes": (classes, 0.0)}

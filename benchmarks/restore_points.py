@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +59,20 @@ def main() -> int:
 
 def timed(context: Context) -> dict[str, dict[str, float]]:
     """Median seconds per verb and size, after one round that does not count."""
+
+    def create(name: str, point: str) -> object:
+        asked = SavepointRequest(name=point, owner="bench", origin="bench")
+        return savepoints.open_savepoints(context, name).create(asked)
+
     times: dict[str, dict[int, list[float]]] = {}
     for turn in range(ROUNDS + 1):
         for size in SIZES:
             name, point = f"bench-{size}", f"point-{turn}"
             request = RestoreRequest(savepoint=point)
             verbs: dict[str, Callable[[], object]] = {
-                "savepoint": lambda name=name, point=point: savepoints.open_savepoints(context, name).create(
-                    SavepointRequest(name=point, owner="bench", origin="bench")
-                ),
-                "fork": lambda name=name, turn=turn, request=request: timelines.fork(
-                    context, name, f"fork-{turn}", request
-                ),
-                "restore": lambda name=name, request=request: timelines.restore(context, name, request),
+                "savepoint": partial(create, name, point),
+                "fork": partial(timelines.fork, context, name, f"fork-{turn}", request),
+                "restore": partial(timelines.restore, context, name, request),
             }
             for verb, act in verbs.items():
                 started = time.perf_counter()
@@ -98,6 +100,7 @@ def forked(context: Context, bootstrap: str) -> dict[str, Any]:
 
 
 def _bytes(context: Context) -> int:
+    assert isinstance(context.settings.warehouse, Path)
     return sum(f.stat().st_size for f in context.settings.warehouse.rglob("*") if f.is_file())
 
 

@@ -142,9 +142,14 @@ def by_vacuum(root: Path, plan: DeletionPlan) -> dict[str, Any]:
         table = next(p for p in Path(f.path).parents if (root / p / "_delta_log").is_dir())
         tables.setdefault(str(table), []).append((f"file:{root}/{f.path}", f.bytes))
     with session() as spark:
-        for table in tables:
-            spark.read.format("delta").load(f"{root}/{table}").count()
-        _, spent = timed(lambda: [vacuum(spark, f"{root}/{table}", files) for table, files in tables.items()])
+        for name in tables:
+            spark.read.format("delta").load(f"{root}/{name}").count()
+
+        def vacuum_all() -> None:
+            for name, files in tables.items():
+                vacuum(spark, f"{root}/{name}", files)
+
+        _, spent = timed(vacuum_all)
     left = sum((root / f.path).exists() for f in plan.free)
     return {"tables": len(tables), "s": spent, "files_left": left}
 

@@ -56,13 +56,13 @@ def main() -> int:
             sys.stdout.write(json.dumps(_measured(sys.argv[1], int(sys.argv[2]), Path(folder))) + "\n")
         return 0
     facts: Row = {"quick": QUICK, "cores": os.cpu_count(), "python": platform.python_version()}
-    folder, written = ROOT / "docs" / "benchmarks", "scale-quick" if QUICK else "scale"
-    data, wanted = folder / f"{written}.json", sys.argv[1:] or list(SIZES)
+    results, written = ROOT / "docs" / "benchmarks", "scale-quick" if QUICK else "scale"
+    data, wanted = results / f"{written}.json", sys.argv[1:] or list(SIZES)
     known: dict[str, list[Row]] = json.loads(data.read_text())["rows"] if sys.argv[1:] else {}
     known |= {name: [_apart(name, size) for size in SIZES[name]] for name in wanted}
     rows = {name: known[name] for name in SIZES if name in known}
     data.write_text(json.dumps({"facts": facts, "rows": rows}, indent=1) + "\n")
-    (folder / f"{written}.md").write_text(page(data.name, facts, rows))
+    (results / f"{written}.md").write_text(page(data.name, facts, rows))
     return 0
 
 
@@ -160,7 +160,11 @@ def _planning(history: LongHistory, folder: Path) -> Row:
         line = history.line
         replace(opened, log=line.log, clock=line.clock).trigger(long_history.TRIPS, PlanRequest(origin="test"))
 
-    cold = cost(plan, before=lambda: (one_more(history), forget(folder)))
+    def one_more_unknown() -> None:
+        one_more(history)
+        forget(folder)
+
+    cold = cost(plan, before=one_more_unknown)
     return {"plan_cold": cold, "plan": cost(plan, before=lambda: one_more(history))}
 
 

@@ -101,13 +101,17 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
 def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
     """One compaction of the runs (the level-1 fold), and the rewrite of the whole base."""
     ids = (f"{n:032x}" for n in itertools.count(1))
+
+    def log(step: str, moment: str) -> None:
+        sys.stderr.write(f"{time.perf_counter():.2f} {step} {moment}\n")
+
     compactor = Compactor(
         session=lambda: spark,
         warehouse=str(state.root),
         tables=state.tables,
         clock=ManualClock(),
         write_ids=lambda: next(ids),
-        listener=lambda step, moment: sys.stderr.write(f"{time.perf_counter():.2f} {step} {moment}\n") and None,
+        listener=log,
         put_job=lambda key, record: PutOutcome.WON,
         put_record=lambda key, record: PutOutcome.WON,
     )

@@ -99,6 +99,7 @@ def _peer(kind: str, place: Place) -> Peer:
 
 
 def _jvm(spark: SparkSession) -> psutil.Process:
+    assert spark._jvm is not None
     name: str = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getName()
     return psutil.Process(int(name.partition("@")[0]))
 
@@ -127,6 +128,7 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
     generator.produce(bootstrap, topic, Workload(MANY, RECORDS, SEED).load())
     peer = _peer("tidemark", Place(bootstrap, topic, f"{home}/steps", ""))
     made = checkpoints.run_once(peer.context, topic, PlanRequest(origin="bench")).checkpoint  # type: ignore[attr-defined]
+    assert made is not None
     plan, (name,) = made.plan, pipeline.inputs
 
     def raw() -> DataFrame:

@@ -78,7 +78,8 @@ class Workload:
     @cached_property
     def _cumulated(self) -> np.ndarray:
         weights = np.arange(1, self.keys + 1, dtype=np.float64) ** -ZIPF
-        return np.cumsum(weights) / weights.sum()
+        cumulated: np.ndarray = np.cumsum(weights) / weights.sum()
+        return cumulated
 
 
 @dataclass(frozen=True)

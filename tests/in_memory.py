@@ -1,5 +1,6 @@
 """A checkpoint line in memory: what the coordinator's unit tests and the simulation both stand on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -19,7 +20,7 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.checkpoint.table_writes import CommitRequest
 from tidemark.ports import CheckpointStore, PlanRequest
 from tidemark.testing.twin.layouts import state_rows
-from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables
 from tidemark.testing.twin.merge import compacted
 
 START_MS = 1_000_000
@@ -66,7 +67,7 @@ class InMemory:
     log: MemoryLog
     tables: MemoryTables
     clock: ManualClock
-    ids: SequentialIds
+    ids: Callable[[], str]
     name = "PIPELINE"
 
     @property

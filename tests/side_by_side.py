@@ -84,8 +84,8 @@ def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
     nice = ["nice", "-n", "10", *BESIDE]
     if more:
         watched, beside = LONG_WITH_SERVICES
-        computing = [[[*nice, *given, *folders]] for folders in LONG]
-        return [[[*COMMAND, *given, *watched]], [[*BESIDE, *given, *beside]], *computing]
+        long = [[[*nice, *given, *folders]] for folders in LONG]
+        return [[[*COMMAND, *given, *watched]], [[*BESIDE, *given, *beside]], *long]
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*nice, "-m", COMPUTING, *given]
     return [

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import click
 import pytest
 import typer
+from typer._click import Command
+from typer.core import TyperGroup
 
 import tidemark
 from tidemark.declare.discovery import declared_in
@@ -64,12 +65,12 @@ def _command_lines(page: Path) -> list[str]:
     return [re.sub(r"^(\w+=\S*\s+)+", "", line) for line in lines if line]
 
 
-def _tree() -> click.Command:
+def _tree() -> Command:
     apps = [v for v in vars(import_module("tidemark.cli.main")).values() if isinstance(v, typer.Typer)]
     return typer.main.get_command(apps[0])
 
 
-def _complaints(words: list[str], command: click.Command) -> Iterator[str]:
+def _complaints(words: list[str], command: Command) -> Iterator[str]:
     """What a line asks of the command line that it does not have."""
     words = words[1:]
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
@@ -99,13 +100,18 @@ def test_make_targets_exist(page: Path) -> None:
     assert wanted <= targets, f"no such target: {sorted(wanted - targets)}"
 
 
-def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
+def _commands(command: Command, path: tuple[str, ...] = ()) -> Iterator[str]:
     below = getattr(command, "commands", None)
     if below is None:
         yield " ".join(path)
         return
     for name, found in below.items():
         yield from _commands(found, (*path, name))
+
+
+def _below(command: Command, word: str) -> Command:
+    assert isinstance(command, TyperGroup)
+    return command.commands[word]
 
 
 def test_every_command_is_shown_in_a_how_to() -> None:
@@ -135,7 +141,7 @@ def _next_steps() -> list[tuple[str, str]]:
 
 def test_what_errors_tell_to_type_exists() -> None:
     tree = _tree()
-    leaves = [functools.reduce(lambda c, word: c.commands[word], path.split(), tree) for path in _commands(tree)]
+    leaves = [functools.reduce(_below, path.split(), tree) for path in _commands(tree)]
     options = {option for leaf in leaves for p in leaf.params for option in p.opts}
     known = {path.split()[0] for path in _commands(tree)}
     wrong = []
@@ -174,7 +180,7 @@ def test_the_table_of_metrics_is_the_one_in_the_code() -> None:
 def test_every_kind_of_state_is_explained() -> None:
     page = "docs/how-to/write-a-pipeline.md"
     told = " ".join(row[0] for heading in ("kind", "kind of a Process") for row in _rows(page, heading))
-    kinds = [n for n in tidemark.state.__all__ if n.islower()]
+    kinds = [n for n in dir(tidemark.state) if n.islower()]
     assert [k for k in kinds if f"{k}(" not in told] == []
 
 

@@ -85,7 +85,7 @@ def functions(path: Path) -> dict[str, list[str]]:
     for node in ast.parse(path.read_text()).body:
         for inner in node.body if isinstance(node, ast.ClassDef) else (node,):
             if isinstance(inner, ast.FunctionDef):
-                name = f"{node.name}::{inner.name}" if inner is not node else inner.name
+                name = f"{node.name}::{inner.name}" if isinstance(node, ast.ClassDef) else inner.name
                 found[name] = [ast.unparse(d) for d in inner.decorator_list]
     return found
 

@@ -103,8 +103,12 @@ def _table(first: str, groups: Groups, part: str, *, total: bool = False) -> lis
     names = list(dict.fromkeys(name for rows in groups.values() for row in rows for name in row[part]))
     heads = [f"{records:,} {GATES[pipeline]}" for pipeline, records in groups]
     lines = [f"| {first} | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
-    lines += [_line(f"`{name}`", groups, lambda row, name=name: row[part].get(name, 0.0)) for name in names]
+    lines += [_line(f"`{name}`", groups, _part_of(part, name)) for name in names]
     return lines + ([_line("all", groups, lambda row: sum(row[part].values()))] if total else [])
+
+
+def _part_of(part: str, name: str) -> Callable[[Row], float]:
+    return lambda row: row[part].get(name, 0.0)
 
 
 def _line(name: str, groups: Groups, value: Callable[[Row], float]) -> str:

@@ -179,7 +179,7 @@ def counted(rows: Sequence[Row]) -> list[Row]:
 
 
 def _median(rows: Sequence[Row], what: str) -> float:
-    return statistics.median(r[what] for r in rows)
+    return float(statistics.median(r[what] for r in rows))
 
 
 def _table(rows: Sequence[Row]) -> list[str]:

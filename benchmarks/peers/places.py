@@ -152,7 +152,7 @@ def check(name: str, found: pa.Table, wanted: State) -> int:
                 f"{name}: {column} differs from the oracle's ({table.num_rows} rows, {len(wanted.keys)} wanted):"
                 " this run is void"
             )
-    return table.num_rows
+    return int(table.num_rows)
 
 
 def child_environment() -> dict[str, str]:

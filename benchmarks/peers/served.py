@@ -30,8 +30,8 @@ class ServedPeer:
         self.reader = TidemarkPeer(self.place, self.spark)
         asked = json.dumps({"place": self.place.as_json(), "spark": self.spark})
         command = [sys.executable, "-m", "benchmarks.peers.served", asked]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.client = subprocess.Popen(command, env=child_environment(), cwd=ROOT, text=True, bufsize=1, **pipes)
+        piped, env = subprocess.PIPE, child_environment()
+        self.client = subprocess.Popen(command, env=env, cwd=ROOT, text=True, bufsize=1, stdin=piped, stdout=piped)
 
     def take(self) -> None:
         """One checkpoint."""

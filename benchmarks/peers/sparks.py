@@ -75,7 +75,9 @@ def session_with(options: Mapping[str, str]) -> SparkSession:
     shared = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType")
     session = running.newSession()
     for name in shared:
-        session.conf.set(name, running.conf.get(name))
+        value = running.conf.get(name)
+        assert value is not None, name
+        session.conf.set(name, value)
     for name, value in {"spark.sql.shuffle.partitions": "2", **options}.items():
         session.conf.set(name, value)
     return session

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -77,6 +77,12 @@ class StreamingPeer:
             columns = "key STRING, updates BIGINT, amount BIGINT, last_at TIMESTAMP, deleted BOOLEAN, changed BIGINT"
             self.session.sql(f"CREATE TABLE IF NOT EXISTS delta.`{self.table}` ({columns}) USING delta")
 
+    @property
+    def _jvm_totals(self) -> Any:
+        jvm = self.session._jvm
+        assert jvm is not None
+        return jvm.StreamingTotals
+
     def take(self) -> None:
         """One query, from the offsets of the last one to the topic's end."""
         options = {
@@ -87,7 +93,7 @@ class StreamingPeer:
             "sink": self.sink,
         }
         spark: object = self.session._jsparkSession
-        self.session._jvm.StreamingTotals.take(spark, options)
+        self._jvm_totals.take(spark, options)
 
     def upkeep(self) -> None:
         """None: Spark's own maintenance runs in the background."""
@@ -143,14 +149,14 @@ class StreamingPeer:
     def drop(self, marks: Sequence["Mark"]) -> None:
         """Spark's own purge of the query, and VACUUM of a merged table."""
         spark: object = self.session._jsparkSession
-        self.session._jvm.StreamingTotals.purge(spark, self.checkpoint, len(marks), marks[0].batch)
+        self._jvm_totals.purge(spark, self.checkpoint, len(marks), marks[0].batch)
         if self.sink == "merge":
             vacuum(self.session, self.table)
 
     def back_to(self, mark: "Mark") -> None:
         """The query forgets what came later, and the table becomes a clone of its old version, as in `restore`."""
         spark: object = self.session._jsparkSession
-        self.session._jvm.StreamingTotals.forget(spark, self.checkpoint, mark.batch)
+        self._jvm_totals.forget(spark, self.checkpoint, mark.batch)
         clone = f"{self.place.folder}/table-of-{mark.batch}"
         source = f"delta.`{self.table}` VERSION AS OF {mark.version}"
         self.session.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE {source}")

@@ -25,7 +25,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.names import checked_name
-from tidemark.ports import CheckpointStore, ForeignTables, HeldLock, Sender, SourceLog, StepListener, TableFiles
+from tidemark.ports import CheckpointStore, Clock, ForeignTables, HeldLock, Sender, SourceLog, StepListener, TableFiles
 from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings
 from tidemark.system import SystemClock, random_id
@@ -51,7 +51,7 @@ class Context:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         self.warehouse = WarehouseLocation(settings)
         self.observers = Observers(settings)
         self._indexes: dict[str, ManifestIndex] = {}

@@ -56,9 +56,9 @@ def _misfit(body: dict[str, Any], name: str, kind: type, *, nullable: bool) -> s
         return None if nullable else "null_field"
     if type(found) is not kind:
         return "wrong_type"
-    if kind is int and not -(2**63) <= found < 2**63:
+    if isinstance(found, int) and not -(2**63) <= found < 2**63:
         return "out_of_range"
-    if name == "at":
+    if name == "at" and isinstance(found, str):
         return _bad_time(found)
     return None
 

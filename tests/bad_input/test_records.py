@@ -130,12 +130,18 @@ def _reason(value: bytes | None) -> str | None:
     return next((reason for v, reason in POISON.values() if v is value), None) or judge(value).reason
 
 
+def _good(value: bytes | None) -> dict[str, Any]:
+    record = judge(value).record
+    assert record is not None
+    return record
+
+
 def test_every_record_is_applied_or_is_a_dead_letter(line: Line, sent: list[Sent]) -> None:
     [made] = line.checkpoints()
-    reasons = {"people": [], "kinds": []}
+    reasons: dict[str, list[str | None]] = {"people": [], "kinds": []}
     for one in sent:
         why = _reason(one.value)
-        nobody = why is None and judge(one.value).record.get("who") is None
+        nobody = why is None and _good(one.value).get("who") is None
         reasons["people"].append("null_key: who" if nobody else why)
         reasons["kinds"].append(why)
     assert made["records"] == len(sent)
@@ -147,12 +153,12 @@ def test_every_record_is_applied_or_is_a_dead_letter(line: Line, sent: list[Sent
 
 @pytest.mark.parametrize("uid", ["people", "kinds"])
 def test_dead_letters_keep_place_reason_and_raw_bytes(line: Line, sent: list[Sent], uid: str) -> None:
-    expected, offsets = {}, defaultdict(int)
+    expected, offsets = {}, defaultdict[int, int](int)
     for one in sent:
         place = (line.topic, one.partition, offsets[one.partition])
         offsets[one.partition] += 1
         why = _reason(one.value)
-        if why is None and uid == "people" and judge(one.value).record.get("who") is None:
+        if why is None and uid == "people" and _good(one.value).get("who") is None:
             why = "null_key"
         if why is not None:
             expected[place] = (uid, why, one.key, one.value, one.timestamp_ms)
@@ -177,7 +183,7 @@ def test_the_state_is_what_the_good_records_make(line: Line, sent: list[Sent]) -
     for one in sent:
         if _reason(one.value) is not None:
             continue
-        record = judge(one.value).record
+        record = _good(one.value)
         kinds[record["kind"]] += 1
         if record.get("who") is not None:
             people[record["who"]][0] += 1

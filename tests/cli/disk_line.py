@@ -129,7 +129,7 @@ class DiskLine:
         for partition, value, at in values:
             self.log.append(TopicPartition(self.topic, partition), value, timestamp_ms=at)
 
-    def checkpoint(self, timeline: str | None = None) -> Checkpoint:
+    def checkpoint(self, *, timeline: str | None = None) -> Checkpoint:
         """Completes a checkpoint over what was sent."""
         loop = CheckpointLoop(
             coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline

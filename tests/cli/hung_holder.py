@@ -35,8 +35,8 @@ def main(folder: Path, ahead: int, *at: str) -> int:
     context = DiskContext(shop.line, shop.tidemark.settings)
     context.clock = Ahead(ahead)
 
-    def crash(*now: str) -> None:
-        if now == at:
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == at:
             print("stopped", flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -46,6 +46,7 @@ def main(folder: Path, ahead: int, *at: str) -> int:
     except TidemarkError as error:
         print(type(error).__name__, error.what, flush=True)
         return error.code
+    assert made.checkpoint is not None
     print(f"made chk-{made.checkpoint.id} by attempt {made.checkpoint.sealed.attempt}", flush=True)
     return 0
 

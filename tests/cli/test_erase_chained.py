@@ -25,7 +25,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 def told(shop: Shop, uid: str, checkpoint: int) -> list[dict[str, Any]]:
-    return shop.tidemark("state", "show", "visits", uid, "--checkpoint", str(checkpoint), "--json").ok().json
+    return list(shop.tidemark("state", "show", "visits", uid, "--checkpoint", str(checkpoint), "--json").ok().json)
 
 
 def test_what_is_chained_by_the_same_key_is_erased_and_the_rest_is_told(shop: Shop) -> None:

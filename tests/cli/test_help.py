@@ -22,11 +22,13 @@ ESCAPE = "\x1b"
 def _commands(within: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Every command with its examples, read from the docstring."""
     for command in within.registered_commands:
+        assert command.callback is not None
         text = command.callback.__doc__ or ""
         examples = [line.strip() for line in text.partition("Examples:")[2].splitlines() if line.strip()]
         name = command.name or command.callback.__name__.replace("_", "-")
         yield (*path, name), examples
     for group in within.registered_groups:
+        assert group.typer_instance is not None and group.name is not None
         yield from _commands(group.typer_instance, (*path, group.name))
 
 

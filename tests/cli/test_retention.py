@@ -11,6 +11,7 @@ from tests.cli.disk_context import commands_over
 from tests.cli.shops import Shop
 from tidemark.declare.retention import Retention
 from tidemark.operations import retention
+from tidemark.testing.twin.memory import ManualClock
 
 KEEP = ("--keep", "keep_last(2)")
 
@@ -129,8 +130,7 @@ def test_a_legal_hold_outlives_expiry_and_refuses_a_disposal(shop: Shop) -> None
     shop.tidemark("savepoint", "hold", "till", "audit", "--why", "case 7", "--owner", "legal").ok()
     shop.tidemark("savepoint", "dispose", "till", "audit", "--execute").failed(4, "a legal hold of legal: case 7")
     context = shop.tidemark.context
-    context.clock = type("Later", (), {"now_ms": lambda self: later})()
-    later = type(shop.tidemark.context.clock)().now_ms() + timedelta(days=60) // timedelta(milliseconds=1)
+    context.clock = ManualClock(context.clock.now_ms() + timedelta(days=60) // timedelta(milliseconds=1))
     kept = [k.why for k in retention.plan_sweep(context, "till", "keep_last(1)").kept]
     assert "savepoint audit, under a legal hold" in kept
     shop.tidemark("savepoint", "release", "till", "audit").ok()
@@ -168,7 +168,7 @@ def test_a_checkpoint_whose_input_went_with_its_parent_cannot_be_repeated_and_sa
 def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop: Shop) -> None:
     tidemark = shop.tidemark
     tidemark("fork", "till", "what-if", "--checkpoint", "chk-1").ok()
-    made = shop.line.checkpoint("what-if")
+    made = shop.line.checkpoint(timeline="what-if")
     kept = {k["why"] for k in tidemark("retention", "plan", "till", *KEEP, "--json").ok().json["kept_by"]}
     assert "newest" in kept
     before = tidemark.objects("till")

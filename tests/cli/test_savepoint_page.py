@@ -21,7 +21,7 @@ AIRCRAFT = ("N14228", "N24211", "N619AA")
 
 
 def _block(page: Path, language: str, word: str) -> str:
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    blocks: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
     return next(block for block in blocks if word in block)
 
 

@@ -74,7 +74,7 @@ def ticks(tmp_path: Path) -> Command:
     line = DiskLine(command.warehouse, command.context.pipeline("ticks"), "ticks")
     for batch in (range(5), range(5, 8)):
         values = [{"who": "ab"[n % 2], "n": n, "at": f"2024-05-01T00:00:{n:02}Z"} for n in batch]
-        line.send([(0, json.dumps(v).encode(), v["n"]) for v in values])
+        line.send([(0, json.dumps(v).encode(), n) for n, v in zip(batch, values, strict=True)])
         line.checkpoint()
     return command
 

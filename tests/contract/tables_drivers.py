@@ -38,7 +38,8 @@ class Fence:
 class Driver(Protocol):
     """What the contract needs beyond the port."""
 
-    tables: StateTables
+    @property
+    def tables(self) -> StateTables: ...
 
     def write(self, checkpoint: int, attempt: int, rows: int = 3) -> tuple[WrittenFile, ...]: ...
     def foreign_removal(self, path: str) -> None: ...

@@ -70,7 +70,9 @@ class Driver(Protocol):
     """What the tests do to a table."""
 
     path: str
-    tables: ForeignTables
+
+    @property
+    def tables(self) -> ForeignTables: ...
 
     def overwrite(self, rows: Sequence[Any]) -> None: ...
 

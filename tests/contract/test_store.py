@@ -20,7 +20,6 @@ from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
 from tidemark.ports import CheckpointStore, PutOutcome
-from tidemark.storage import local_store
 from tidemark.storage.local_store import LocalStore
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.storage.s3_store import S3Store
@@ -130,7 +129,7 @@ def test_of_sixteen_who_dispose_and_change_a_savepoint_none_undoes_a_disposal(st
 
 
 def _one_checkpoint(store: CheckpointStore) -> CheckpointCoordinator:
-    house = House(store=store)
+    house = House(store=store)  # type: ignore[arg-type]  # a house over any store
     house.send(1)
     house.complete()
     return replace(house.coordinator, write_ids=lambda: uuid4().hex)
@@ -160,8 +159,9 @@ def test_sixteen_processes_race_and_one_wins(local: LocalStore) -> None:
         for n in range(16)
     ]
     for racer in racers:
-        assert racer.stdout.readline() == "ready\n"
+        assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
     for racer in racers:
+        assert racer.stdin is not None
         racer.stdin.write("g")
         racer.stdin.flush()
     won = [racer.communicate(timeout=60)[0].split() for racer in racers]
@@ -215,8 +215,8 @@ def test_the_bytes_are_durable_before_the_name_and_the_name_before_the_answer(
         link(source, target)
 
     local.put_if_absent("ids/1.json", b"x")
-    monkeypatch.setattr(local_store.os, "fsync", seen_fsync)
-    monkeypatch.setattr(local_store.os, "link", seen_link)
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "link", seen_link)
     local.put_if_absent("ids/2.json", b"x")
     assert calls == ["fsync file", "link", "fsync folder"]
     calls.clear()
@@ -238,7 +238,7 @@ def test_a_disk_that_refuses_is_an_error_that_says_what_is_safe(
     def refuse(handle: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(local_store.os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(StoreError, match=f"could not write ids/2.json: {os.strerror(code)}") as caught:
         local.put_if_absent("ids/2.json", b"x")
     assert "every object that was put before is intact" in str(caught.value)
@@ -286,7 +286,7 @@ def test_a_timeline_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path
         env=env,
     )
     try:
-        assert holder.stdout.readline() == "held\n"
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         with pytest.raises(BusyError, match=f"process {holder.pid} holds it") as caught, lock.hold("t1", HOUR):
             pytest.fail("held twice")
         assert caught.value.code == 4

@@ -61,10 +61,9 @@ class Market:
             }
             self.line.send([(self.chance.randrange(2), json.dumps(sale).encode(), 0)])
         self.line.send([(0, b'{"stall": 1}', 0)])
-        rate = {"item": self.chance.choice(["tea", "mug"]), "percent": self.chance.randrange(2, 9)}
-        self.log.append(
-            TopicPartition("rates", 0), json.dumps(rate).encode(), timestamp_ms=0, key=rate["item"].encode()
-        )
+        item = self.chance.choice(["tea", "mug"])
+        rate = {"item": item, "percent": self.chance.randrange(2, 9)}
+        self.log.append(TopicPartition("rates", 0), json.dumps(rate).encode(), timestamp_ms=0, key=item.encode())
 
     def beside(self, tidemark: Command, name: str, declared: str | None = None) -> "Market":
         """Another pipeline over the same log, which goes on sending where this one does; it has no checkpoint yet."""

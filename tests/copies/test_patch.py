@@ -226,7 +226,8 @@ def test_access_times_are_given_or_those_of_the_checkpoint(refused: Given) -> No
     refused("--at", "2001-01-01T00:00:00Z").failed(2, "would have expired already at chk-2")
     now = refused.market.line.coordinator.checkpoint(2).now.event_time_ms
     assert now is not None
-    early = duckdb.sql(f"SELECT strftime(make_timestamp({now - 3_600_000} * 1000), '%Y-%m-%dT%H:%M:%SZ')").fetchall()
+    hour_ago = f"SELECT strftime(make_timestamp({now - 3_600_000} * 1000), '%Y-%m-%dT%H:%M:%SZ')"
+    early = duckdb.execute(hour_ago).fetchall()
     assert refused("--at", early[0][0], "--json").ok().json["states"]
 
 
@@ -273,7 +274,7 @@ def test_a_delta_table_patches_a_fold_whose_rows_merge_in_any_order(tmp_path: Pa
     given.tidemark("run", "market", "--timeline", "fixed").ok()
     assert given.market.line.compact("sold", full=True, timeline="fixed")
     given.market.send()
-    done = given.market.line.checkpoint("fixed")
+    done = given.market.line.checkpoint(timeline="fixed")
     assert done.plan.schemas["sold"].patched == 0, "a whole compaction leaves nothing that hides"
     assert {r["item"]: r["sales"] for r in given.market.rows("sold", done.id)}[first] > 1000
 
@@ -313,7 +314,7 @@ def test_a_patch_is_exported_and_imported_like_any_checkpoint(given: Given, tmp_
     other.tidemark("import", str(tmp_path / "export"), "--as", "bazaar", "--execute").ok()
     assert {uid: other.rows(uid) for uid in UIDS} == {uid: given.market.rows(uid, made) for uid in UIDS}
     given.market.send()
-    done = given.market.line.checkpoint("fixed")
+    done = given.market.line.checkpoint(timeline="fixed")
     other.line.checkpoint()
     bare = [
         [{k: v for k, v in r.items() if k != "_changed"} for r in rows]

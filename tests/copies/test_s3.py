@@ -3,7 +3,7 @@
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +176,7 @@ def test_an_export_that_was_killed_is_none_and_the_next_one_succeeds(
 
 
 @contextmanager
-def _killed_by(made: Market, place: BucketPlace) -> Iterator[object]:
+def _killed_by(made: Market, place: BucketPlace) -> Iterator[Callable[[], None]]:
     """Gives what kills an export with a process of its own, which begins when the block has ended."""
     running: list[Popen[str]] = []
     started = threading.Event()

@@ -71,7 +71,7 @@ def test_a_whole_warehouse_is_whole_to_the_last_byte(whole: Market) -> None:
 
 
 def test_what_restore_points_share_is_read_once(whole: Market, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: Counter[object] = Counter()
+    seen: Counter[tuple[object, ...]] = Counter()
 
     def counted(name: str) -> None:
         real = getattr(verifying, name)

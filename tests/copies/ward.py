@@ -121,7 +121,7 @@ class Ward:
     def checkpoint(self, timeline: str | None = None, count: int | None = None) -> Checkpoint:
         """Some readings more, and a checkpoint over all that its timeline has not read."""
         self.send(self.chance.randrange(1, 9) if count is None else count)
-        done = self.line.checkpoint(timeline)
+        done = self.line.checkpoint(timeline=timeline)
         oracle = copy.deepcopy(self.oracles[done.plan.parent or 0])
         for reading in self.readings[oracle.seen :]:
             folded(oracle.states["sensors"], reading)

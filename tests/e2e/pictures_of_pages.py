@@ -136,7 +136,8 @@ def _unfiltered(kind: int, line: np.ndarray, above: np.ndarray, size: int) -> np
     if kind == 1:
         return (np.cumsum(line.reshape(-1, size), axis=0) % 256).reshape(-1)
     if kind == 2:
-        return (line + above) % 256
+        summed: np.ndarray = (line + above) % 256
+        return summed
     made = np.zeros_like(line)
     for x in range(len(line)):
         left, corner = (int(made[x - size]), int(above[x - size])) if x >= size else (0, 0)
@@ -147,4 +148,4 @@ def _unfiltered(kind: int, line: np.ndarray, above: np.ndarray, size: int) -> np
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

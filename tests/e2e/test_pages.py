@@ -68,7 +68,7 @@ def fill(home: Path) -> None:
     line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
     settings = load_settings(root=str(home), warehouse=str(home / "warehouse"), pipelines=str(PIPELINES))
     context = DiskContext(line, settings)
-    context.clock = clock  # type: ignore[assignment]
+    context.clock = clock
     world = Trips(line, context)
     world.drive("b1", BUS, None)
     checkpoints.run_once(context, "trips", PlanRequest(origin=RUN))

@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         clock = ManualClock(int(time.time() * 1000) - 3_600_000)
         line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
         context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
-        context.clock = clock  # type: ignore[assignment]
+        context.clock = clock
         world = Trips(line, context)
         for bus in ("b1", "b2", "b3"):
             world.checkpoint(bus)

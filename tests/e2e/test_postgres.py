@@ -100,6 +100,7 @@ def started_in_the_middle(stack: Stack) -> None:
     """Triggers a run and returns when it has taken its id: its plan is being made, or is under way."""
     stack.api.post("dags/trips/dagRuns", {"dag_run_id": "lost", "logical_date": None, "conf": {"until": DAYS[1]}})
     deadline = time.monotonic() + PATIENCE
+    assert isinstance(stack.settings.warehouse, Path)
     ids = stack.settings.warehouse / "trips" / "ids"
     while not any(int(path.stem) == 2 for path in ids.glob("*.json")):
         assert time.monotonic() < deadline, finished(stack, "trips", "lost")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,6 +50,13 @@ class OpenAttempt:
 
     def seal(self, sealed: Sealed) -> None:
         self.check()
+
+
+class PolicyOptions(TypedDict, total=False):
+    """Of a `LevelPolicy`."""
+
+    runs: int
+    ratio: float
 
 
 class Line:
@@ -117,7 +124,9 @@ class Line:
         self.handles = {a.uid: a.handle for a in sealed.acks}
         self.dead_letters = {a.uid: a.dead_letters for a in sealed.acks}
 
-    def compact(self, uid: str, policy: LevelPolicy | None = None, **options: float) -> CompactionRecord | None:
+    def compact(
+        self, uid: str, policy: LevelPolicy | None = None, **options: Unpack[PolicyOptions]
+    ) -> CompactionRecord | None:
         """Compacts the head, by a policy or by options of one that allows any space; adopting is the caller's."""
         task = CompactionTask(
             pipeline=self.pipeline.name,
@@ -127,7 +136,7 @@ class Line:
             handle=self.handles[uid],
             now=self.now,
             table=f"{self.pipeline.name}/state/{uid}/t1-1",
-            policy=policy or LevelPolicy(**{"space": math.inf, **options}),
+            policy=policy or LevelPolicy(space=math.inf, **options),
         )
         compactor = Compactor(
             session=lambda: self.spark,

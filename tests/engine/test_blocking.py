@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.engine.line import PARTITIONS, Line
 from tests.kafka.topics import Sent
@@ -35,7 +36,7 @@ class Known(state.Keyed):
 AT = datetime(2024, 5, 1, 12, 30, 0, 123456, UTC)
 
 
-def test_blocked_records_are_neither_applied_nor_dead_letters(line: Line) -> None:
+def test_blocked_records_are_neither_applied_nor_dead_letters(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     line.pipeline = Pipeline(
         name="prices",
         source=KafkaSource(line.topic, Price),
@@ -65,7 +66,7 @@ def test_blocked_records_are_neither_applied_nor_dead_letters(line: Line) -> Non
         BlockedKey(uid="times", key=(AT,), ends=None),
     )
     made = line.compute()
-    line.compute = lambda: replace(made, blocked=lambda plan: blocked)
+    monkeypatch.setattr(line, "compute", lambda: replace(made, blocked=lambda plan: blocked))
     skus, places, times = line.checkpoint().acks
     assert (skus.read, skus.applied, skus.dead_lettered) == (4, 4, 0)
     assert {r["sku"]: r["n"] for r in line.state("skus")} == {"b": 2, "'": 1, "c": 1}

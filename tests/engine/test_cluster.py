@@ -194,6 +194,7 @@ def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_mac
 
     def submitted() -> None:
         planned = checkpoints.plan(context, "flights", asked(1))
+        assert planned.slot is not None
         fold(SparkJob(context.settings, "checkpoint", "fold", said.append), "flights", planned.slot, asked(1))
         checkpoints.complete(context, "flights", planned.slot)
 
@@ -204,9 +205,10 @@ def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_mac
 
     with connect_server(tmp_path / "connect", line.cluster.spark) as address:
         connected = open_context(load_settings(spark=address))
-        line.while_held(
-            lambda: checkpoints.run_once(connected, "flights", asked(2)) and None,
-            lambda: _above(line.tasks()[0], "deploy.worker.Worker").kill(),
-        )
+
+        def once_more() -> None:
+            checkpoints.run_once(connected, "flights", asked(2))
+
+        line.while_held(once_more, lambda: _above(line.tasks()[0], "deploy.worker.Worker").kill())
     line.check_twin(2)
     line.check()

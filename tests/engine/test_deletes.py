@@ -56,7 +56,7 @@ def test_deletes_live_through_checkpoints_and_compactions(line: Line) -> None:
     held: dict[str, list[int]] = {}
     cents = itertools.count(1)
     for number, batch in enumerate(["abcab", "Aa", "bB", "aAaC", "dD", "abC"]):
-        records = []
+        records: list[tuple[str, int | None, bytes]] = []
         for letter in batch:
             sku = letter.lower()
             if letter.isupper():

@@ -4,7 +4,7 @@ import os
 import random
 from collections import defaultdict
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 
 from tidemark.portable_sql.dialects import SPARK
 
@@ -36,7 +36,7 @@ def test_a_sum_is_exact_or_known_not_to_fit(spark: SparkSession) -> None:
             assert row["fits"] is False, f"seed {SEED}"
 
 
-def _columns(total: str, fits: str) -> list[object]:
+def _columns(total: str, fits: str) -> list[Column]:
     from pyspark.sql import functions as F  # noqa: N812
 
     return [F.expr(fits).alias("fits"), F.expr(total).alias("total")]

@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 import duckdb
@@ -116,7 +116,7 @@ def _twin_state(line: Line) -> dict[str, dict[tuple[object, ...], dict[str, obje
     for record in line.sent:
         log.append(TopicPartition(line.topic, record.partition), record.value)
     tables = MemoryTables()
-    found: dict[str, list[dict[str, object]]] = {"devices": [], "days": []}
+    found: dict[str, list[Mapping[str, object]]] = {"devices": [], "days": []}
     for number, (starts, ends) in enumerate(zip([dict.fromkeys(range(2), 0), *line.cuts], line.cuts, strict=False), 1):
         ranges = {TopicPartition(line.topic, p): (starts[p], ends[p]) for p in range(2)}
         plan = plan_of(line.pipeline, number, ranges)
@@ -147,7 +147,7 @@ def _by_sql(line: Line, sent: list[dict[str, object]]) -> list[dict[str, object]
                max(degrees) AS hottest, CAST(sum(CAST(amount AS DECIMAL(12,2))) AS VARCHAR) AS spent,
                arg_max(coalesce(amount, 'null'), row("at", p)) AS last_amount
         FROM sent GROUP BY device ORDER BY device"""
-    return oracle.sql(query).to_arrow_table().to_pylist()
+    return list(oracle.sql(query).to_arrow_table().to_pylist())
 
 
 def _by_position(line: Line, sent: list[dict[str, object]]) -> list[dict[str, object]]:

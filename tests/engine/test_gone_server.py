@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -147,8 +148,8 @@ class Network:
             near, _ = listener.accept()
             far = socket.create_connection(self._server)
             self._open += [near, far]
-            _in_background(lambda a=near, b=far: _pass(a, b))
-            _in_background(lambda a=near, b=far: _pass(b, a))
+            _in_background(partial(_pass, near, far))
+            _in_background(partial(_pass, far, near))
 
 
 def _pass(source: socket.socket, target: socket.socket) -> None:

@@ -41,8 +41,13 @@ def _judge(line: Line, made: Case, seed: int) -> int:
         if not batch.events:
             continue
         _send(line, batch.events)
-        clocks = {"watermark_ms": frozen.watermark_ms, "logical_time_ms": frozen.logical_time_ms}
-        plan = replace(line.plan(), id=batch.number, parent=None, **clocks)
+        plan = replace(
+            line.plan(),
+            id=batch.number,
+            parent=None,
+            watermark_ms=frozen.watermark_ms,
+            logical_time_ms=frozen.logical_time_ms,
+        )
         too_large, why = outgrown(made, done, batch), f"case {seed}, checkpoint {batch.number}, {made.schema.fields}"
         try:
             sealed = line.execute(OpenAttempt(plan))

@@ -19,6 +19,7 @@ from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.engine import compute
 from tidemark.engine.read import batch_reader as intake
 from tidemark.engine.read import source
+from tidemark.engine.read.batch_stats import counted
 from tidemark.engine.read.observed_batch_stats import PassingTally
 from tidemark.engine.read.observed_metrics import Observed
 from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
@@ -47,15 +48,14 @@ def folders(plan: CheckpointPlan) -> dict[str, str]:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The inputs that were counted by a query of their own."""
-    counted: list[str] = []
-    real = intake.counted
+    names: list[str] = []
 
     def noted(inputs: Mapping[str, DataFrame], *more: Any) -> Any:
-        counted.extend(inputs)
-        return real(inputs, *more)
+        names.extend(inputs)
+        return counted(inputs, *more)
 
     monkeypatch.setattr(intake, "counted", noted)
-    return counted
+    return names
 
 
 @pytest.mark.parametrize("more", [(), ("devices",)], ids=["alone", "with another"])

@@ -132,7 +132,7 @@ class Writer:
 
 
 def _texts(chance: random.Random, table: pa.Table) -> list[str]:
-    writer, found = Writer(chance), []
+    writer, found = Writer(chance), list[str]()
     while len(found) < TEXTS:
         text = writer.text(chance.choice(["int", "float", "str", "bool", "date", "timestamp", "decimal"]))
         try:

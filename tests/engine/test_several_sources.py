@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from tidemark.engine.compute import SparkCompute
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import GateFailedError, StateOverflowError
-from tidemark.kafka.log import KafkaLog
+from tidemark.kafka.record_reader import KafkaRecords
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import PlanRequest
@@ -101,7 +101,9 @@ class Shown(state.Keyed):
     shown: list[str] = state.list()
 
 
-def look(item, sales, remembered, broadcast) -> Iterator[None]:
+def look(
+    item: str, sales: Iterator[Sale], remembered: Shown, broadcast: Mapping[str, Mapping[Any, Any]]
+) -> Iterator[None]:
     """Notes what is broadcast, as text, so that types show as well."""
     for _ in sales:
         remembered.shown.append(f"{broadcast['rules'].get(item)} {broadcast['owners'].get(item)}")
@@ -151,7 +153,7 @@ class Shop:
     def coordinator(self) -> CheckpointCoordinator:
         return CheckpointCoordinator(
             store=self.store,
-            log=KafkaLog(self.broker),
+            log=KafkaRecords(self.broker),
             clock=ManualClock(int(NOON.timestamp() * 1000)),
             write_ids=lambda: next(self.ids),
             foreign=DeltaForeignTables(),
@@ -169,7 +171,7 @@ class Shop:
                 pipeline=self.pipeline,
                 warehouse=warehouse_of(self.spark, self.root),
                 kafka=KafkaOptions(bootstrap=self.broker, poll_timeout_ms=5_000),
-                log=KafkaLog(self.broker),
+                log=KafkaRecords(self.broker),
                 foreign=DeltaForeignTables(),
             ),
             tables=self.tables,
@@ -194,7 +196,7 @@ class Shop:
         keys = [(k.name, "ascending") for k in schema.keys]
         found = by_duckdb.sort_by(keys).drop_columns(["_changed"]).to_pylist()
         assert by_spark.sort_by(keys).drop_columns(["_changed"]).to_pylist() == found
-        return found
+        return list(found)
 
     def shown(self, checkpoint: Checkpoint) -> dict[str, list[str]]:
         """What the function was shown, per item."""

@@ -11,6 +11,7 @@ from pyspark.sql.metrics import ExecutionInfo
 
 from tidemark.engine.write import parquet_writer as writing
 from tidemark.engine.write.parquet_writer import RunFolder, write_rows
+from tidemark.engine.write.written_files import written_run
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.table_writes import WrittenRun
 
@@ -38,11 +39,9 @@ def test_a_count_that_was_not_reported_is_made(spark: SparkSession, tmp_path: Pa
 def test_files_that_lack_rows_are_found_though_nothing_was_reported(
     spark: SparkSession, tmp_path: Path, silent: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = writing.written_run
-
     def short(folder: str, *more: Any) -> WrittenRun:
         next(Path(folder).glob("*.parquet")).unlink()
-        return whole(folder, *more)
+        return written_run(folder, *more)
 
     monkeypatch.setattr(writing, "written_run", short)
     with pytest.raises(StoreError, match="hold 500 rows, the write reported 1000"):

@@ -7,11 +7,12 @@ import csv
 import fcntl
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import pluggy
 import pytest
 
 from tests.faults.line import SEED
@@ -57,7 +58,7 @@ class Book:
         self.code = swept_code()
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pluggy.Result[pytest.TestReport], None]:
         outcome = yield
         report, given = outcome.get_result(), getattr(item, "callspec", None)
         if given is None or "point" not in given.params:

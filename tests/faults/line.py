@@ -143,7 +143,9 @@ class EmittingLine(Line):
         _, end = consumer.get_watermark_offsets(TopicPartition(self.told, 0), timeout=10)
         found: list[tuple[str, bytes]] = []
         while len(found) < end and (message := consumer.poll(10)) is not None:
-            found.append((dict(message.headers() or [])["tidemark-id"].decode(), message.value() or b""))
+            id_ = dict(message.headers() or [])["tidemark-id"]
+            assert isinstance(id_, bytes)
+            found.append((id_.decode(), message.value() or b""))
         consumer.close()
         return found
 

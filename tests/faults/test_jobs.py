@@ -40,7 +40,8 @@ def records(line: Line) -> list[CompactionRecord]:
     """Every compaction record; all files that it names must exist."""
     objects = line.context.coordinator("sweep").objects
     found = [objects.read(CompactionRecord, key) for key in objects.list("compactions/")]
-    root = Path(line.settings.warehouse)
+    root = line.settings.warehouse
+    assert isinstance(root, Path)
     tables = DeltaTables(warehouse=str(root), clock=SystemClock())
     for record in found:
         assert record is not None
@@ -81,7 +82,8 @@ def test_a_killed_compaction_changes_no_answer_and_is_made_up_for(line: Line, pl
 
 
 def test_a_killed_replay_leaves_a_folder_that_the_next_one_sweeps(line: Line) -> None:
-    scratch = Path(line.settings.warehouse) / "sweep" / "scratch"
+    assert isinstance(line.settings.warehouse, Path)
+    scratch = line.settings.warehouse / "sweep" / "scratch"
     killed = command(line, "checkpoint", "replay", "sweep", "chk-1", crash_at="runs.accounts:after")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     (left,) = scratch.iterdir()

@@ -163,7 +163,7 @@ def _bury(guests: dict[int, socket.socket]) -> None:
 
 def _become(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[int]) -> None:
     """Turns a fork into a process like any other, and runs the command in it; returns when that has ended in order."""
-    import tidemark.cli.main
+    from tidemark.cli.main import entry
 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -174,7 +174,7 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[
         os.close(stream)
     sys.argv = ["tidemark", *arguments]
     sys.modules["__main__"].__package__ = None  # else usage would call it `python -m tests.faults.tidemark`
-    tidemark.cli.main.entry()
+    entry()
 
 
 def _files(out: Path) -> list[int]:
@@ -241,7 +241,8 @@ def main() -> None:
     door.bind(sys.argv[1])
     door.listen()
     while True:
-        ready, _, _ = select.select([0, woken, door], [], [])
+        watched: list[int | socket.socket] = [0, woken, door]
+        ready, _, _ = select.select(watched, [], [])
         if woken in ready:
             os.read(woken, 64)
             _bury(guests)

@@ -78,7 +78,8 @@ def test_an_answer_differs_where_the_declaration_did(release: Path) -> None:
 
 def test_a_release_is_small_and_names_no_machine(release: Path, settings: Settings) -> None:
     assert sum(p.stat().st_size for p in release.iterdir()) <= LARGEST
-    for path in Path(settings.warehouse).rglob("*"):
+    assert isinstance(settings.warehouse, Path)
+    for path in settings.warehouse.rglob("*"):
         found = [m for m in MACHINE if path.is_file() and m in path.read_bytes()]
         assert not found, f"{path}: {found}"
 

@@ -64,7 +64,9 @@ def contents(topics: Topics, topic: str) -> dict[int, list[tuple[bytes | None, b
         if message.error() is not None:
             ended += 1
         else:
-            found[message.partition()].append((message.key(), message.value(), *message.timestamp()))
+            partition, value = message.partition(), message.value()
+            assert partition is not None and value is not None
+            found[partition].append((message.key(), value, *message.timestamp()))
     consumer.close()
     return found
 

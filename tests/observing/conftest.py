@@ -38,7 +38,7 @@ class World(Trips):
             root=str(self.root), warehouse=str(self.root / "warehouse"), pipelines=str(PIPELINES), **settings
         )
         made = DiskContext(self.line, given)
-        made.clock = self.line.clock  # type: ignore[assignment]
+        made.clock = self.line.clock
         return made
 
 

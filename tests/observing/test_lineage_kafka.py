@@ -19,11 +19,13 @@ def read(broker: str, topic: str, wanted: int) -> list[tuple[bytes, dict[str, An
     """Keys and events of a topic."""
     consumer = Consumer({"bootstrap.servers": broker, "group.id": "test", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found, until = [], time.monotonic() + 20
+    found, until = list[tuple[bytes, dict[str, Any]]](), time.monotonic() + 20
     while len(found) < wanted and time.monotonic() < until:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
-            found.append((message.key(), json.loads(message.value())))
+            key, value = message.key(), message.value()
+            assert key is not None and value is not None
+            found.append((key, json.loads(value)))
     consumer.close()
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
+from tests.cli.command import Answer, Command
 from tests.cli.disk_context import commands_over
 from tests.cli.disk_line import DiskLine
 from tests.cli.test_savepoint_page import README, ROOT, _block, _flight
@@ -41,7 +41,7 @@ def test_every_line_of_the_page_works_in_its_order(
         line.send([(0, _flight(number * 10 + n), n) for n in range(9)])
         line.checkpoint()
     monkeypatch.chdir(tmp_path)
-    told = []
+    told: list[tuple[list[str], Answer]] = []
     with receiving() as receiver, commands_over(line):
         real = {"localhost:8125": statsd.address, "http://localhost:5000": receiver.address}
         for variables, words in typed():

@@ -9,6 +9,8 @@ from tests.pages.conftest import Trips
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, retention, savepoints, timelines
 from tidemark.operations.timelines import restore_facts
@@ -73,10 +75,7 @@ def test_counts_latest_and_health_follow_what_happens(world: Trips) -> None:
     assert (told["health"]["live"], told["health"]["newest"], told["health"]["failures_in_row"]) == ("t2", first, 0)
 
 
-def _failure(message: str):  # noqa: ANN202
-    from tidemark.model.checkpoint.failure import FailureReason
-    from tidemark.model.checkpoint.store_objects import Failure
-
+def _failure(message: str) -> Failure:
     return Failure(reason=FailureReason.DECLINED, message=message, next="run it again.")
 
 
@@ -85,16 +84,16 @@ def test_a_query_filters_and_pages(world: Trips) -> None:
     failed = world.fail()
     pin(world, "kept", made[1])
 
-    def ids(**query: object) -> list[int]:
-        found = overview.get_overview(world.pages, "trips", HistoryQuery(**query))
+    def ids(query: HistoryQuery) -> list[int]:
+        found = overview.get_overview(world.pages, "trips", query)
         return [line["id"] for line in found["history"]]
 
-    assert ids(limit=2) == [failed, made[3]]
-    assert ids(limit=2, offset=2) == [made[2], made[1]]
-    assert ids(status=CheckpointStatus.FAILED) == [failed]
-    assert ids(pinned=True) == ids(text="KEPT") == [made[1]]
-    assert ids(text=f"chk-{made[0]}") == [made[0]]
-    assert ids(timeline="t9") == []
+    assert ids(HistoryQuery(limit=2)) == [failed, made[3]]
+    assert ids(HistoryQuery(limit=2, offset=2)) == [made[2], made[1]]
+    assert ids(HistoryQuery(status=CheckpointStatus.FAILED)) == [failed]
+    assert ids(HistoryQuery(pinned=True)) == ids(HistoryQuery(text="KEPT")) == [made[1]]
+    assert ids(HistoryQuery(text=f"chk-{made[0]}")) == [made[0]]
+    assert ids(HistoryQuery(timeline="t9")) == []
     assert overview.get_overview(world.pages, "trips", HistoryQuery(limit=1))["matching"] == 5
 
 
@@ -192,7 +191,7 @@ def test_what_is_unknown_is_said(world: Trips) -> None:
     world.checkpoint(HOSTILE)
     pages = world.pages
     assert row_origin.find_origin(pages, "trips", "buses", [HOSTILE])["row"]["bus"] == HOSTILE
-    for ask in (
+    wrong: tuple[Callable[[], object], ...] = (
         lambda: overview.get_overview(pages, "nobody", HistoryQuery()),
         lambda: details.get_details(pages, "trips", 99),
         lambda: graphs.build_graph(pages, "trips", 99),
@@ -200,7 +199,8 @@ def test_what_is_unknown_is_said(world: Trips) -> None:
         lambda: row_origin.find_origin(pages, "trips", "nothing", ["a"]),
         lambda: previews.preview_disposal(pages, "trips", "nothing"),
         lambda: previews.preview_restore(pages, "trips", RestorePointRequest(savepoint="nothing")),
-    ):
+    )
+    for ask in wrong:
         with pytest.raises(NotFoundError):
             ask()
     with pytest.raises(UsageError):

@@ -20,7 +20,7 @@ WAITED, WORKED = 60_000, 5_000
 @pytest.fixture(autouse=True)
 def one_clock(world: Trips) -> None:
     """The pages look at the clock that the line is moved by."""
-    world.pages.clock = world.line.clock  # type: ignore[assignment]
+    world.pages.clock = world.line.clock
 
 
 def slow_checkpoint(world: Trips, *buses: str | None) -> int:

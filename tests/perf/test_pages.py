@@ -174,7 +174,7 @@ def test_retention_costs(title: str) -> None:
 
 def _medians(pipeline: str) -> float:
     rows = [r for r in _data("checkpoint-cost")["rows"] if r["pipeline"] == pipeline and r["round"] >= 0]
-    return statistics.median(r["seconds"] for r in rows)
+    return float(statistics.median(r["seconds"] for r in rows))
 
 
 def _first(pipeline: str) -> float:

@@ -14,6 +14,7 @@ from tidemark.storage.fsync import fsync
 from tidemark.tables import delta_tables as delta_log
 from tidemark.tables import durability as delta_durability
 from tidemark.tables import log_repair as delta_mending
+from tidemark.tables.delta_reader import open_table
 from tidemark.tables.local_table_files import LocalTableFiles
 from tidemark.tables.torn_logs import HINT
 
@@ -76,7 +77,7 @@ def _only_ours(folder: Path, parent: int, version: int) -> list[Path]:
 
 def _written_and_trusted(files: LocalTableFiles, table: str, version: int) -> None:
     if not (Path(files.warehouse, table, LOG) / f"{version:020d}.checkpoint.parquet").is_file():
-        delta_mending.open_table(Path(files.warehouse, table), version).create_checkpoint()
+        open_table(Path(files.warehouse, table), version).create_checkpoint()
 
 
 _NOBODY_COMPARES = _with(Segment, "difference", lambda self, files: None)
@@ -97,7 +98,7 @@ PLANTED: Mapping[str, Planted] = {
     "seal: no folder of data files is fsynced": _without_fsync(delta_durability, _holds_data),
     "seal: the folders above are not fsynced": _without_fsync(delta_durability, lambda p: p.name in ("runs", "base")),
     # Before an object counts as put.
-    "store: an object is not fsynced": _with(local_store.os, "fsync", lambda handle: None),
+    "store: an object is not fsynced": _with(os, "fsync", lambda handle: None),
     "store: the folder is not fsynced": _without_fsync(local_store, os.path.isdir),
     # After the power cut.
     "mend: torn commits stay": _with(delta_log, "mend_commits", lambda table, settled: None),

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from deltalake import DeltaTable
@@ -331,8 +331,16 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
     return MemoryDriver() if request.param == "memory" else DeltaDriver(tmp_path)
 
 
+class Change(TypedDict, total=False):
+    """Of a segment."""
+
+    rows: int
+    bytes: int
+    files: int
+
+
 @pytest.mark.parametrize("change", [{"rows": 4}, {"bytes": 1}, {"files": 2}], ids=lambda c: next(iter(c)))
-def test_files_are_handed_out_only_as_they_were_committed(driver: Driver, change: dict[str, int]) -> None:
+def test_files_are_handed_out_only_as_they_were_committed(driver: Driver, change: Change) -> None:
     made: Segment = driver.tables.commit(request(driver.write(1, 1), 1), Fence()).segment
     assert len(driver.tables.files_of(made)) == 1
     with pytest.raises(StoreError, match="not what was committed"):

@@ -33,7 +33,7 @@ class Model:
     """All keys; `say` collects what the author's function would observe."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rules, self.keys, self.said = rules, {}, []
+        self.rules, self.keys, self.said = rules, dict[str, Key](), list[tuple[Any, ...]]()
 
     def step(self, name: str, now: int, act: str, x: int) -> None:
         """One record."""

@@ -73,11 +73,13 @@ class House:
         consumer = Consumer({"bootstrap.servers": self.broker, "group.id": "test", "enable.auto.commit": False})
         consumer.assign([TopicPartition(self.topic, 0, 0)])
         _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=10)
-        found = []
+        found: list[tuple[bytes | None, dict[str, Any], str]] = []
         while len(found) < end and (message := consumer.poll(10)) is not None:
             headers = dict(message.headers() or [])
             decoded = Json().decode_one(message.value(), record_type(Alert))
-            found.append((message.key(), decoded, headers["tidemark-id"].decode()))
+            id_ = headers["tidemark-id"]
+            assert isinstance(id_, bytes)
+            found.append((message.key(), decoded, id_.decode()))
         consumer.close()
         return found
 

@@ -77,7 +77,7 @@ PIPELINE = Pipeline(
 )
 
 
-def sales(*pieces: int) -> list[object]:
+def sales(*pieces: int) -> list[Sale]:
     """A sale of tea per number, in time."""
     return [Sale("s", "tea" if n % 3 else "mug", n, DAY + timedelta(minutes=n)) for n in pieces]
 

@@ -196,4 +196,4 @@ def _asked(sql: str, schema: Any, rows: Any) -> list[dict[str, Any]]:
     with duckdb.connect() as connection:
         connection.execute(DUCKDB_MACROS)
         connection.register("rows", pa.Table.from_pylist(rows, schema=arrow_schema(run_columns(schema))))
-        return connection.sql(sql).to_arrow_table().to_pylist(maps_as_pydicts="strict")
+        return list(connection.sql(sql).to_arrow_table().to_pylist(maps_as_pydicts="strict"))

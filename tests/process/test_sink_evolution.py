@@ -149,7 +149,7 @@ def emit(line: DiskLine, *numbers: int) -> SinkTable:
 def shown(line: DiskLine, table: SinkTable) -> list[dict[str, Any]]:
     """The emitted fields, in order of emission."""
     names = [name for name, _ in table.columns]
-    return read_sink(str(line.root), table).select(names).to_pylist()
+    return list(read_sink(str(line.root), table).select(names).to_pylist())
 
 
 DECLARATION = st.dictionaries(st.sampled_from("abc"), st.sampled_from(sorted(POOL)), min_size=1)

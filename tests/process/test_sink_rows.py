@@ -7,7 +7,9 @@ import pytest
 
 from tests.process.twins import World
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.records.states import OpenPlan
 from tidemark.ports import PlanRequest
 from tidemark.testing import BARRIER, Crash, Replayed, replay
 
@@ -90,7 +92,9 @@ def test_rows_of_a_dead_attempt_are_in_the_newest_version_and_no_reader_sees_the
     for order in SECOND:
         world._feed.send(order, 0)
     opened = world.coordinator.trigger(PIPELINE, PlanRequest(origin="test"))
+    assert isinstance(opened, OpenPlan)
     owned = world.coordinator.begin(opened.plan)
+    assert isinstance(owned, OwnedAttempt)
     job = CheckpointJob(
         compute=world.compute,
         tables=world.tables,

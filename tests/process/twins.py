@@ -1,6 +1,6 @@
 """One script through the memory twin and through Spark: the same log and coordinator, another engine and tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -26,7 +26,7 @@ from tidemark.engine.state.state_files import Warehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.ports import PlanRequest
+from tidemark.ports import CheckpointStore, PlanRequest
 from tidemark.readers.state_reader import files_of, read_state
 from tidemark.sql.resolve import run_columns
 from tidemark.tables.arrow_types import arrow_schema
@@ -94,11 +94,11 @@ class World(InMemory):
 
     pipeline: Pipeline
     partitions: int = 2
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: CheckpointStore = field(default_factory=MemoryStore)
     log: MemoryLog = field(default_factory=MemoryLog)
     tables: Any = field(default_factory=MemoryTables)
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
+    ids: Callable[[], str] = field(default_factory=SequentialIds)
     parallelism: int = 1
     sender: MemorySender = field(default_factory=MemorySender)
 
@@ -198,7 +198,7 @@ class SparkWorld(World):
         assert by_spark.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
         by_ranges = read_by_ranges(str(self.root), schema, handle, checkpoint.now)
         assert by_ranges.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
-        return found
+        return list(found)
 
     def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]

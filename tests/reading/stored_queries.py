@@ -53,4 +53,4 @@ def resolved(warehouse: Path, name: str, body: dict[str, Any], uid: str) -> list
             "logical_time_ms": body["plan"]["logical_time_ms"],
         }
         asked = {name: value for name, value in clocks.items() if f"${name}" in query}
-        return connection.sql(query, params=asked).to_arrow_table().to_pylist()
+        return list(connection.sql(query, params=asked).to_arrow_table().to_pylist())

@@ -148,6 +148,7 @@ def test_keys_only_at_one_percent_reads_less_than_a_twentieth(wide: Ledger) -> N
     found = _diff(wide, (first, last), Detail.KEYS)
     assert found.counts == {"changed": WIDE // 100}
     assert found.bytes_total == last.handles[UID].bytes
+    assert found.bytes_read is not None
     share = found.bytes_read / found.bytes_total
     print(f"keys only: {found.bytes_read} of {found.bytes_total} bytes, {share:.2%}")
     assert share <= 0.05
@@ -160,6 +161,7 @@ def test_inserted_and_updated_keys_are_told_apart_by_the_key_columns(wide: Ledge
     newer = last.handles[UID].bytes - first.handles[UID].bytes
     keys = _columns(wide, ("bank", "number", "_kind"))
     print(f"changes: {found.bytes_read} bytes; key columns {keys}, newer runs {newer}")
+    assert found.bytes_read is not None
     assert found.bytes_read <= keys + newer + 2 * 2**16, "the older state gives its key columns and one footer"
 
 
@@ -186,4 +188,5 @@ def test_across_a_full_compaction_the_answer_is_the_same_and_the_cost_is_told(tm
     last = ledger.checkpoint({("a", 5000): 1})
     found = _diff(ledger, (first, last), Detail.CHANGES)
     assert found.counts == {"updated": 15, "deleted": 15, "inserted": 1}
+    assert found.bytes_read is not None
     assert found.bytes_read > 0.3 * found.bytes_total

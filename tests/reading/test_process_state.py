@@ -65,7 +65,7 @@ State = dict[str, dict[str, Any]]
 
 def _acted(state: State, acts: list[tuple[str, str, str]]) -> State:
     """What the pipeline's function comes to, in plain dicts."""
-    now = json.loads(json.dumps(state))
+    now: dict[str, dict[str, Any]] = json.loads(json.dumps(state))
     for who, word, item in acts:
         if word == "leave":
             now.pop(who, None)

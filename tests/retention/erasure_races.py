@@ -13,6 +13,7 @@ from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.declare.retention import Retention
 from tidemark.errors import StoreError
+from tidemark.model.checkpoint.manifest import Checkpoint
 
 UID, KEY = "accounts", "a"
 
@@ -80,7 +81,7 @@ class ErasureRaces(Races):
         held = [p for p, rows in state.items() if any(row["account"] == KEY for row in rows)]
         return [f"on the disk: {path}" for path in held]
 
-    def _kept(self) -> list[object]:
+    def _kept(self) -> list[Checkpoint]:
         c = self.shelf.coordinator
         gone = {name for name, t in of_checkpoints(c.objects).items() if t.confirmed}
         return [x for x in c.timelines.all() if x.plan.name not in gone]

@@ -76,7 +76,8 @@ def unsent(c: CheckpointCoordinator) -> list[Checkpoint]:
 
 def _emitted(x: Checkpoint) -> list[str]:
     """The Kafka sinks that a checkpoint emitted to."""
-    return [t.name for uid, t in x.sinks.items() if t.kind == "kafka" and x.ack(uid).emitted]
+    acks = {ack.uid: ack for ack in x.sealed.acks}
+    return [t.name for uid, t in x.sinks.items() if t.kind == "kafka" and acks[uid].emitted]
 
 
 def _pinned(c: CheckpointCoordinator) -> Iterator[int]:

@@ -14,7 +14,9 @@ from tidemark.coordinator.retention import collect_roots as survey
 from tidemark.coordinator.retention import deletion_plan as planning
 from tidemark.coordinator.retention import pins
 from tidemark.coordinator.retention import sweep as sweeping
+from tidemark.coordinator.retention.collect_roots import look
 from tidemark.coordinator.retention.deletion_plan import Judge
+from tidemark.coordinator.retention.open_jobs import open_jobs
 from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.model.checkpoint.object_keys import slot_key
@@ -50,10 +52,9 @@ def ignore_plans() -> Iterator[None]:
 @contextmanager
 def ignore_jobs() -> Iterator[None]:
     """Nobody asks which jobs are open."""
-    found = survey.open_jobs
 
     def none_open(*given: Any) -> Any:
-        return replace(found(*given), open=frozenset())
+        return replace(open_jobs(*given), open=frozenset())
 
     with patch.object(survey, "open_jobs", none_open):
         yield
@@ -100,7 +101,6 @@ def forget_the_tombstone() -> Iterator[None]:
 @contextmanager
 def judge_by_an_old_survey() -> Iterator[None]:
     """A sweep looks once, and judges by that what it lists later."""
-    look = sweeping.look
     seen: dict[int, Any] = {}
 
     def once(coordinator: Any, rule: Any) -> Any:

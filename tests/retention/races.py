@@ -35,7 +35,7 @@ from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.declare.retention import Retention
-from tidemark.errors import ConflictError, NotFoundError, StoreError
+from tidemark.errors import ConflictError, NotFoundError, StoreError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.object_keys import job_key
 from tidemark.model.checkpoint.store_objects import Closing, JobRecord
@@ -187,7 +187,7 @@ class Races:
 
     takes_the_whole = True
     erases = False
-    expected = EXPECTED
+    expected: tuple[type[TidemarkError], ...] = EXPECTED
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -199,6 +199,7 @@ class Races:
         self.disposed: set[str] = set()
         self.shelf, self.held = copied(prepared(seed % PREPARED, self.takes_the_whole and seed % 2 == 1))
         shelf, pause = self.shelf, self._pause
+        assert isinstance(shelf.tables, SlowTables)
         shelf.store.pause, shelf.tables.pause, shelf.store.erases = pause, pause, self.erases
         shelf.files = SlowFiles(shelf.tables, pause)
 
@@ -300,6 +301,7 @@ class Races:
     def _finish(self) -> None:
         """Repeats a restore that died, in the words that it was asked in."""
         for genesis in (b.genesis for b in branches(self.shelf.coordinator.timelines) if b.fate == "not live"):
+            assert genesis is not None, "the first timeline was live"
             found = self.shelf.coordinator.checkpoint(genesis.parent)
             self.shelf.recovery.restore(Beginning(checkpoint=found))
             break

@@ -128,10 +128,14 @@ class Shelf:
     log: MemoryLog
     clock: ManualClock
     tables: Any
-    coordinator: CheckpointCoordinator
     files: TableFiles
     keys: KeyFiles
     index: ManifestIndex
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        """A coordinator over its parts."""
+        raise NotImplementedError
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
         """One payment of each account; without a name it becomes a dead letter."""
@@ -148,6 +152,10 @@ class Shelf:
 
     def run(self, attempt: Any, crash: StepListener = ignore_step) -> Sealed:
         """One attempt, up to its seal."""
+        raise NotImplementedError
+
+    def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
+        """Compacts the newest checkpoint down to the deepest level; whether there was anything to do."""
         raise NotImplementedError
 
     @property
@@ -254,7 +262,7 @@ class MemoryShelf(Shelf, InMemory):
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        return replace(super().coordinator, index=self.index)
+        return replace(super(Shelf, self).coordinator, index=self.index)
 
     def __post_init__(self) -> None:
         if TOPIC not in self.log.topic_ids((TOPIC,)):
@@ -304,9 +312,7 @@ class DiskShelf(DiskLine, Shelf):
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        return replace(
-            DiskLine.coordinator.fget(self), files_exist=self._exist, name=self.pipeline.name, index=self.index
-        )
+        return replace(super().coordinator, files_exist=self._exist, name=self.pipeline.name, index=self.index)
 
     def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
         return Shelf.checkpoint(self, *accounts, timeline=timeline)

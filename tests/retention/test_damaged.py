@@ -220,8 +220,10 @@ def test_killed_anywhere_a_sweep_deletes_nothing_and_a_repetition_ends_it(step: 
     damage(shelf, made[number - 1])
     before = shelf.data()
 
-    def crash(at: str, when: str) -> None:
-        if (at, when) == (step, moment):
+    wanted = (step, moment)
+
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == wanted:
             raise Died
 
     verb = giving_up(shelf)

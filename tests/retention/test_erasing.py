@@ -13,7 +13,7 @@ from tests.retention.walk import CrashAt, Died
 from tidemark.coordinator.plans import inputs
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.erasure_records import Erasures
-from tidemark.coordinator.records.states import Aborted, OpenPlan
+from tidemark.coordinator.records.states import Aborted, NothingOpen, OpenPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
@@ -163,6 +163,7 @@ def test_a_plan_that_was_made_of_what_was_revised_since_takes_no_attempt() -> No
     shelf.erase("accounts", "ann")
     free = shelf.coordinator.standing(head)
     shelf.pay("bob")
+    assert isinstance(free, NothingOpen)
     late = shelf.coordinator._planner().plan(shelf.pipeline, ASK, head, free)  # who planned had read the old head
     assert isinstance(late, OpenPlan)
     state = shelf.coordinator.begin(late.plan)

@@ -1,6 +1,8 @@
 """Erasures interleaved with everything that may bring a key back; and that planted bugs are found (Q9, ADR 0015)."""
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 import pytest
@@ -13,7 +15,7 @@ from tidemark.coordinator.recovery import restore as recovery
 SCHEDULES = int(os.environ.get("TIDEMARK_TEST_ERASURE_RACES", "150"))
 ENOUGH = 3000
 """Schedules in which every planted bug is found."""
-BUGS = {
+BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "old-plans-take-attempts": lambda: patch.object(coordinator, "is_outdated", lambda *given: False),
     "old-manifests-are-forked": lambda: patch.object(recovery, "refuse_stillborn", lambda *given: None),
 }

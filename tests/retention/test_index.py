@@ -126,7 +126,7 @@ def test_a_manifest_that_was_damaged_since_it_was_read_is_found_and_keeps_what_i
     manifest.write_bytes(raw.replace(b"payments", b"paymants", 1))
     os.utime(manifest, ns=(at.st_atime_ns, at.st_mtime_ns))
     found = surveyed(shelf, ManifestIndex(cache)).damage
-    assert ([bad.name for bad in found.manifests], found.timelines) == (["chk-1"], {"t1"})
+    assert ([bad.name for bad in found.manifests], found.timelines) == (["chk-1"], frozenset({"t1"}))
 
 
 def test_of_two_that_write_at_once_one_stays_and_nobody_fails(tmp_path: Path) -> None:

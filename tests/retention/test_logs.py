@@ -31,9 +31,16 @@ def operands(shelf: DiskShelf, found: Checkpoint) -> int:
     files = []
     for s in found.handles["accounts"]:
         table = DeltaTable(str(shelf.root / s.path), version=s.version)
-        files += [uri for uri in table.file_uris() if s.after < int(re.search(r"/(\d+)\.\d+/", uri)[1]) <= s.through]
+        files += [uri for uri in table.file_uris() if s.after < _checkpoint_of(uri) <= s.through]
     rows = duckdb.connect().execute("select sum(payments) from read_parquet(?)", [files]).fetchone()
+    assert rows is not None
     return int(rows[0])
+
+
+def _checkpoint_of(uri: str) -> int:
+    found = re.search(r"/(\d+)\.\d+/", uri)
+    assert found is not None, uri
+    return int(found[1])
 
 
 @pytest.fixture

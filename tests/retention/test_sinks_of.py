@@ -76,6 +76,7 @@ def test_a_request_with_an_id_that_was_refused_is_carried_out_when_it_is_repeate
     first = shelf.recovery.restore(beginning, "r1")
     whole(shelf)
     again = shelf.recovery.restore(beginning, "r1")
+    assert isinstance(again, Restored)
     assert (first.genesis, again.genesis.timeline, again.won) == (again.genesis, "t4", False)
 
 
@@ -84,6 +85,7 @@ def test_a_genesis_pins_the_checkpoint_whose_sinks_it_has_until_it_has_its_own()
     head = next(shelf.coordinator.checkpoints())
     beginning = Beginning(checkpoint=shelf.coordinator.checkpoint(1), savepoint="keep")
     done = beside(shelf, ("genesis", "after"), lambda: outlived(shelf)).restore(beginning)
+    assert isinstance(done, Restored)
     assert done.genesis.sinks_of == head.id
     assert shelf.readable(head)
     whole(shelf)
@@ -107,5 +109,6 @@ def test_a_restore_of_a_restore_without_checkpoints_pins_the_same_sinks() -> Non
     head = next(shelf.coordinator.checkpoints())
     first = shelf.recovery.restore(Beginning(checkpoint=shelf.coordinator.checkpoint(1)))
     second = shelf.recovery.restore(Beginning(checkpoint=shelf.coordinator.checkpoint(1)))
+    assert isinstance(first, Restored) and isinstance(second, Restored)
     assert (first.genesis.sinks_of, second.genesis.sinks_of) == (head.id, head.id)
     whole(shelf)

@@ -23,7 +23,7 @@ from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, ReleasedError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.store_objects import Failure
+from tidemark.model.checkpoint.store_objects import Failure, Genesis
 
 Rows = dict[str, list[str]]
 DAY_MS = 86_400_000
@@ -98,9 +98,10 @@ class Oracle:
         found = {n for n, until in self.savepoints.values() if until is None or until > now_ms}
         for name, line in self.lines.items():
             if line.closed is None and not line.own and line.begins is not None:
-                found |= {line.begins} | ({line.sinks_of} - {None})
-            if line.closed is None and line.open_id is not None and self.newest(name) is not None:
-                found.add(self.newest(name))
+                found |= {line.begins} | ({line.sinks_of} if line.sinks_of is not None else set())
+            newest = self.newest(name)
+            if line.closed is None and line.open_id is not None and newest is not None:
+                found.add(newest)
         return found
 
     def sweep(self, last: int | None, now_ms: int) -> None:
@@ -393,8 +394,10 @@ class Walk:
 
     def _compare_indexes(self) -> None:
         """What a look finds by the index that has come along is what it finds by none, and by one that was kept."""
-        held, rule = self.shelf.index.cache.held, Retention.keep_last(2)
-        name, *_ = [*held, None]
+        cache = self.shelf.index.cache
+        assert isinstance(cache, MemoryCache)
+        held, rule = cache.held, Retention.keep_last(2)
+        name = next(iter(held), None)
         if name is not None and self.rng.random() < 0.2:
             at = self.rng.randrange(len(held[name]))
             held[name] = held[name][:at] + self.rng.choice((b"", b"x", b"0")) + held[name][at + 1 :]
@@ -419,8 +422,8 @@ class Walk:
             return True
         if "/erasure." in path and any(path in self._began_with(n) for n, line in self._newborn()):
             return True  # written by a try that died once it had revised the timeline, and not its parent
-        newborn = [line for line in lines if not line.own and line.sinks_of is not None]
-        return "/sinks/" in path and any(path in self.oracle.known[line.sinks_of].files for line in newborn)
+        newborn = [line.sinks_of for line in lines if not line.own and line.sinks_of is not None]
+        return "/sinks/" in path and any(path in self.oracle.known[number].files for number in newborn)
 
     def _newborn(self) -> list[tuple[str, Line]]:
         return [
@@ -429,6 +432,7 @@ class Walk:
 
     def _began_with(self, name: str) -> set[str]:
         genesis = self.shelf.coordinator.timelines.entry(name, 1)
+        assert isinstance(genesis, Genesis)
         return {path for h in genesis.handles.values() for s in h for path in self.shelf.of_version(s)}
 
     def _known(self, found: Checkpoint, name: str) -> Known:

@@ -163,7 +163,7 @@ def clocks_and_chance(module: Module) -> list[Finding]:
 
 
 def _bound_names(module: Module) -> dict[str, str]:
-    bound = {}
+    bound: dict[str, str] = {}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             bound |= {

@@ -95,7 +95,8 @@ def test_a_pipeline_lives_in_a_bucket_by_settings_alone(line: BucketLine, proxy:
         line.check()
         line.send()
     listed = line.command("checkpoint", "list", "sweep")
-    assert len(listed["checkpoints"] if isinstance(listed, dict) else listed) == 2
+    found = listed["checkpoints"] if isinstance(listed, dict) else listed
+    assert isinstance(found, list) and len(found) == 2
     assert line.command("savepoint", "create", "sweep", "june")
     assert line.run().returncode == 0
     line.check()

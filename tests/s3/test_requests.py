@@ -21,6 +21,7 @@ from tests.cli.shops import DECLARATION, SEED
 from tests.s3.proxy import Fault, Proxy, Request, Times
 from tests.s3.server import Server
 from tidemark.errors import FencedError, StoreError
+from tidemark.ports import StepListener
 from tidemark.readers.state_reader import read_state
 from tidemark.storage.s3_folder import S3Folder
 
@@ -154,11 +155,11 @@ def test_a_driver_that_sleeps_while_a_rival_publishes_wakes_up_fenced(till: Till
     till.check()
 
 
-def _once(step: str, moment: str, act: Callable[[], None]) -> Callable[[str, str], None]:
-    waiting = [act]
+def _once(step: str, moment: str, act: Callable[[], None]) -> StepListener:
+    waiting, wanted = [act], (step, moment)
 
-    def told(at: str, when: str) -> None:
-        if (at, when) == (step, moment) and waiting:
+    def told(step: str, moment: str) -> None:
+        if (step, moment) == wanted and waiting:
             waiting.pop()()
 
     return told

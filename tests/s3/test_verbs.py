@@ -77,10 +77,10 @@ def twins(tmp_path_factory: pytest.TempPathFactory, bucket: Bucket, s3_folder: S
     root, place = tmp_path_factory.mktemp("twins"), replace(s3_folder.place, bucket=bucket.name)
     folder = replace(s3_folder, access=replace(s3_folder.access, place=place))
 
-    def side(name: str, variables: dict[str, str], **more: S3Folder) -> Side:
+    def side(name: str, variables: dict[str, str], bucket: S3Folder | None = None) -> Side:
         tidemark = Command(root / name, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(DECLARATION, topic="sales")
-        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", **more)
+        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", bucket=bucket)
         return Side(tidemark, line, variables)
 
     there = {"TIDEMARK_WAREHOUSE": f"s3://{bucket.name}/house", **bucket.server.variables}

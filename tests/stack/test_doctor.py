@@ -1,6 +1,8 @@
 """The doctor names what is missing and what to type."""
 
 import json
+import os
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -46,8 +48,7 @@ def test_a_checkout_without_jars_says_make_setup(tmp_path: Path) -> None:
 
 
 def test_unequal_pysparks_are_told(home_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = doctor.version
-    monkeypatch.setattr(doctor, "version", lambda name: "4.2.0" if name == "pyspark-client" else installed(name))
+    monkeypatch.setattr(doctor, "version", lambda name: "4.2.0" if name == "pyspark-client" else version(name))
     assert "pyspark-client 4.2.0 instead of 4.1.3" in _find(home_settings, "packages").detail
 
 
@@ -55,7 +56,7 @@ def test_a_warehouse_without_hard_links_is_refused(home_settings: Settings, monk
     def refuse(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr(own.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     found = _find(home_settings, "warehouse")
     assert found.verdict == "missing"
     assert "Operation not permitted" in found.detail

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,11 @@ from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.object_keys import slot_key
+from tidemark.model.checkpoint.store_objects import Closing
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
+from tidemark.testing.twin.memory import MemoryStore
 
 PARTITIONS = 2
 TOPIC = "payments"
@@ -151,7 +154,7 @@ class Walk:
         assert done.plan.slot.timeline == name
         oracle.complete(name, done.id, ends)
         key = slot_key(name, done.plan.slot.sequence)
-        self.manifests[key] = self.world.store.objects[key]
+        self.manifests[key] = self._objects[key]
         if self.compares_at_once:
             self.compare(done.id)
 
@@ -229,7 +232,9 @@ class Walk:
             if crash.at != ("closing", "after"):
                 return
             done = Promotion(coordinator=self.world.coordinator).promote(name)
-            assert done == Promoted(closing=self.world.coordinator.head(oracle.live).entry)
+            closing = self.world.coordinator.head(oracle.live).entry
+            assert isinstance(closing, Closing)
+            assert done == Promoted(closing=closing)
             oracle.close(name)
             return
         if lacking and not discard:
@@ -294,12 +299,17 @@ class Walk:
     def compare_all(self) -> None:
         """Every checkpoint of every timeline, old ones too: manifests byte for byte, and what they lead to."""
         for key, raw in self.manifests.items():
-            assert self.world.store.objects[key] == raw
+            assert self._objects[key] == raw
         for number in self.oracle.snapshots:
             self.compare(number)
         assert set(self.world.coordinator.timelines.names()) | {"t1"} == set(self.oracle.lines)
 
-    def _emitted(self, found: Checkpoint) -> list[dict]:
+    @property
+    def _objects(self) -> dict[str, bytes]:
+        assert isinstance(self.world.store, MemoryStore)
+        return self.world.store.objects
+
+    def _emitted(self, found: Checkpoint) -> list[dict[str, Any]]:
         return self.world.emitted("teller", found)
 
     def _coordinator(self, crash: CrashAfter) -> CheckpointCoordinator:

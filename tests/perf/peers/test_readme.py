@@ -45,7 +45,7 @@ def _cells() -> dict[str, list[str]]:
 
 def _growth(found: Rows) -> float:
     """Bytes by which the folder grows per round, from the first round to the last."""
-    held = [r["folder_bytes"] for r in sorted(found, key=lambda r: r["round"])]
+    held: list[float] = [r["folder_bytes"] for r in sorted(found, key=lambda r: r["round"])]
     return (held[-1] - held[0]) / (len(held) - 1)
 
 
