@@ -7,7 +7,6 @@ from tests.cli.disk_line import ParquetFiles
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.segments import StateHandle
@@ -51,7 +50,7 @@ class DiskContext(MemoryContext):
             tables=self.tables,
             clock=self.clock,
             write_ids=random_id,
-            listener=listener or self.world.crash or ignore_step,
+            listener=listener or self.world.crash,
             max_dead_letters=pipeline.max_dead_letters,
         )
         return job.execute(owned)

@@ -75,9 +75,9 @@ def test_it_repeats_step_by_step_compares_and_promotes(disk: DiskWorld, trigger:
     logged = caplog.text + "".join(capfd.readouterr())
     assert "| buses | 0 | 0 | 0 | 1 |" in logged, "the same code makes no difference"
     disk.drive("a", 1, day=4)
-    assert checkpoints.run_once(disk.open_context(), "trips", ASK).checkpoint.plan.slot.timeline.startswith(
-        "backfill-sp-"
-    )
+    live = checkpoints.run_once(disk.open_context(), "trips", ASK).checkpoint
+    assert live is not None
+    assert live.plan.slot.timeline.startswith("backfill-sp-")
     again = trigger(savepoint="sp", mode="promote")
     assert (str(again.state), states(again)["repeat"]) == ("success", ["success"]), "a second run finds it done"
     assert len(disk.checkpoints()) == 4

@@ -11,9 +11,12 @@ import pytest
 
 from tests.airflow.world import DAY, PLACE, World
 from tidemark import Retention
+from tidemark.context import Context
+from tidemark.coordinator.records.states import NothingOpen
 from tidemark.errors import BrokerError, BusyError, EngineError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Expectation, Verdict
+from tidemark.model.checkpoint.store_objects import AbortRecord
 from tidemark.operations import checkpoints, reads, stop
 from tidemark.ports import PlanRequest
 
@@ -38,6 +41,14 @@ def events(run: Any) -> list[Any]:
     with create_session() as session:
         wanted = select(AssetEvent).where(AssetEvent.source_run_id == run.run_id).options(joinedload(AssetEvent.asset))
         return list(session.scalars(wanted.order_by(AssetEvent.id)))
+
+
+def last_abort(context: Context) -> AbortRecord:
+    """Of the one plan that has failed since the newest checkpoint."""
+    found = context.coordinator("trips").open_plan()
+    assert isinstance(found, NothingOpen), found
+    (aborted,) = found.aborted
+    return aborted
 
 
 def broken(error: type[Exception]) -> Exception:
@@ -221,7 +232,7 @@ def test_a_refused_candidate_fails_validate_and_is_aborted(
     }
     assert tries(run)["validate"] == 1
     assert events(run) == [], "nothing was published, so nothing is told"
-    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
+    aborted = last_abort(world.open_context())
     assert aborted.failure.reason is FailureReason.EXPECTATION_FAILED
     assert aborted.failure.verdict == world.verdict
     told = caplog.text + "".join(capfd.readouterr())
@@ -280,7 +291,7 @@ def test_when_every_try_failed_the_plan_is_aborted_with_its_reason(
     run = dag_run(day=1)
     assert run.state == "failed"
     assert tries(run)["fold"] == 3
-    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
+    aborted = last_abort(world.open_context())
     assert aborted.failure.reason is FailureReason.ENGINE_ERROR
     captured = capfd.readouterr()
     assert "ENGINE_ERROR" in captured.out + captured.err + caplog.text
@@ -294,7 +305,7 @@ def test_a_final_reason_is_not_retried(world: World, dag_run: DagRun) -> None:
     run = dag_run(day=1)
     assert run.state == "failed"
     assert tries(run)["fold"] == 1
-    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
+    aborted = last_abort(world.open_context())
     assert aborted.failure.reason is FailureReason.DEAD_LETTERS_EXCEEDED
 
 
@@ -358,7 +369,7 @@ def test_a_fold_that_takes_too_long_expires_and_is_not_tried_again(
     run = dag_run(day=1)
     assert run.state == "failed"
     assert tries(run)["fold"] == 1
-    (aborted,) = world.open_context().coordinator("trips").open_plan().aborted
+    aborted = last_abort(world.open_context())
     assert aborted.failure.reason is FailureReason.EXPIRED
 
 
@@ -370,7 +381,7 @@ def test_a_run_that_ran_out_of_time_leaves_no_plan_open(world: World, trips: Any
         trips.on_failure_callback(context)
         assert checkpoints.find_pending(runtime, "trips") is not None, "only its own plan, and only for this reason"
     trips.on_failure_callback({"reason": "timed_out", "run_id": "slow-run"})
-    (aborted,) = runtime.coordinator("trips").open_plan().aborted
+    aborted = last_abort(runtime)
     assert aborted.failure.reason is FailureReason.EXPIRED
 
 

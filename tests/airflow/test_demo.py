@@ -12,7 +12,7 @@ import pytest
 
 from devstack.demo import oracle as demo_oracle
 from devstack.demo.dag_runs import Dag
-from devstack.demo.oracle import Oracle, differences
+from devstack.demo.oracle import Oracle, Rows, differences
 from tidemark.cli import airflow_api
 from tidemark.cli.airflow_api import AirflowApi, AirflowError
 from tidemark.errors import TidemarkError
@@ -44,13 +44,13 @@ def test_a_cut_at_new_yorks_midnight_leaves_88_flights_that_are_2014_in_utc(orac
 
 
 def test_every_kind_of_difference_is_named() -> None:
-    expected = {("a",): {"n": 1, "m": 2}, ("b",): {"n": 1, "m": 2}}
+    expected: Rows = {("a",): {"n": 1, "m": 2}, ("b",): {"n": 1, "m": 2}}
     assert differences(expected, {("a",): {"n": 1, "m": 2, "_changed": 7}, ("b",): {"n": 1, "m": 2}}) == []
     assert differences(expected, {("a",): {"n": 1, "m": 2}}) == ["b: missing"]
     assert differences({}, expected)[0] == "a: should not be there"
     assert differences(expected, expected | {("b",): {"n": 1, "m": 3}}) == ["b: m is 3, should be 2"]
     assert differences(expected, expected | {("b",): {"n": 1}}) == ["b: m is 'absent', should be 2"]
-    many = {(str(n),): {"n": 0} for n in range(30)}
+    many: Rows = {(str(n),): {"n": 0} for n in range(30)}
     assert differences(many, {})[-1] == "… and 20 more"
 
 

@@ -39,8 +39,15 @@ def model(dag: str) -> type[BaseModel]:
     from tidemark.airflow.savepoint_dag import SavepointConf
     from tidemark.airflow.trigger_form import RunConf
 
-    kept = {"savepoint": SavepointConf, "restore": RestoreConf, "fork": ForkConf, "patch": PatchConf}
-    return {**kept, "backfill": BackfillConf, "flights": RunConf}[dag]
+    kept: dict[str, type[BaseModel]] = {
+        "savepoint": SavepointConf,
+        "restore": RestoreConf,
+        "fork": ForkConf,
+        "patch": PatchConf,
+        "backfill": BackfillConf,
+        "flights": RunConf,
+    }
+    return kept[dag]
 
 
 @pytest.mark.parametrize("dag", REQUIRED)
@@ -96,11 +103,12 @@ def test_what_a_page_sends_is_taken(form: Any, page: str, method: str, path: str
     from tidemark.airflow.form_answers import parsed
 
     kind = f"{method} {re.sub(r'(?<=/)[{]?[a-z]+[}]?(?=/dagRuns|/taskInstances|/approve)', '*', path)}"
-    payload, conf = {
+    known: dict[str, tuple[type[BaseModel], Any]] = {
         "POST dags/*/dagRuns": (TriggerDAGRunPostBody, body.get("conf")),
         "POST backfills": (BackfillPostBody, body.get("dag_run_conf")),
         "PATCH dags/*/dagRuns/*/taskInstances/approve/-1/hitlDetails": (UpdateHITLDetailPayload, None),
-    }[kind]
+    }
+    payload, conf = known[kind]
     payload.model_validate(body)
     if conf is not None:
         dag = body.get("dag_id") or path.split("/")[1]

@@ -130,8 +130,8 @@ def test_which_runs_airflow_makes_and_with_which_conf(
     with create_session() as session:
         wanted = select(Run).where(Run.logical_date.in_(days), Run.state == DagRunState.QUEUED)
         found = session.scalars(wanted.order_by(Run.logical_date)).all()
-        assert [(days.index(r.logical_date), r.conf) for r in found] == [(n, CONF) for n in queued]
-        assert all(r.data_interval_end == r.logical_date + timedelta(days=1) for r in found[-1:])
+        assert [(r.logical_date and days.index(r.logical_date), r.conf) for r in found] == [(n, CONF) for n in queued]
+        assert all(r.logical_date and r.data_interval_end == r.logical_date + timedelta(days=1) for r in found[-1:])
         for run in found:
             run.state = DagRunState.SUCCESS
         session.get(Backfill, made.id).completed_at = days[2]  # type: ignore[union-attr]

@@ -4,6 +4,7 @@ Runs by `dag.test()`, with the plugin's listener among Airflow's; the trips tole
 """
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -31,11 +32,11 @@ def listening(world: World, trips: Any, monkeypatch: pytest.MonkeyPatch) -> Iter
 
     manager = get_listener_manager()
     for listener in TidemarkPlugin.listeners:
-        manager.add_listener(listener)
+        manager.add_listener(listener)  # type: ignore[no-untyped-call]  # Airflow's
     trips.test(logical_date=None, run_conf={"max_record": 1})  # it is in the database now
     paused(by_hand=False)
     yield
-    manager.clear()
+    manager.clear()  # type: ignore[no-untyped-call]  # Airflow's
 
 
 def paused(by_hand: bool | None = None) -> bool:
@@ -150,8 +151,11 @@ def test_a_run_that_timed_out_counts_the_checkpoint_that_it_was_at(world: World,
     def ended(fold: TaskInstanceState, msg: str) -> bool:
         with create_session() as session:
             row = session.scalar(select(Row).where(Row.run_id == run.run_id))
-            row.get_task_instance("fold", session=session).state = fold
-            row.get_task_instance("validate", session=session).state = TaskInstanceState.SKIPPED
+            assert row is not None
+            for task, state in (("fold", fold), ("validate", TaskInstanceState.SKIPPED)):
+                instance = row.get_task_instance(task, session=session)
+                assert instance is not None
+                instance.state = state
             session.flush()
             on_dag_run_failed(row, msg)
         return paused()
@@ -163,7 +167,6 @@ def test_a_run_that_timed_out_counts_the_checkpoint_that_it_was_at(world: World,
 
 def test_a_count_of_an_earlier_try_of_a_cleared_run_is_passed_over(world: World, dag_run: DagRun) -> None:
     from airflow.models.dagrun import DagRun as Row
-    from airflow.utils import timezone
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
@@ -174,7 +177,10 @@ def test_a_count_of_an_earlier_try_of_a_cleared_run_is_passed_over(world: World,
     paused(by_hand=False)
     with create_session() as session:
         row = session.scalar(select(Row).where(Row.run_id == run.run_id))
-        row.get_task_instance("validate", session=session).start_date = timezone.utcnow()
+        assert row is not None
+        validate = row.get_task_instance("validate", session=session)
+        assert validate is not None
+        validate.start_date = datetime.now(UTC)
         session.flush()
         on_dag_run_failed(row, "task_failure")
     assert not paused()

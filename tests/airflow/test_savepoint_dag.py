@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -128,7 +128,7 @@ def test_a_create_that_died_after_its_pin_is_repeated_and_finds_it(two: World, a
 
 
 def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: World, airflow_home: Path) -> None:
-    from airflow.utils.types import DagRunType
+    from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType
 
     from tidemark.airflow.savepoint_dag import PlanSavepointOperator
 
@@ -137,19 +137,28 @@ def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: World
     plan = dag.get_task("plan")
     assert isinstance(plan, PlanSavepointOperator)
 
-    class Run:
-        """What a task sees of a scheduled DAG run."""
-
-        conf: ClassVar = {}
-        dag_id, run_id, run_type, triggering_user_name = "daily", "scheduled__x", DagRunType.SCHEDULED, None
-        logical_date = data_interval_end = datetime(2024, 3, 2, tzinfo=UTC)
-
-    name, request = plan.asked({"dag_run": Run, "params": dag.params.dump()})
+    at = datetime(2024, 3, 2, tzinfo=UTC)
+    run = DagRun(
+        dag_id="daily",
+        run_id="scheduled__x",
+        run_type=DagRunType.SCHEDULED,
+        state=DagRunState.RUNNING,
+        conf={},
+        logical_date=at,
+        data_interval_start=at,
+        data_interval_end=at,
+        run_after=at,
+        start_date=at,
+        end_date=None,
+        consumed_asset_events=[],
+        partition_key=None,
+    )
+    name, request = plan.asked({"dag_run": run, "params": dag.params.dump()})
     assert (name, request.name, request.owner) == ("trips", "daily-2024-03-02T0000", "airflow")
     assert request.expires_at_ms is not None
-    Run.run_type = DagRunType.MANUAL
+    run.run_type = DagRunType.MANUAL
     with pytest.raises(NameRefusedError):
-        plan.asked({"dag_run": Run, "params": dag.params.dump()})
+        plan.asked({"dag_run": run, "params": dag.params.dump()})
 
 
 def test_declarations_that_make_no_sense_are_refused(airflow_home: Path) -> None:

@@ -165,7 +165,8 @@ def test_flinks_restart_strategies_become_retries(airflow_home: Path, name: Any,
 def test_a_conflict_is_retried_later_and_others_by_the_strategy(airflow_home: Path) -> None:
     from airflow.sdk import RetryAction
 
-    from tidemark.airflow.retries import BUSY_DELAY, NoRestart, retry_arguments
+    from tidemark.airflow.retries import BUSY_DELAY, retry_arguments
+    from tidemark.coordinator.checkpoints.restart import NoRestart
     from tidemark.errors import BusyError, EngineError
 
     policy = retry_arguments(NoRestart())["retry_policy"]
@@ -183,7 +184,7 @@ def test_options_that_do_not_fit_are_refused(airflow_home: Path) -> None:
     with pytest.raises(DeclarationError, match="without a schedule"):
         checkpoint_dag(trips, until="interval_end")
     with pytest.raises(DeclarationError, match="no restart strategy"):
-        checkpoint_dag(trips, restart="sometimes")  # type: ignore[typeddict-item]
+        checkpoint_dag(trips, restart="sometimes")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [5, "keep_last(10)", "", 0, Retention, Retention.keep_last, [Retention.keep_last(1)]])
@@ -199,14 +200,19 @@ def test_a_retention_that_is_none_is_refused_when_the_file_is_parsed(airflow_hom
 def test_the_page_of_the_dag_states_the_retention(flights: Any) -> None:
     from tests.airflow.pipelines.trips import trips
     from tidemark.airflow import checkpoint_dag
+    from tidemark.airflow.checkpoint_tasks import CompleteOperator
 
     assert "| checkpoints kept | the newest, and those of `keep_last(6)`; " in flights.doc_md
     assert "releases the others |" in flights.doc_md
     two = checkpoint_dag(trips, retention=Retention.keep_last(3) | Retention.monthly(12, timezone="America/New_York"))
+    assert two.doc_md is not None
     assert "`keep_last(3)` or `monthly(12, timezone='America/New_York')`" in two.doc_md
     everything = checkpoint_dag(trips, retention=None)
+    assert everything.doc_md is not None
     assert "| checkpoints kept | all |" in everything.doc_md
-    assert everything.get_task("complete").retention is None
+    complete = everything.get_task("complete")
+    assert isinstance(complete, CompleteOperator)
+    assert complete.retention is None
 
 
 def test_conf_names_each_complaint(airflow_home: Path) -> None:

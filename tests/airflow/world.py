@@ -9,7 +9,6 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
 from tidemark.model.checkpoint.segments import Segment, StateHandle
@@ -116,7 +115,7 @@ class MemoryContext(Context):
             tables=self.world.tables,
             clock=self.clock,
             write_ids=random_id,
-            listener=listener or self.world.crash or ignore_step,
+            listener=listener or self.world.crash,
             max_dead_letters=pipeline.max_dead_letters,
         )
         return job.execute(owned)

@@ -6,9 +6,10 @@ records since. Nothing of the product decides here what is right.
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from types import GenericAlias
 from typing import Annotated, Any
 
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
@@ -58,17 +59,17 @@ class Field:
     def declared(self, record: type) -> tuple[Any, Any]:
         """Annotation and descriptor."""
         of = int if self.source == "n" else record.__annotations__["price"]
-        more = {"was": self.was}
         if self.kind == "count":
-            return int, state.count(**more)
+            return int, state.count(was=self.was)
         if self.kind == "value":
-            return int, state.value(INITIAL, **more)
+            return int, state.value(INITIAL, was=self.was)
         if self.kind == "list_of_values":
-            return list[int], state.list(**more)
+            return list[int], state.list(was=self.was)
         if self.kind == "map":
-            return dict[int, int], state.map(**more)
-        hint = float | None if self.kind == "mean" else list[of] if self.kind in ("distinct", "list") else of | None
-        return hint, getattr(state, self.kind)(self.source, **more)
+            return dict[int, int], state.map(was=self.was)
+        lists = self.kind in ("distinct", "list")
+        hint = float | None if self.kind == "mean" else GenericAlias(list, (of,)) if lists else of | None
+        return hint, getattr(state, self.kind)(self.source, was=self.was)
 
     def folded(self, records: Sequence[Any]) -> Any:
         """What it holds after records, oldest first."""
@@ -83,7 +84,7 @@ class Field:
             return sorted(set(values))
         if not values:
             return None
-        plain = {"sum": sum, "min": min, "max": max, "latest": lambda v: v[-1]}
+        plain: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "min": min, "max": max, "latest": lambda v: v[-1]}
         return float(sum(values)) / len(values) if self.kind == "mean" else plain[self.kind](values)
 
 

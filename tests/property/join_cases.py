@@ -74,7 +74,7 @@ class Nothing(state.Keyed):
     n: int = state.value(0)
 
 
-def crowds(line, trips, remembered) -> Iterator[Crowd]:
+def crowds(line: int, trips: Iterator[Trip], remembered: Nothing) -> Iterator[Crowd]:
     """Emits every trip of many."""
     for trip in trips:
         if trip.riders > 5:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.property.ttl_cases import Batch, Case, Reading, expected, random_batches, random_ttl
+from tests.property.ttl_cases import CLOCKS, Batch, Case, Reading, expected, random_batches, random_ttl
 from tidemark import Fold, KafkaSource, Pipeline, state
 
 UID = "folded"
@@ -14,7 +14,7 @@ UID = "folded"
 def limit_case(seed: int, *, batches: int = 8, most: int = 5) -> Case:
     """A random case: one to three fields with a limit, among others."""
     chance = random.Random(seed)
-    clock = chance.choice(["event_time", "event_time", "logical_time"])
+    clock = chance.choice(CLOCKS)
     fields: dict[str, Any] = {"seen": state.count()} if chance.random() < 0.5 else {}
     kinds = dict.fromkeys(fields, "count")
     hints: dict[str, Any] = dict.fromkeys(fields, int)

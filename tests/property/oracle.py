@@ -1,12 +1,13 @@
 """Pipelines, records and a brute-force fold for property tests; nothing of the product decides what is right here."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.testing import BARRIER, CRASH
+from tidemark.testing import BARRIER, CRASH, Barrier, Crash, Script
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -65,12 +66,12 @@ CRASHES = st.builds(CRASH.at, st.sampled_from(STEPS), st.sampled_from(["before",
 
 
 @st.composite
-def scripts(draw) -> tuple[list[object], list[list[object]]]:
+def scripts(draw: st.DrawFn) -> tuple[Script, list[list[object]]]:
     """A script, and the records before each of its barriers."""
-    script: list[object] = []
+    script: list[Iterable[object] | Barrier | Crash] = []
     cuts: list[list[object]] = []
     for _ in range(draw(st.integers(1, 5))):
-        records = draw(RECORDS)
+        records: list[object] = list(draw(RECORDS))
         crash = draw(st.none() | CRASHES)
         script += [records, *([crash] if crash else []), BARRIER]
         cuts.append(records)

@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.backfill_cases import BATCHES, SHOPS, Batch, Killed, ShopWorld, Wider, as_rated, shops
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Promoted
 from tidemark.coordinator.recovery.backfill import Backfill
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 
 T = TypeVar("T")
 HISTORIES = st.lists(BATCHES, min_size=1, max_size=6)
 
 
-def execute(world: ShopWorld, backfill: Backfill) -> Callable:
+def execute(world: ShopWorld, backfill: Backfill) -> Callable[[OwnedAttempt], Sealed]:
     return lambda attempt: world.executed(backfill.pipeline, attempt)
 
 
@@ -30,7 +31,7 @@ def repeated(world: ShopWorld, backfill: Backfill) -> list[Checkpoint]:
 
 @settings(max_examples=80, deadline=None)
 @given(HISTORIES, st.data())
-def test_the_same_code_comes_to_the_same_state_at_every_checkpoint(history: list[Batch], data) -> None:
+def test_the_same_code_comes_to_the_same_state_at_every_checkpoint(history: list[Batch], data: st.DataObject) -> None:
     world = ShopWorld()
     made = world.history(history)
     at = data.draw(st.integers(0, len(made) - 1))
@@ -82,7 +83,7 @@ def known(world: ShopWorld, checkpoint: Checkpoint) -> dict[str, tuple[int, int,
 @settings(max_examples=80, deadline=None)
 @given(HISTORIES, st.none() | st.integers(1, 12), st.lists(BATCHES, max_size=2), st.data())
 def test_other_code_comes_to_what_it_makes_of_the_records_since_and_becomes_live(
-    history: list[Batch], max_records: int | None, late: list[Batch], data
+    history: list[Batch], max_records: int | None, late: list[Batch], data: st.DataObject
 ) -> None:
     world, fixed = ShopWorld(), shops(as_rated, Wider)
     made = world.history(history)
@@ -114,7 +115,7 @@ def test_other_code_comes_to_what_it_makes_of_the_records_since_and_becomes_live
 @settings(max_examples=120, deadline=None)
 @given(HISTORIES, st.lists(st.integers(1, 60), max_size=6), st.none() | st.integers(1, 12), st.data())
 def test_killed_anywhere_a_repeated_call_goes_on(
-    history: list[Batch], kills: list[int], max_records: int | None, data
+    history: list[Batch], kills: list[int], max_records: int | None, data: st.DataObject
 ) -> None:
     world, fixed = ShopWorld(), shops(as_rated, Wider)
     made = world.history(history)

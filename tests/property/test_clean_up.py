@@ -50,7 +50,7 @@ def visit(user: str, hour: int) -> Visit:
 
 def stored(done: Replayed, through: int | None = None, above: int = 0) -> Rows:
     """Stored rows of the checkpoints (above, through]."""
-    rows = map(dict, done._world.tables.rows(done.checkpoints[-1].handles["users"]))
+    rows: Rows = [dict(row) for row in done._world.tables.rows(done.checkpoints[-1].handles["users"])]
     return [r for r in rows if above < r["_changed"] <= (through or len(done.checkpoints))]
 
 
@@ -58,7 +58,8 @@ def by_duckdb(schema: OperatorSchema, rows: Sequence[dict[str, Any]], now: Now, 
     """The compaction as SQL, which Spark runs too."""
     held = pa.Table.from_pylist(list(rows), schema=arrow_schema(run_columns(schema)))
     with asking() as ask:
-        return ask(compacted_sql(schema, "rows", now, deepest=deepest), rows=held).to_pylist()
+        found: Rows = ask(compacted_sql(schema, "rows", now, deepest=deepest), rows=held).to_pylist()
+        return found
 
 
 @pytest.fixture(params=[compacted, by_duckdb], ids=["memory", "duckdb"])

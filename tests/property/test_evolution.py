@@ -146,8 +146,8 @@ def test_duckdb_answers_the_same(ask: Ask) -> None:
 
 def _expiring(ttl: int | None, last: str) -> Pipeline:
     """A sum that expires after some seconds, or never, and a plain count."""
-    more = {} if ttl is None else {"ttl": timedelta(seconds=ttl)}
-    body = {"total": state.sum("n", **more), last: state.count()}
+    live = None if ttl is None else timedelta(seconds=ttl)
+    body = {"total": state.sum("n", ttl=live), last: state.count()}
     made = type("Expiring", (state.Keyed,), {"__annotations__": {"total": int | None, last: int}, **body})
     return Pipeline(name="ttl", source=KafkaSource("records", Narrow), operators=[Fold("u", key_by="key", state=made)])
 

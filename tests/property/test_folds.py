@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, TypedDict, Unpack
 
 import pytest
 
@@ -56,7 +56,16 @@ PIPELINE = Pipeline(
 )
 
 
-def sale(**changes: object) -> Sale:
+class SaleOptions(TypedDict, total=False):
+    """What a test says differently of a sale."""
+
+    price: Decimal
+    pieces: int
+    at: datetime
+    place: Place
+
+
+def sale(**changes: Unpack[SaleOptions]) -> Sale:
     base = Sale(shop="s", price=Decimal("0.10"), pieces=1, day=date(2020, 1, 2), at=NOON)
     return replace(base, **changes)
 

@@ -1,6 +1,7 @@
 """Folds that join broadcast states, against plain dicts: any records, any change of what is joined, any cut, crash."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.property.join_cases import BUSES, NOON, Bus, Driver, Trip
 from tidemark.errors import StateOverflowError
-from tidemark.testing import BARRIER, CRASH, Overwrite, replay
+from tidemark.testing import BARRIER, CRASH, Barrier, Crash, Overwrite, Script, replay
 
 NAMES, DEPOTS, LINES = st.sampled_from(["a", "b", "ü"]), st.sampled_from(["north", "south"]), st.integers(1, 2)
 TRIPS = st.builds(
@@ -37,16 +38,16 @@ class Cut:
 
     records: list[tuple[Any, ...]]
     drivers: dict[tuple[int, str], str | None] | None
-    crash: object
+    crash: Crash | None
 
 
 RECORDS = st.lists(TRIPS | ROWS | GONE | CLOSED | BAD, max_size=12)
 CUTS = st.lists(st.builds(Cut, records=RECORDS, drivers=st.none() | DRIVERS, crash=st.none() | CRASHES), max_size=5)
 
 
-def script(cuts: list[Cut]) -> list[object]:
+def script(cuts: list[Cut]) -> Script:
     """The cuts as `replay` takes them; the table is there from the beginning, and empty."""
-    parts: list[object] = [Overwrite("/drivers", [])]
+    parts: list[Iterable[object] | Barrier | Crash | Overwrite] = [Overwrite("/drivers", [])]
     for cut in cuts:
         if cut.drivers is not None:
             parts.append(Overwrite("/drivers", [Driver(*key, name) for key, name in cut.drivers.items()]))
@@ -197,7 +198,7 @@ def test_a_row_counts_from_its_barrier_on_as_it_does_for_a_process() -> None:
 @pytest.mark.parametrize("step", ["read", "fold.drivers", "runs.drivers", "fold.yards", "runs.yards", "seal"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_retry_joins_the_version_that_its_plan_froze(step: str, moment: str) -> None:
-    world = [Overwrite("/drivers", [Driver(1, "a", "planned")]), [Trip("a", 1, 1, NOON), Bus("a", "north", 1)]]
+    world: Script = [Overwrite("/drivers", [Driver(1, "a", "planned")]), [Trip("a", 1, 1, NOON), Bus("a", "north", 1)]]
     done = replay(BUSES, [*world, CRASH.at(step, moment), BARRIER])
     assert done.crashes == 1
     assert done.state("yards")[1, "north"].driver == "planned"
@@ -206,7 +207,7 @@ def test_a_retry_joins_the_version_that_its_plan_froze(step: str, moment: str) -
 def test_a_state_beyond_its_bound_fails_the_checkpoint_that_joins_it() -> None:
     buses, drivers = BUSES.broadcast
     bounded = replace(BUSES, broadcast=[replace(buses, max_keys=1), drivers])
-    rows = [Overwrite("/drivers", []), [Bus("a", "north", 1), Bus("b", "south", 1)]]
+    rows: Script = [Overwrite("/drivers", []), [Bus("a", "north", 1), Bus("b", "south", 1)]]
     replay(bounded, [*rows, BARRIER])
     with pytest.raises(StateOverflowError, match="broadcast state buses has more than 1 keys"):
         replay(bounded, [*rows, [Trip("a", 1, 1, NOON)], BARRIER])

@@ -209,7 +209,7 @@ def test_values_go_round_the_codec(value: Failure) -> None:
         {"stopped": True, "why": "x", "at_ms": 1, "write_id": "w", "more": 1},
     ],
 )
-def test_a_body_of_another_shape_is_damage(body: dict) -> None:
+def test_a_body_of_another_shape_is_damage(body: dict[str, object]) -> None:
     with pytest.raises(CorruptObjectError, match=r"stops/1\.json"):
         codec.from_json(StopRecord, body, "stops/1.json")
 

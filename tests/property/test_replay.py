@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from tests.property.oracle import DAY, PIPELINE, Reading, fold, scripts
 from tidemark.errors import DeadLettersExceededError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.testing import BARRIER, CRASH, replay
+from tidemark.testing import BARRIER, CRASH, Script, replay
 
 
 @settings(max_examples=250, deadline=None)
 @given(scripts(), st.integers(1, 3))
-def test_state_is_one_fold_however_it_is_cut_and_wherever_it_crashes(script, partitions: int) -> None:
+def test_state_is_one_fold_however_it_is_cut_and_wherever_it_crashes(
+    script: tuple[Script, list[list[object]]], partitions: int
+) -> None:
     parts, cuts = script
     done = replay(PIPELINE, parts, partitions=partitions)
     assert len(done.checkpoints) == len(cuts)

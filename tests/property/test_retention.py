@@ -1,6 +1,7 @@
 """Retention against brute force: boundaries of periods are walked on the calendar, and every pair is compared."""
 
 from bisect import bisect_left
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from operator import or_
@@ -43,7 +44,7 @@ INSIDE = [[at for at in firsts if _ms(EARLIEST) < at < _ms(LATEST)] for firsts i
 
 def _member(spec: Spec) -> Retention:
     kind, size, zone = spec
-    made = getattr(Retention, kind)
+    made: Callable[..., Retention] = getattr(Retention, kind)
     return made(size, timezone=zone) if kind in ("daily", "monthly") else made(size)
 
 
@@ -52,7 +53,7 @@ def _keeps(spec: Spec, one: int, checkpoints: dict[int, int]) -> bool:
     kind, size, zone = spec
     newer = [n for n in checkpoints if (checkpoints[n], n) > (checkpoints[one], one)]
     if kind == "keep_last":
-        return len(newer) < size
+        return bool(len(newer) < size)
     if kind == "keep_for":
         return all(checkpoints[n] - checkpoints[one] <= size / timedelta(milliseconds=1) for n in newer)
     firsts = FIRSTS[kind, zone]

@@ -1,9 +1,10 @@
 """Several sources and broadcast states under one barrier, against plain dicts: any cut, any crash, any arrival."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.testing import BARRIER, CRASH, Overwrite, replay
+from tidemark.testing import BARRIER, CRASH, Barrier, Crash, Overwrite, Script, replay
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
@@ -71,7 +72,9 @@ class Seen(state.Keyed):
     owners: list[str] = state.list()
 
 
-def look(item, sales, remembered, broadcast) -> Iterator[None]:
+def look(
+    item: str, sales: Iterator[Sale], remembered: Seen, broadcast: Mapping[str, Mapping[Any, Any]]
+) -> Iterator[None]:
     """Notes what is broadcast, once per record."""
     for _ in sales:
         rule, owner = broadcast["rules"].get(item), broadcast["owners"].get(item)
@@ -117,15 +120,15 @@ class Cut:
 
     records: list[object]
     owners: dict[str, str] | None
-    crash: object
+    crash: Crash | None
 
 
 CUTS = st.lists(st.builds(Cut, records=RECORDS, owners=st.none() | OWNERS, crash=st.none() | CRASHES), max_size=5)
 
 
-def script(cuts: list[Cut]) -> list[object]:
+def script(cuts: list[Cut]) -> Script:
     """The cuts as `replay` takes them; the table is there from the beginning."""
-    parts: list[object] = [Overwrite("/owners", [Owner("a", "first")])]
+    parts: list[Iterable[object] | Barrier | Crash | Overwrite] = [Overwrite("/owners", [Owner("a", "first")])]
     for cut in cuts:
         if cut.owners is not None:
             parts.append(Overwrite("/owners", [Owner(*pair) for pair in cut.owners.items()]))
@@ -242,8 +245,8 @@ def test_a_rule_counts_from_its_barrier_on() -> None:
 @pytest.mark.parametrize("step", ["attempt", "read", "fold.owners", "runs.owners", "process.seen", "seal", "publish"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_retry_copies_the_version_that_its_plan_froze(step: str, moment: str) -> None:
-    world = [Overwrite("/owners", [Owner("a", "planned")]), [Sale("a", 1, NOON)], CRASH.at(step, moment), BARRIER]
-    done = replay(SHOP, world)
+    owners, sales = Overwrite("/owners", [Owner("a", "planned")]), [Sale("a", 1, NOON)]
+    done = replay(SHOP, [owners, sales, CRASH.at(step, moment), BARRIER])
     assert done.crashes == 1
     assert done.state("seen")["a"].owners == ["planned"]
     [checkpoint] = done.checkpoints

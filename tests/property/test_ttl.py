@@ -66,7 +66,8 @@ def _compacted(ask: Ask | None, schema: OperatorSchema, rows: Rows, now: Now, de
         return twin
     found = ask(compacted_sql(schema, "rows", now, deepest=deepest), rows=_table(schema, rows))
     assert _stored(schema, found) == _stored(schema, _table(schema, twin))
-    return found.to_pylist()
+    by_sql: Rows = found.to_pylist()
+    return by_sql
 
 
 def _stored(schema: OperatorSchema, rows: pa.Table) -> list[dict[str, Any]]:

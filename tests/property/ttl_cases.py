@@ -1,7 +1,7 @@
 """Random folds with ttl, lists and deletes, and a brute-force model of them that shares no code with the product."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core.ttl import Now
+from tidemark.model.core.ttl import Clock, Now, Visibility
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.state import Precision
 from tidemark.testing import BARRIER, replay
@@ -18,6 +18,14 @@ from tidemark.testing.twin.fold import Decoded, Deleted
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START_MS = 1_577_836_800_000
 KEYS = ("a", "b", "\u00fc")
+CLOCKS: Sequence[Clock] = ("event_time", "event_time", "logical_time")
+VISIBILITIES: Sequence[Visibility] = (
+    "never_return_expired",
+    "never_return_expired",
+    "never_return_expired",
+    "return_expired_if_not_cleaned_up",
+)
+"""The frequent ones more than once."""
 Cents = Annotated[Decimal, Precision(10, 2)]
 
 
@@ -40,6 +48,12 @@ class Event:
     offset: int
     event_ms: int
     values: Mapping[str, Any] | None
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The values of what is no delete."""
+        assert self.values is not None, "a delete has no values"
+        return self.values
 
 
 @dataclass(frozen=True)
@@ -109,8 +123,8 @@ class Case:
         """Every checkpoint's plan."""
         one = replay(self.pipeline, [[], BARRIER]).checkpoints[0].plan
         for batch in self.batches:
-            clocks = {"watermark_ms": batch.watermark_ms, "logical_time_ms": batch.logical_time_ms}
-            yield replace(one, id=batch.number, **clocks), batch
+            watermark, logical = batch.watermark_ms, batch.logical_time_ms
+            yield replace(one, id=batch.number, watermark_ms=watermark, logical_time_ms=logical), batch
 
 
 def records(batch: Batch) -> list[Decoded | Deleted]:
@@ -127,14 +141,14 @@ def _time(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)
 
 
-def random_ttl(chance: random.Random, clock: str) -> state.Ttl | None:
+def random_ttl(chance: random.Random, clock: Clock) -> state.Ttl | None:
     """A time to live, or none."""
     if chance.random() < 0.25:
         return None
     return state.Ttl(
         ttl=timedelta(milliseconds=chance.choice([1, 2, 5, 5, 10, 10, 40])),
         update=chance.choice(["on_create_and_write", "on_create_and_write", "on_read_and_write", "disabled"]),
-        visibility=chance.choice(["never_return_expired"] * 3 + ["return_expired_if_not_cleaned_up"]),
+        visibility=chance.choice(VISIBILITIES),
         clock=clock,
         clean_up_in_background=chance.random() < 0.7,
     )
@@ -143,7 +157,7 @@ def random_ttl(chance: random.Random, clock: str) -> state.Ttl | None:
 def case(seed: int, *, batches: int = 6, most: int = 5) -> Case:
     """A random case."""
     chance = random.Random(seed)
-    clock = chance.choice(["event_time", "event_time", "logical_time"])
+    clock = chance.choice(CLOCKS)
     fields: dict[str, Any] = {}
     hints: dict[str, Any] = {}
     kinds: dict[str, str] = {}
@@ -241,17 +255,23 @@ def expected(made: Case, through: int) -> dict[tuple[str], dict[str, Any]]:
 
 def _value(kind: str, ttl: state.Ttl | None, history: list[Access], now: int | None) -> tuple[bool, Any]:
     ms = None if ttl is None or ttl.visibility != "never_return_expired" or ttl.update == "disabled" else ttl.ms
+
+    def expired(at: int) -> bool:
+        if ms is None:
+            return False
+        assert now is not None, "a record was read, so its clock shows something"
+        return at + ms <= now
+
     if kind == "list":
         placed = sorted(history, key=lambda a: (a.batch, a.event.partition, a.event.offset))
-        placed = [a for a in placed if a.event.values["n"] is not None]
-        live = [a for a in placed if ms is None or a.at + ms > now]
-        return ms is None or bool(live), [a.event.values["n"] for a in live]
+        kept = [a for a in placed if a.event.record["n"] is not None and not expired(a.at)]
+        return ms is None or bool(kept), [a.event.record["n"] for a in kept]
     live: list[Access] = []
     for a in history:
         if ms is not None and live and live[-1].at + ms <= a.at:
             live = []
         live.append(a)
-    if ms is not None and live[-1].at + ms <= now:
+    if expired(live[-1].at):
         return False, [] if kind == "distinct" else None
     return True, _folded(kind, [a.event for a in live])
 
@@ -259,9 +279,9 @@ def _value(kind: str, ttl: state.Ttl | None, history: list[Access], now: int | N
 def _folded(kind: str, events: list[Event]) -> Any:
     field = "price" if kind in ("turnover", "max") else "n"
     events = sorted(events, key=lambda e: (e.event_ms, e.partition, e.offset))
-    every = [e.values[field] for e in events]
+    every = [e.record[field] for e in events]
     known = [v for v in every if v is not None]
-    made = {
+    made: dict[str, Callable[[], Any]] = {
         "count": lambda: len(every),
         "sum": lambda: sum(known) if known else None,
         "turnover": lambda: sum(known) if known else None,
@@ -280,7 +300,8 @@ def _folded(kind: str, events: list[Event]) -> Any:
 
 
 def _ratio(events: list[Event]) -> float | None:
-    prices = [e.values["price"] for e in events if e.values["price"] is not None]
+    prices = [e.record["price"] for e in events if e.record["price"] is not None]
     if not any(p > 2 for p in prices):
         return -1.5
-    return sum(max(e.values["n"] or 0, 0) for e in events) / len(prices)
+    positive: list[int] = [max(e.record["n"] or 0, 0) for e in events]
+    return sum(positive) / len(prices)

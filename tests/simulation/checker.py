@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from tests.simulation.actors import UID
 from tests.simulation.world import PIPELINE, World
@@ -10,6 +11,9 @@ from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.testing.twin.memory import MemoryCompute
+
+Balance = tuple[int, int, int]
+"""How many payments, how much, and which was last."""
 
 
 def violations(world: World) -> list[str]:
@@ -30,7 +34,7 @@ def violations(world: World) -> list[str]:
     return found
 
 
-def _bodies(world: World, prefix: str, suffix: str) -> Iterator[tuple[str, dict]]:
+def _bodies(world: World, prefix: str, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for key, raw in sorted(world.objects.items()):
         if key.startswith(prefix) and key.endswith(suffix):
             yield key, json.loads(raw)["body"]
@@ -84,7 +88,7 @@ def _told(world: World, completed: list[Checkpoint]) -> Iterator[str]:
 
 def _ended(world: World) -> Iterator[str]:
     """Nothing stands behind a closing, and the closings lead from the first timeline to one live one (I6)."""
-    kinds: dict[str, list[tuple[str, dict]]] = defaultdict(list)
+    kinds: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for key, raw in sorted(world.objects.items()):
         if key.startswith("timelines/"):
             found = json.loads(raw)
@@ -135,14 +139,15 @@ def _applied(world: World, checkpoint: Checkpoint, by_id: dict[int, Checkpoint])
         yield f"I3: {checkpoint.plan.name} holds {len(letters)} dead letters, the records make {len(dead)}"
 
 
-def _fold(world: World, ends: dict[TopicPartition, int]) -> tuple[dict, list[tuple[int, int]]]:
-    state: dict[str, tuple[int, int, int]] = {}
+def _fold(world: World, ends: dict[TopicPartition, int]) -> tuple[dict[str, Balance], list[tuple[int, int]]]:
+    state: dict[str, Balance] = {}
     order: dict[str, tuple[int, int, int]] = {}
     dead = []
     for tp, end in ends.items():
         for record in world.log._partition(tp).records:
             if record.offset >= end:
                 continue
+            assert record.value is not None, "no actor sends a tombstone"
             body = json.loads(record.value) if record.value != b"{" else {}
             if "account" not in body:
                 dead.append((tp.partition, record.offset))

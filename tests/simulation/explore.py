@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
 
 from tests.finds import violations as finds
 from tests.simulation import planted
@@ -32,11 +33,8 @@ def _remembering_what_is_encoded() -> Iterator[None]:
     def decoded(kind: str, key: str, raw: bytes) -> object:
         return known.get((kind, raw)) or decode(kind, key, raw)
 
-    objects.encoded, objects.decoded = encoded, decoded
-    try:
+    with patch.object(objects, "encoded", encoded), patch.object(objects, "decoded", decoded):
         yield
-    finally:
-        objects.encoded, objects.decoded = encode, decode
 
 
 def explore(seed: int) -> tuple[World, list[str]]:
@@ -102,9 +100,9 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.seed is not None:
         with planted.BUGS[asked.bug]() if asked.bug else ExitStack():
-            world, found = explore(asked.seed)
-        print(*world.scheduler.trace, *found, sep="\n")
-        return bool(found)
+            world, broken = explore(asked.seed)
+        print(*world.scheduler.trace, *broken, sep="\n")
+        return bool(broken)
     started = time.process_time()
     found = first_violation(range(asked.first, asked.first + asked.schedules), asked.bug)
     spent = time.process_time() - started

@@ -1,6 +1,6 @@
 """Bugs that the simulation must find: each switches one rule of the protocol off."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
@@ -16,6 +16,7 @@ from tidemark.coordinator.records.states import (
     Behind,
     Completed,
     OpenPlan,
+    PlanState,
     Promoted,
     SealedPlan,
     Superseded,
@@ -23,18 +24,26 @@ from tidemark.coordinator.records.states import (
 )
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, CompactionRecord, Outcome, OutcomeKind
-from tidemark.model.checkpoint.table_writes import LiveFile
-from tidemark.ports import PutOutcome, UncertainPut
-from tidemark.testing.twin.tables import MemoryTables
+from tidemark.model.checkpoint.store_objects import (
+    AbortRecord,
+    Closing,
+    CompactionRecord,
+    Failure,
+    Outcome,
+    OutcomeKind,
+)
+from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, LiveFile
+from tidemark.ports import Fence, PutOutcome, UncertainPut
+from tidemark.testing.twin.tables import MemoryTables, MemoryTableVersion
 
 
 class _Blind:
     """A fence that asks nobody."""
 
-    def __init__(self, fence: object) -> None:
+    def __init__(self, fence: Fence) -> None:
         self.fence = fence
 
     def check(self) -> None:
@@ -46,7 +55,7 @@ def drop_the_check() -> Iterator[None]:
     """A commit does not ask the fence behind the read of the version."""
     settled = MemoryTables.commit
 
-    def commit(self, request, fence):
+    def commit(self: MemoryTables, request: CommitRequest, fence: Fence) -> Committed:
         return settled(self, request, _Blind(fence))
 
     with patch.object(MemoryTables, "commit", commit):
@@ -58,7 +67,7 @@ def check_before_the_version() -> Iterator[None]:
     """A commit asks the fence first and reads the version afterwards."""
     settled = MemoryTables.commit
 
-    def commit(self, request, fence):
+    def commit(self: MemoryTables, request: CommitRequest, fence: Fence) -> Committed:
         fence.check()
         return settled(self, request, _Blind(fence))
 
@@ -71,7 +80,7 @@ def reuse_an_attempt() -> Iterator[None]:
     """A re-run takes the number of the attempt that it found, instead of revoking it."""
     begin = Attempts.begin
 
-    def reused(self, plan, deadline_ms=None):
+    def reused(self: Attempts, plan: CheckpointPlan, deadline_ms: int | None = None) -> OwnedAttempt | PlanState:
         found = self.state(plan)
         if isinstance(found, OpenPlan) and found.attempt > 0:
             return self._owned(plan, found.attempt, deadline_ms)
@@ -85,7 +94,7 @@ def reuse_an_attempt() -> Iterator[None]:
 def publish_what_was_revoked() -> Iterator[None]:
     """An attempt that loses its outcome key goes on as if it had won, and publishes what it has."""
 
-    def seal(self, sealed):
+    def seal(self: OwnedAttempt, sealed: Sealed) -> None:
         outcome = Outcome(
             kind=OutcomeKind.SEALED,
             attempt=self.number,
@@ -109,7 +118,7 @@ def publish_what_was_revoked() -> Iterator[None]:
 def keep_orphans() -> Iterator[None]:
     """A commit adds its files to whatever is live, instead of to the parent segment."""
 
-    def live_after(self, request):
+    def live_after(self: MemoryTables, request: CommitRequest) -> dict[str, LiveFile]:
         history = self.tables.get(request.table)
         live = dict(history[-1].live) if history else {}
         for file in request.files:
@@ -125,7 +134,7 @@ def rebase() -> Iterator[None]:
     """A commit that finds a newer version applies its actions on top of that, as Delta's own writers do."""
     made_by, compare = MemoryTables._version, MemoryTables._compare_and_set
 
-    def settled(self, request, version, made):
+    def settled(self: MemoryTables, request: CommitRequest, version: int, made: MemoryTableVersion) -> bool:
         try:
             done = self._compare_and_set(request.table, version, made)
         except UncertainPut:
@@ -151,7 +160,7 @@ def rebase() -> Iterator[None]:
 def abort_is_not_final() -> Iterator[None]:
     """An abort revokes as any attempt does, then writes its record."""
 
-    def abort(self, plan, failure):
+    def abort(self: Attempts, plan: CheckpointPlan, failure: Failure) -> PlanState:
         while isinstance(found := self.state(plan), OpenPlan):
             if self._revoke(plan, found.attempt, None):
                 record = AbortRecord(
@@ -166,7 +175,7 @@ def abort_is_not_final() -> Iterator[None]:
                 return Aborted(plan=plan, record=record)
         return found
 
-    def walk(self, plan):
+    def walk(self: Attempts, plan: CheckpointPlan) -> OpenPlan | SealedPlan | Aborted:
         if (record := self.objects.abort(plan.slot)) is not None:
             return Aborted(plan=plan, record=record)
         return original(self, plan)
@@ -180,7 +189,9 @@ def abort_is_not_final() -> Iterator[None]:
 def adopt_whatever_there_is() -> Iterator[None]:
     """A plan takes the newest compaction of the uid, whichever timeline it read and however far it reached."""
 
-    def adopted(self, uid, timeline, handle, readable):
+    def adopted(
+        self: InputPlanner, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
+    ) -> tuple[StateHandle, tuple[str, CompactionRecord] | None]:
         found = [(key, self.objects.read(CompactionRecord, key)) for key in self.objects.list(f"compactions/{uid}/")]
         records = [(key, record) for key, record in found if record is not None]
         for key, record in sorted(records, key=lambda kr: kr[1].input.through, reverse=True)[:1]:
@@ -197,7 +208,7 @@ def adopt_whatever_there_is() -> Iterator[None]:
 def unknown_means_won() -> Iterator[None]:
     """A put whose reply was lost counts as done, without a look."""
 
-    def put(self, key, value):
+    def put(self: Objects, key: str, value: object) -> PutOutcome:
         try:
             return self.store.put_if_absent(key, encoded(value))
         except UncertainPut:
@@ -211,7 +222,9 @@ def unknown_means_won() -> Iterator[None]:
 def promote_without_another_look() -> Iterator[None]:
     """A promote that loses the slot to a checkpoint takes the next one, with what it had compared before."""
 
-    def promote(self, name, *, discard=False, send=False):
+    def promote(
+        self: Promotion, name: str, *, discard: bool = False, send: bool = False
+    ) -> Promoted | Behind | Superseded:
         c = self.coordinator
         live, fork = c.head(), c.head(name)
         found = self.compared(live, fork)
@@ -233,7 +246,7 @@ def void_counts_as_complete() -> Iterator[None]:
     """A sealed attempt whose slot a restore took says that it is published."""
     publish = Publisher.publish
 
-    def published(self, plan, sealed):
+    def published(self: Publisher, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
         done = publish(self, plan, sealed)
         if isinstance(done, Void):
             return Completed(checkpoint=Checkpoint(plan=plan, sealed=sealed, covered_until_ms=None))

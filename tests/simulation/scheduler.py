@@ -26,6 +26,12 @@ class Actor:
     frozen: bool = False
     thread: greenlet | None = None
 
+    @property
+    def started(self) -> greenlet:
+        """Its greenlet, once it has one."""
+        assert self.thread is not None, self.name
+        return self.thread
+
 
 class Scheduler:
     """Interleaves actors until all are through."""
@@ -62,7 +68,7 @@ class Scheduler:
             actor = ready[rng.randrange(len(ready))]
             for _ in range(rng.choice((1, 1, 2, 4, 9, 25))):
                 self._step(actor)
-                if actor.thread.dead:
+                if actor.started.dead:
                     alive.remove(actor)
                     break
                 if actor.frozen:
@@ -74,11 +80,11 @@ class Scheduler:
         if actor.kill_at is not None and actor.steps > actor.kill_at:
             self.trace.append(f"{actor.name}: killed")
             try:
-                actor.thread.throw(Killed)
+                actor.started.throw(Killed)
             except Killed:
                 return
             raise AssertionError(f"{actor.name} survived its death")
-        what = actor.thread.switch()
+        what = actor.started.switch()
         self.trace.append(f"{actor.name}: {what}")
         if actor.freeze_at is not None and actor.steps > actor.freeze_at:
             self.trace.append(f"{actor.name}: frozen")

@@ -6,6 +6,7 @@ design section 6 has it, and disposals beside forks. What a process was told mus
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_pin_and_a_deletion_meet_and_never_both_succeed(deleters: int) -> None
     for seed in SEEDS:
         world = World(seed)
         sweepers = {f"retention{n}": world.delete for n in range(deleters)}
-        world.interleave(**sweepers, one=lambda w=world: w.pin("one"), two=lambda w=world: w.pin("two"))
+        world.interleave(**sweepers, one=partial(world.pin, "one"), two=partial(world.pin, "two"))
         promised = bool(world.told)
         assert not (promised and world.deleted), "\n".join([f"seed {seed}", *world.scheduler.trace])
         # Whoever died is repeated: a pin that nobody was told of is withdrawn where its checkpoint is gone.
@@ -111,7 +112,7 @@ def test_a_fork_and_a_disposal_meet_and_never_both_succeed(disposers: int) -> No
         world.pin("sp")
         world.told.clear()
         disposals = {f"disposal{n}": world.dispose for n in range(disposers)}
-        world.interleave(**disposals, fork=lambda w=world: w.fork("a"), other=lambda w=world: w.fork("b"))
+        world.interleave(**disposals, fork=partial(world.fork, "a"), other=partial(world.fork, "b"))
         found = world.savepoints.find("sp")
         assert found is not None
         trace = "\n".join([f"seed {seed}", *world.scheduler.trace])

@@ -21,6 +21,7 @@ from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import Closing
 from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, WrittenRun
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import Fence, PutOutcome, UncertainPut
 from tidemark.testing.twin.memory import (
     Fault,
@@ -31,6 +32,7 @@ from tidemark.testing.twin.memory import (
     MemoryTables,
     SequentialIds,
 )
+from tidemark.testing.twin.tables import MemoryTableVersion, Row
 
 PARTITIONS = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 
@@ -47,14 +49,14 @@ class Declared(Pipeline):
     """A pipeline that binds its schemas once, because thousands of schedules ask for them."""
 
     @cached_property
-    def _bound(self) -> dict:
+    def _bound(self) -> dict[str, OperatorSchema]:
         return super().schemas()
 
     @cached_property
     def fingerprint(self) -> str:
-        return Pipeline.fingerprint.fget(self)
+        return super().fingerprint
 
-    def schemas(self) -> dict:
+    def schemas(self) -> dict[str, OperatorSchema]:
         return self._bound
 
 
@@ -113,7 +115,7 @@ class SimTables(MemoryTables):
         self._fences: dict[object, Fence] = {}
         self._stale: dict[object, bool] = {}
 
-    def write(self, folder: str, rows: Sequence[dict[str, object]]) -> WrittenRun:
+    def write(self, folder: str, rows: Sequence[Row]) -> WrittenRun:
         self._world.scheduler.pause(f"write {folder}")
         return super().write(folder, rows)
 
@@ -127,7 +129,7 @@ class SimTables(MemoryTables):
         self._stale[me] = self._world.is_revoked(self._fences[me])
         return super()._latest(table)
 
-    def _compare_and_set(self, table: str, version: int, made) -> bool:
+    def _compare_and_set(self, table: str, version: int, made: MemoryTableVersion) -> bool:
         world = self._world
         world.scheduler.pause(f"commit {table} {version + 1}")
         done = super()._compare_and_set(table, version, made)

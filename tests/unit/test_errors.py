@@ -42,7 +42,7 @@ def test_a_verdict_survives_the_way_between_processes() -> None:
 
 def test_a_next_step_cannot_be_left_out() -> None:
     with pytest.raises(TypeError, match="next"):
-        TidemarkError(*["what"])
+        TidemarkError("what")  # type: ignore[call-arg]
 
 
 def test_nothing_was_written_unless_the_raiser_knows_better() -> None:

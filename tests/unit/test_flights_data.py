@@ -48,7 +48,7 @@ def test_every_record_agrees_with_the_data_set_as_pandas_reads_it(records: list[
     assert [r.timestamp_ms for r in records] == millis[order].tolist()
     tails = frame["tailnum"][order].tolist()
     assert [r.key for r in records] == [t.encode() if isinstance(t, str) else None for t in tails]
-    delays = frame["arr_delay"].astype(object).where(frame["arr_delay"].notna(), None)[order].tolist()
+    delays = [None if pandas.isna(delay) else delay for delay in frame["arr_delay"][order]]
     assert [json.loads(r.value)["arrival_delay"] for r in records] == delays
 
 

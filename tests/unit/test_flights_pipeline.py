@@ -35,6 +35,7 @@ def test_it_folds_by_aircraft_and_by_route() -> None:
     assert [o.uid for o in flights.operators] == ["aircraft", "routes", "rotations"]
     assert [k.name for k in flights.schemas()["aircraft"].keys] == ["tail_number"]
     assert [k.name for k in flights.schemas()["routes"].keys] == ["origin", "destination"]
+    assert flights.source is not None
     assert flights.source.topics == "flights"
     assert flights.source.event_time == "scheduled_at"
     assert flights.max_dead_letters == 0.05
@@ -61,9 +62,10 @@ def flight(number: int, hour: int, left: float | None, arrived: float | None) ->
 
 
 def test_a_delay_that_was_passed_on_is_told_with_plain_lists_and_a_plain_state() -> None:
-    tables = {"planes": {"N1": Plane("N1", "BOEING", "767-223", 2, 255)}, "airlines": {"AA": Airline("AA", "American")}}
+    planes, airlines = {"N1": Plane("N1", "BOEING", "767-223", 2, 255)}, {"AA": Airline("AA", "American")}
     remembered = Rotation()
-    told = list(knock_on_delays("N1", [flight(1, 0, 45.0, 40.0), flight(2, 9, 31.0, None)], remembered, tables))
+    two = [flight(1, 0, 45.0, 40.0), flight(2, 9, 31.0, None)]
+    told = list(knock_on_delays("N1", two, remembered, {"planes": planes, "airlines": airlines}))
     assert [(t.flight, t.inbound_flight, t.inbound_delay, t.late_this_week) for t in told] == [(2, 1, 40.0, 2)]
     assert (told[0].airline, told[0].model) == ("American", "767-223")
     assert remembered.inbound == Leg(2, flight(2, 9, None, None).scheduled_at, None)

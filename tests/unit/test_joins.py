@@ -1,7 +1,7 @@
 """Joins of broadcast states as declarations: what is refused, what they are stored as, what may change."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -83,7 +83,9 @@ def air(*operators: Fold | Process, broadcast: tuple[Broadcast, ...] = (PLANES, 
     return Pipeline(name="air", source=KafkaSource("flights", Flight), operators=operators, broadcast=broadcast)
 
 
-def makers(key_by: object = "planes.maker", state_class: type = Makers, **join: object) -> Pipeline:
+def makers(
+    key_by: str | Sequence[str] = "planes.maker", state_class: type[state.Keyed] = Makers, **join: str | Sequence[str]
+) -> Pipeline:
     """A pipeline with one fold that joins."""
     joins = join or {"planes": "tail"}
     return air(Fold("makers", key_by=key_by, state=state_class, join=joins))
@@ -119,7 +121,8 @@ def renamed(uid: str) -> Pipeline:
         (lambda: makers(("tail", "planes.tail")), "two columns are called tail"),
         (lambda: air(Fold("a", key_by="planes.maker", state=Counted)), "key_by='planes.maker': no such field"),
         (lambda: air(Fold("a", key_by="tail", state=Makers)), "the record has no field 'planes.seats'"),
-        (lambda: Fold("a", key_by="tail", state=Makers, join="planes"), "join='planes'.*map uids to record fields"),
+        (lambda: Fold("a", key_by="tail", state=Makers, join="planes"),  # type: ignore[arg-type]
+         "join='planes'.*map uids to record fields"),
     ],
 )  # fmt: skip
 def test_a_join_that_makes_no_sense_is_refused(declare: Callable[[], object], words: str) -> None:

@@ -58,7 +58,7 @@ def test_an_instance_by_hand_is_what_a_function_is_tested_with() -> None:
     assert (seen.n, seen.samples, seen.rules) == (2, 1, 0)
     assert repr(local) == "Local(samples=['x'], rules=[])"
     with pytest.raises(TypeError, match="no field 'sampels'"):
-        Local(sampels=[])
+        Local(sampels=[])  # type: ignore[call-arg]
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {

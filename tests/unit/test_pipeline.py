@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -48,16 +49,26 @@ PIPELINE = Pipeline(
 )
 
 
-def _declared(*operators: Fold, **options: object) -> Callable[[], Pipeline]:
+class Options(TypedDict, total=False):
+    """What a test declares differently."""
+
+    name: str
+    source: KafkaSource
+    max_dead_letters: float
+
+
+def _declared(*operators: Fold, **options: Unpack[Options]) -> Callable[[], Pipeline]:
     return lambda: replace(PIPELINE, operators=operators, **options)
 
 
-def _fold(uid: str = "aircraft", key_by: object = "origin", keyed: object = Count) -> Fold:
+def _fold(uid: str = "aircraft", key_by: str | Sequence[str] = "origin", keyed: type[state.Keyed] = Count) -> Fold:
     return Fold(uid, key_by=key_by, state=keyed)
 
 
-def _one_field(name: str, annotation: object, field: object) -> type:
-    return type("Declared", (state.Keyed,), {"__annotations__": {name: annotation}, name: field})
+def _one_field(name: str, annotation: object, field: object) -> type[state.Keyed]:
+    made = type("Declared", (state.Keyed,), {"__annotations__": {name: annotation}, name: field})
+    assert issubclass(made, state.Keyed)
+    return made
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
@@ -71,7 +82,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "the same key twice": (lambda: _fold(key_by=("origin", "origin")), "key_by="),
     "a key that is not there": (_declared(_fold(key_by="nowhere")), "no such field"),
     "a key that is a float": (_declared(_fold(key_by="delay")), "a float is no key"),
-    "no state class": (lambda: _fold(keyed=dict), "no state class"),
+    "no state class": (lambda: _fold(keyed=dict), "no state class"),  # type: ignore[arg-type]
     "the bare base class": (lambda: _fold(keyed=state.Keyed), "no state class"),
     "a field of nothing": (
         _declared(_fold(keyed=_one_field("n", int, state.sum("nowhere")))),
@@ -85,7 +96,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a field called like a key": (_declared(_fold(keyed=_one_field("origin", int, state.count()))), "origin"),
     "a pattern that is no regular expression": (lambda: TopicPattern("pay("), "not a regular expression: 'pay('"),
     "a pattern that repeats too often": (lambda: TopicPattern("a{99999999999}"), "not a regular expression"),
-    "a pattern that is no text": (lambda: TopicPattern(None), "not a regular expression: None"),
+    "a pattern that is no text": (lambda: TopicPattern(None), "not a regular expression: None"),  # type: ignore[arg-type]
     "a pattern that matches no name": (lambda: TopicPattern(""), "matches no topic"),
     "no topics": (lambda: KafkaSource([], Flight), "without topics"),
     "an event time that is not there": (lambda: KafkaSource("f", Flight, event_time="nowhere"), "event_time"),
@@ -110,9 +121,9 @@ def test_a_pipeline_that_makes_no_sense_is_refused_in_three_lines(declare: Calla
 
 def test_a_pipeline_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
-        PIPELINE.name = "other"
+        PIPELINE.name = "other"  # type: ignore[misc]
     with pytest.raises(FrozenInstanceError):
-        PIPELINE.operators[0].uid = "other"
+        PIPELINE.operators[0].uid = "other"  # type: ignore[misc]
     assert isinstance(PIPELINE.operators, tuple)
 
 

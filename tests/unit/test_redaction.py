@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.coordinator.house import House
 from tidemark.coordinator.checkpoints.failure_policy import failure_of
+from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.ports import PlanRequest
 from tidemark.redaction import redacted, redacted_event, secrets_of
@@ -59,7 +60,7 @@ def test_a_failure_behind_a_foreign_exception_is_recorded_without_it() -> None:
     with pytest.raises(RuntimeError):
         house.loop.run_once(PlanRequest(origin="test"))
     (report,) = house.reports
-    assert report.state is not None
+    assert isinstance(report.state, OpenPlan)
     house.coordinator.abort(report.state.plan, report.failure)
     assert "token=***" in report.failure.message
     assert not any(CANARY.encode() in raw for raw in house.store.objects.values())

@@ -185,11 +185,11 @@ def test_a_rule_is_a_value() -> None:
     [
         (lambda: Retention.keep_last(0), r"keep_last\(0\)", "at least 1"),
         (lambda: Retention.keep_last(-1), r"keep_last\(-1\)", "newest checkpoint is always kept"),
-        (lambda: Retention.hourly(1.0), r"hourly\(1.0\)", "whole number"),
-        (lambda: Retention.daily("30"), r"daily\('30'\)", "whole number"),
+        (lambda: Retention.hourly(1.0), r"hourly\(1.0\)", "whole number"),  # type: ignore[arg-type]
+        (lambda: Retention.daily("30"), r"daily\('30'\)", "whole number"),  # type: ignore[arg-type]
         (lambda: Retention.monthly(True), r"monthly\(True\)", "whole number"),
-        (lambda: Retention.daily(None), r"daily\(None\)", "whole number"),
-        (lambda: Retention.keep_for(7), r"keep_for\(7\)", "timedelta"),
+        (lambda: Retention.daily(None), r"daily\(None\)", "whole number"),  # type: ignore[arg-type]
+        (lambda: Retention.keep_for(7), r"keep_for\(7\)", "timedelta"),  # type: ignore[arg-type]
         (lambda: Retention.keep_for(timedelta(0)), "keep_for", "positive timedelta"),
         (lambda: Retention.keep_for(-timedelta(days=1)), "keep_for", "positive timedelta"),
         (lambda: Retention.keep_for(timedelta(microseconds=1500)), "keep_for", "whole milliseconds"),
@@ -197,7 +197,7 @@ def test_a_rule_is_a_value() -> None:
         (lambda: Retention.daily(3, timezone=""), "timezone=''", "IANA"),
         (lambda: Retention.monthly(3, timezone="America"), "timezone='America'", "IANA"),
         (lambda: Retention.monthly(3, timezone="../../etc/localtime"), "no such timezone", "IANA"),
-        (lambda: Retention.monthly(3, timezone=None), "timezone=None", "IANA"),
+        (lambda: Retention.monthly(3, timezone=None), "timezone=None", "IANA"),  # type: ignore[arg-type]
         (lambda: Retention.keep_last(3) | 5, r"keep_last\(3\) \| 5", r"Retention.daily\(n\)"),
         (lambda: Retention.keep_last(3) | None, r"keep_last\(3\) \| None", "join"),
         (lambda: Retention.keep_last(3) | Retention.daily, "bound method", "join"),

@@ -61,7 +61,7 @@ def test_two_keys_do_not_share_a_list() -> None:
 
 def test_an_unknown_field_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match="'flihgts'"):
-        Aircraft(**{"flihgts": 1})
+        Aircraft(flihgts=1)  # type: ignore[call-arg]
 
 
 def test_the_repr_shows_the_values() -> None:
@@ -73,10 +73,10 @@ def test_the_repr_shows_the_values() -> None:
 
 def test_a_descriptor_is_frozen() -> None:
     with pytest.raises((FrozenInstanceError, AttributeError)):
-        Aircraft.descriptors[0].name = "other"
+        Aircraft.descriptors[0].name = "other"  # type: ignore[misc]
 
 
-def _class(name: str = "Declared", **fields: tuple[Any, Any]) -> Callable[[], type]:
+def _class(name: str = "Declared", /, **fields: tuple[Any, Any]) -> Callable[[], type]:
     annotations = {field: hint for field, (hint, _) in fields.items()}
     body = {field: value for field, (_, value) in fields.items() if value is not ...}
     return lambda: type(name, (state.Keyed,), {"__annotations__": annotations, **body})
@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a dict in a list": (_class(n=(list[dict[str, int]], state.list())), "a dict inside state.list"),
     "a dict as a value": (_class(n=(dict[str, int] | None, state.value(None))), "a dict inside state.value"),
     "sum of nothing": (lambda: state.sum(""), "state.sum"),
-    "sum of a class": (lambda: state.sum(Aircraft), "state.sum"),
+    "sum of a class": (lambda: state.sum(Aircraft), "state.sum"),  # type: ignore[arg-type]
     "latest of nothing": (lambda: state.latest(""), "state.latest"),
     "distinct without room": (lambda: state.distinct("x", limit=0), "limit=0"),
 }

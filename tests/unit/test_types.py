@@ -50,7 +50,7 @@ class Movement:
         (Place, "struct", "STRUCT<`code`: STRING, `runway`: BIGINT>"),
     ],
 )
-def test_an_annotation_names_one_stored_type(annotation: object, kind: str, sql: str) -> None:
+def test_an_annotation_names_one_stored_type(annotation: type, kind: str, sql: str) -> None:
     found = field_type(annotation, "here")
     assert (found.kind, found.sql, found.nullable) == (kind, sql, False)
     assert field_type(annotation | None, "here") == found.with_null(True)

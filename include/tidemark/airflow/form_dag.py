@@ -21,8 +21,8 @@ class BeginningConf(PipelineConf):
         allow_non_restored_state, force: as `tidemark restore` takes them.
     """
 
-    allow_non_restored_state: bool = Field(False, strict=True)
-    force: bool = Field(False, strict=True)
+    allow_non_restored_state: bool = Field(default=False, strict=True)
+    force: bool = Field(default=False, strict=True)
 
 
 def beginning_fields(drained: str) -> dict[str, Param]:

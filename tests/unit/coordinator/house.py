@@ -1,14 +1,17 @@
 """A pipeline with everything it needs, in memory: what the coordinator's tests work in."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Literal, TypedDict, Unpack
 
 from tests.in_memory import START_MS, InMemory, Payment, payment
-from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records.states import NothingOpen, OpenPlan
+from tidemark.declare.sources import Start
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
@@ -42,8 +45,18 @@ PIPELINE = Pipeline(
 )
 
 
-def sourced(**changes) -> Pipeline:
+class SourceOptions(TypedDict, total=False):
+    """What a test declares differently of the source."""
+
+    topics: str | Sequence[str] | TopicPattern | frozenset[TopicPartition]
+    start: Start
+    isolation: Literal["read_committed", "read_uncommitted"]
+    group: str
+
+
+def sourced(**changes: Unpack[SourceOptions]) -> Pipeline:
     """The pipeline with another source."""
+    assert PIPELINE.source is not None
     return replace(PIPELINE, source=replace(PIPELINE.source, **changes))
 
 

@@ -1,5 +1,6 @@
 """What a restore leaves that died between its two puts, or lost: it is closed by hand, and keeps nothing (adr/0024)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_ending import kept
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.states import Restored, Superseded
+from tidemark.coordinator.records.states import Ended, Restored, Superseded
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.timeline_end import Ending
@@ -26,11 +27,11 @@ def saved(house: House) -> Beginning:
     return CLAIM.beginning(house.coordinator)
 
 
-def close(house: House, name: str = "t2") -> object:
+def close(house: House, name: str = "t2") -> Ended:
     return Ending(coordinator=house.coordinator).close(name)
 
 
-def interrupted(house: House, at: tuple[str, str], act) -> Recovery:
+def interrupted(house: House, at: tuple[str, str], act: Callable[[], object]) -> Recovery:
     """A recovery beside which something else happens, once, at a crash point."""
     done: list[object] = []
 
@@ -112,7 +113,7 @@ def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
     else:
         with pytest.raises(ConflictError, match="timeline t2 was closed"):
             slow.restore(first)
-        assert told[0].won
+        assert isinstance(told[0], Ended) and told[0].won
     live = house.coordinator.timelines.live()
     assert not isinstance(house.coordinator.head(live).entry, Closing)
 
@@ -130,7 +131,8 @@ def test_a_savepoint_that_was_claimed_is_free_again() -> None:
     assert house.savepoints.get("june").claimed_by is None
     done = house.recovery.restore(CLAIM.beginning(house.coordinator))
     assert isinstance(done, Restored)
-    assert house.savepoints.find("june").claimed_by == done.genesis.timeline
+    june = house.savepoints.find("june")
+    assert june is not None and june.claimed_by == done.genesis.timeline
 
 
 @pytest.mark.parametrize("at", [("give_back", "before"), ("give_back", "after"), ("closing", "before")])
@@ -165,7 +167,8 @@ def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_e
     with pytest.raises(Died if dies else ConflictError):
         Recovery(coordinator=replace(house.coordinator, listener=crash)).restore(beginning)
     if dies:
-        assert house.savepoints.find("june").claimed_by == "t2"
+        june = house.savepoints.find("june")
+        assert june is not None and june.claimed_by == "t2"
         close(house)
     assert not house.savepoints.get("june").disposed
     assert kept(house) == [1, 3]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.unit.coordinator.house import ASK, House
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Void
 from tidemark.errors import CheckpointExpiredError, ConflictError, CorruptObjectError, FencedError, StoreError
@@ -41,7 +41,8 @@ def test_attempt_one_is_owned_by_whoever_revoked_attempt_zero() -> None:
     house = House()
     plan = house.plan()
     assert [begun(house, plan).number, begun(house, plan).number] == [1, 2]
-    assert house.coordinator.objects.outcome(plan.slot, 0).kind is OutcomeKind.REVOKED
+    outcome = house.coordinator.objects.outcome(plan.slot, 0)
+    assert outcome is not None and outcome.kind is OutcomeKind.REVOKED
     assert house.coordinator.state(plan) == OpenPlan(plan=plan, attempt=2)
 
 
@@ -82,6 +83,7 @@ def test_a_child_process_resumes_the_attempt_it_was_given_and_no_other() -> None
 def test_an_attempt_expires_and_says_what_to_do() -> None:
     house = House()
     owned = house.coordinator.begin(house.plan(), timedelta(minutes=10))
+    assert isinstance(owned, OwnedAttempt)
     house.clock.advance(600_000)
     owned.check()
     house.clock.advance(1)
@@ -139,8 +141,9 @@ def test_publication_is_idempotent_whoever_does_it() -> None:
     plan = house.plan()
     done = sealed(house, plan)
     first = house.coordinator.publish(plan, done)
-    assert first.won
+    assert isinstance(first, Completed) and first.won
     again = house.coordinator.publish(plan, done)
+    assert isinstance(again, Completed)
     assert (again.won, again.checkpoint) == (False, first.checkpoint)
     assert house.coordinator.complete(plan) == again
 
@@ -196,9 +199,10 @@ def test_an_unknown_put_is_settled_by_reading_back(fault: Fault) -> None:
         struck.add(key)
         return fault if first else None
 
-    house.store = FaultyStore(house.store, choose)
-    assert house.complete().id == 1
-    assert house.complete().sealed.attempt == 1
+    faulty = replace(house.coordinator, store=FaultyStore(house.store, choose))
+    loop = replace(house.loop, coordinator=faulty)
+    assert loop.run_once(ASK).checkpoints[0].id == 1
+    assert loop.run_once(ASK).checkpoints[0].sealed.attempt == 1
 
 
 def test_a_put_of_somebody_else_is_lost_even_when_the_reply_was_lost_too() -> None:
@@ -235,6 +239,6 @@ def test_a_put_that_arrives_late_is_still_ours() -> None:
 
 def test_a_store_that_never_answers_is_an_error_in_the_end() -> None:
     house = House()
-    house.store = FaultyStore(house.store, lambda operation, key: Fault.LOST_REQUEST if operation == "put" else None)
+    silent = FaultyStore(house.store, lambda operation, key: Fault.LOST_REQUEST if operation == "put" else None)
     with pytest.raises(StoreError, match="did not confirm ids/000000000001.json in 5 tries"):
-        house.plan()
+        replace(house.coordinator, store=silent).trigger(house.pipeline, ASK)

@@ -263,8 +263,7 @@ def test_a_stopped_pipeline_repeats_nothing_and_the_minimum_pause_does_not_count
 
 
 def test_intervals_are_covered_on_the_fork_as_they_were() -> None:
-    house = House()
-    made = []
+    house, made = House(), list[Checkpoint]()
     for day in range(1, 5):
         house.send(2, timestamp_ms=day * 1000 - 500)
         wanted = PlanRequest(

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.coordinator.house import ASK, P0, House
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core.ttl import Now
+from tidemark.model.core.ttl import Clock, Now
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.memory import ManualClock
 
@@ -26,7 +26,7 @@ class Visit:
     at: datetime
 
 
-def house(clock: str, wall_ms: int) -> House:
+def house(clock: Clock, wall_ms: int) -> House:
     """Counts visits for three hours on one of the clocks, while the wall shows what it likes."""
 
     class User(state.Keyed):
@@ -51,9 +51,9 @@ def until(hour: int) -> PlanRequest:
     return replace(ASK, interval_start=DAY, interval_end=DAY + hour * HOUR)
 
 
-def lived(clock: str, wall_ms: int) -> tuple[House, list[Checkpoint]]:
+def lived(clock: Clock, wall_ms: int) -> tuple[House, list[Checkpoint]]:
     """Ann at hour 0, Bob at hour 1, Cy at hour 3; a checkpoint for each, and the wall runs ahead in between."""
-    made, found = house(clock, wall_ms), []
+    made, found = house(clock, wall_ms), list[Checkpoint]()
     for hour, user in ((0, "ann"), (1, "bob"), (3, "cy")):
         visits(made, hour, user)
         found.append(made.complete(until(hour)))
@@ -62,7 +62,7 @@ def lived(clock: str, wall_ms: int) -> tuple[House, list[Checkpoint]]:
 
 
 @pytest.mark.parametrize("clock", ["event_time", "logical_time"])
-def test_the_same_records_expire_alike_whatever_the_wall_clock_shows(clock: str) -> None:
+def test_the_same_records_expire_alike_whatever_the_wall_clock_shows(clock: Clock) -> None:
     worlds = [lived(clock, wall_ms) for wall_ms in (1, DAY_MS, 2 * DAY_MS)]
     for made, found in worlds:
         assert made.state("users") == {("bob",): (1,), ("cy",): (1,)}

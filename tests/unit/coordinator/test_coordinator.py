@@ -11,6 +11,7 @@ from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Closing, IdRecord
 from tidemark.testing.twin.memory import Fault, FaultyStore
 
@@ -38,7 +39,7 @@ def test_a_planner_that_loses_the_slot_takes_the_plan_of_the_winner() -> None:
     house, other = House(), House()
     other.store, other.log = house.store, house.log
     house.send(2)
-    crashed = []
+    crashed: list[CheckpointPlan] = []
 
     def faster(step: str, moment: str) -> None:
         if (step, moment) == ("plan", "before") and not crashed:
@@ -75,7 +76,8 @@ def test_the_first_checkpoint_that_covered_an_interval_is_named() -> None:
     house = House()
     for end in (10, 20, 30):
         house.complete(replace(ASK, interval_end=at(end)))
-    assert [house.coordinator.covered_by(at(end)).id for end in (5, 10, 15, 30)] == [1, 1, 2, 3]
+    covering = [house.coordinator.covered_by(at(end)) for end in (5, 10, 15, 30)]
+    assert [found and found.id for found in covering] == [1, 1, 2, 3]
     assert house.coordinator.covered_by(at(31)) is None
 
 
@@ -92,7 +94,9 @@ def test_an_idle_range_still_completes_a_checkpoint() -> None:
     first = house.complete()
     second = house.complete()
     assert second.handles == first.handles
-    assert second.ack("accounts").commits == ()
+    ack = second.ack("accounts")
+    assert ack is not None
+    assert ack.commits == ()
 
 
 def test_checkpoints_are_found_by_id_and_listed_newest_first() -> None:
@@ -154,11 +158,12 @@ def test_a_timeline_without_a_genesis_does_not_exist() -> None:
 
 def test_a_stale_listing_costs_reads_and_nothing_else() -> None:
     house = House()
-    house.store = FaultyStore(house.store, lambda operation, key: Fault.STALE if operation == "list" else None)
+    stale = FaultyStore(house.store, lambda operation, key: Fault.STALE if operation == "list" else None)
+    loop = replace(house.loop, coordinator=replace(house.coordinator, store=stale))
     for n in range(1, 4):
         house.send(1)
-        assert house.complete().id == n
-    assert house.coordinator.head().sequence == 3
+        assert loop.run_once(ASK).checkpoints[0].id == n
+    assert loop.coordinator.head().sequence == 3
 
 
 def test_ids_ascend_over_gaps() -> None:

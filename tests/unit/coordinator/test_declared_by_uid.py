@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.in_memory import Payment
-from tests.unit.coordinator.house import ASK, P1, PIPELINE, Account, House
+from tests.unit.coordinator.house import ASK, P1, PIPELINE, Account, House, sourced
 from tidemark import Fold, Process, state
 from tidemark.errors import NameRefusedError
 from tidemark.model.state.evolution import compared
@@ -40,8 +40,8 @@ def house(*operators: Fold | Process) -> House:
     return made
 
 
-def declare(made: House, *operators: Fold | Process, **changes: object) -> None:
-    made.pipeline = replace(PIPELINE, operators=operators, **changes)
+def declare(made: House, *operators: Fold | Process) -> None:
+    made.pipeline = replace(PIPELINE, operators=operators)
 
 
 def test_the_order_of_operators_says_nothing() -> None:
@@ -57,8 +57,8 @@ def test_what_changes_around_an_operator_leaves_its_state_where_it_is() -> None:
     made = house(ACCOUNTS, Process("seen", key_by="account", state=Seen, function=once))
     tables = made.coordinator.checkpoint(1).plan.tables
     later = Process("seen", key_by="account", state=Seen, function=twice)
-    source = replace(PIPELINE.source, start="latest", group="watchers")
-    declare(made, later, COPIES, ACCOUNTS, source=source, gate=dict, max_dead_letters=0.5)
+    other = sourced(start="latest", group="watchers")
+    made.pipeline = replace(other, operators=(later, COPIES, ACCOUNTS), gate=dict, max_dead_letters=0.5)
     made.send(1, P1)
     after = made.complete()
     assert {uid: after.plan.tables[uid] for uid in tables} == tables
@@ -68,9 +68,9 @@ def test_what_changes_around_an_operator_leaves_its_state_where_it_is() -> None:
 
 def test_an_operator_without_a_uid_cannot_be_declared() -> None:
     with pytest.raises(TypeError, match="uid"):
-        Fold(key_by="account", state=Account)
+        Fold(key_by="account", state=Account)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="uid"):
-        Process(key_by="account", state=Seen, function=once)
+        Process(key_by="account", state=Seen, function=once)  # type: ignore[call-arg]
     with pytest.raises(NameRefusedError, match="uid name refused: ''"):
         Fold("", key_by="account", state=Account)
     with pytest.raises(NameRefusedError, match="uid name refused: ''"):

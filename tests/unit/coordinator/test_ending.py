@@ -8,6 +8,7 @@ from tests.unit.coordinator.house import ASK, House
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, Void
 from tidemark.coordinator.records.timeline_tree import branches
@@ -147,7 +148,9 @@ def test_a_checkpoint_in_flight_wins_the_place_or_is_void(won: bool) -> None:
         if (step, moment) == ("fate", "after"):  # planned between the announcement and the closing, and sealed
             found = house.coordinator.trigger(house.pipeline, ASK, "fix")
             assert isinstance(found, OpenPlan)
-            house.execute(house.coordinator.begin(found.plan))
+            attempt = house.coordinator.begin(found.plan)
+            assert isinstance(attempt, OwnedAttempt)
+            house.execute(attempt)
             planned.append(found.plan)
         if (step, moment) == wanted and not ended:
             ended.append(house.coordinator.complete(planned[0]))

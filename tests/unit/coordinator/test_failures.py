@@ -1,5 +1,6 @@
 """The failure manager: one test per reason, what counts, what aborts, and the restart strategies."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,6 +14,7 @@ from tidemark.coordinator.checkpoints.restart import (
     FailureRate,
     FixedDelay,
     NoRestart,
+    RestartStrategy,
     Retries,
 )
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, Refused, SealedPlan, Void
@@ -36,6 +38,8 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Verdict
 from tidemark.model.checkpoint.store_objects import Closing, Failure, StopRecord
+from tidemark.ports import PutOutcome
+from tidemark.testing.twin.memory import MemoryStore
 
 R = FailureReason
 ERRORS = [
@@ -117,7 +121,9 @@ def test_code_changed_aborts_the_open_plan_and_plans_anew() -> None:
     house.pipeline = replace(PIPELINE, max_dead_letters=0.5)
     again = house.plan()
     assert (again.id, again.slot.k) == (2, 2)
-    assert house.coordinator.state(plan).record.failure.reason is R.CODE_CHANGED
+    found = house.coordinator.state(plan)
+    assert isinstance(found, Aborted)
+    assert found.record.failure.reason is R.CODE_CHANGED
 
 
 def test_a_timeline_that_ended_subsumes_the_plan() -> None:
@@ -196,18 +202,14 @@ def test_a_fenced_attempt_never_alerts_whatever_failed_before_it() -> None:
 def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
     house = House()
     refused = [keys.slot_key("t1", 1)]
-    store = house.store
 
-    class Full:
-        get, list = staticmethod(store.get), staticmethod(store.list)
-
-        @staticmethod
-        def put_if_absent(key: str, body: bytes) -> object:
+    class Full(MemoryStore):
+        def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
             if key in refused:
                 raise StoreError("disk full", next="x")
-            return store.put_if_absent(key, body)
+            return super().put_if_absent(key, body)
 
-    house.store = Full()
+    house.store = Full(house.store.objects)
     with pytest.raises(StoreError):
         house.loop.run_once(ASK)
     report = house.reports[0]
@@ -220,21 +222,15 @@ def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
 def test_an_error_whose_record_fails_says_so_and_stays_itself() -> None:
     house = House()
     house.fail = EngineError("spark", next="x")
-    store = house.store
 
-    class Dying:
-        put_if_absent, list = staticmethod(store.put_if_absent), staticmethod(store.list)
-        calls = 0
-
+    class Dying(MemoryStore):
         def get(self, key: str) -> bytes | None:
-            raise_it = key.startswith("plans/") and b"revoked" in (store.get(key) or b"")
-            if raise_it:
-                self.calls += 1
-            if self.calls > 0 and raise_it:
+            found = super().get(key)
+            if key.startswith("plans/") and b"revoked" in (found or b""):
                 raise StoreError("disk gone", next="x")
-            return store.get(key)
+            return found
 
-    house.store = Dying()
+    house.store = Dying(house.store.objects)
     with pytest.raises(EngineError) as caught:
         house.loop.run_once(ASK)
     assert caught.value.__notes__ == ["the failure itself could not be recorded: disk gone"]
@@ -262,7 +258,7 @@ def test_a_completed_plan_counts_no_failure() -> None:
         (FailureRate(failures=4), Retries(retries=4, delay_s=1, multiplier=1, max_delay_s=1)),
     ],
 )
-def test_the_four_restart_strategies_are_plain_retries(strategy: object, wanted: Retries) -> None:
+def test_the_four_restart_strategies_are_plain_retries(strategy: RestartStrategy, wanted: Retries) -> None:
     assert strategy.retries() == wanted
 
 
@@ -275,6 +271,6 @@ def test_the_four_restart_strategies_are_plain_retries(strategy: object, wanted:
         lambda: ExponentialDelay(longest=timedelta(0)),
     ],
 )
-def test_senseless_strategies_are_refused(make) -> None:
+def test_senseless_strategies_are_refused(make: Callable[[], RestartStrategy]) -> None:
     with pytest.raises(DeclarationError):
         make()

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
+from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House, sourced
 from tests.unit.coordinator.test_attempts import DECLINED, begun
 from tidemark import Fold
 from tidemark.model.checkpoint import object_keys as keys
@@ -85,6 +85,6 @@ def test_the_next_plan_reads_what_the_last_manifest_names_and_not_what_the_table
 
 def test_the_isolation_level_is_read_committed_unless_said_and_stands_in_the_manifest() -> None:
     assert House().complete().plan.isolation == "read_committed"
-    other = House(replace(PIPELINE, source=replace(PIPELINE.source, isolation="read_uncommitted")))
+    other = House(sourced(isolation="read_uncommitted"))
     other.complete(ASK)
     assert other.coordinator.checkpoint(1).plan.isolation == "read_uncommitted"

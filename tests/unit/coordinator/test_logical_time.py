@@ -1,5 +1,6 @@
 """A clock that is far ahead sets no logical time, unless a record, the parent or a person vouches for it."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -30,7 +31,9 @@ def by_interval(house: House) -> PlanRequest:
 
 
 @pytest.mark.parametrize("asked", [lambda house: ASK, by_interval], ids=["the clock", "an interval"])
-def test_a_time_far_beyond_all_that_is_known_is_refused_and_nothing_is_written(asked) -> None:
+def test_a_time_far_beyond_all_that_is_known_is_refused_and_nothing_is_written(
+    asked: Callable[[House], PlanRequest],
+) -> None:
     house = lived()
     house.clock.advance(FAR)
     before = dict(house.store.objects)
@@ -60,7 +63,9 @@ def test_a_record_vouches_for_the_time() -> None:
 def test_intervals_long_past_follow_each_other_however_far_apart_they_are() -> None:
     house = lived()
     for year in (1, 3, 9):
-        assert house.complete(replace(ASK, interval_end=at(year * YEARS))).plan.interval.end_ms == year * YEARS
+        interval = house.complete(replace(ASK, interval_end=at(year * YEARS))).plan.interval
+        assert interval is not None
+        assert interval.end_ms == year * YEARS
 
 
 def test_a_restored_timeline_is_as_old_as_its_restore() -> None:
@@ -84,7 +89,7 @@ def test_bounds_are_those_of_the_topic_whose_id_is_planned(monkeypatch: pytest.M
     house.send(6)
     topic_ids, asked = house.log.topic_ids, list[str]()
 
-    def recreated_between(topics):
+    def recreated_between(topics: Iterable[str]) -> Mapping[str, str]:
         asked.append("ids")
         if len(asked) == 2:  # behind the bounds
             house.log.create("payments", 2)

@@ -16,8 +16,10 @@ from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.ports import PutOutcome
+from tidemark.testing.twin.memory import MemoryStore
 
 DAY = replace(ASK, max_records=2, interval_start=at(0), interval_end=at(50), until_interval_end=True)
 DECLINED = Failure(reason=FailureReason.DECLINED, message="no", next="x")
@@ -156,6 +158,7 @@ def test_an_outdated_step_of_a_backfill_is_refused() -> None:
     one = Backfill(coordinator=house.coordinator, pipeline=house.pipeline, request=request)
     one.begin()
     plan = one.trigger()
+    assert isinstance(plan, CheckpointPlan)
     other = replace(house.loop, pipeline=replace(house.pipeline, max_dead_letters=0.9))
     with pytest.raises(ConflictError, match="planned by other code"):
         other.fold(plan, ASK)
@@ -165,18 +168,14 @@ def test_a_manifest_that_cannot_be_put_is_reported_by_the_task_that_publishes() 
     house = loaded()
     folded = house.loop.fold(house.plan(), ASK)
     assert isinstance(folded.state, SealedPlan)
-    inner = house.store
 
-    class Full:
-        get, list = staticmethod(inner.get), staticmethod(inner.list)
-
-        @staticmethod
-        def put_if_absent(key: str, body: bytes) -> PutOutcome:
+    class Full(MemoryStore):
+        def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
             if key == keys.slot_key("t1", 1):
                 raise StoreError("disk full", next="x")
-            return inner.put_if_absent(key, body)
+            return super().put_if_absent(key, body)
 
-    house.store = Full()
+    house.store = Full(house.store.objects)
     with pytest.raises(StoreError):
         house.loop.complete(folded.state.plan)
     (report,) = house.reports

@@ -12,6 +12,7 @@ from tidemark.coordinator.records.states import Behind, Promoted, Superseded
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Closing
 
 
 def fork(house: House, at: Checkpoint, name: str = "fix") -> CheckpointLoop:
@@ -76,7 +77,9 @@ def test_discard_leaves_behind_what_was_lacking_and_no_more() -> None:
     assert promoted.left == (won[0], made[2], made[1])
     assert house.complete().plan.parent == 1
     house.promotion.promote("b", discard=True)
-    assert house.promotion.promote("a") == Superseded(closing=house.coordinator.head("a").entry)
+    closing = house.coordinator.head("a").entry
+    assert isinstance(closing, Closing)
+    assert house.promotion.promote("a") == Superseded(closing=closing)
 
 
 def test_only_a_timeline_that_began_can_be_promoted() -> None:

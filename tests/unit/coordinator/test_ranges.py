@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, House, at, sourced
 from tidemark import TopicPattern
+from tidemark.declare.sources import Start
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.ports import PlanRequest
@@ -45,7 +46,7 @@ def test_a_plan_starts_where_its_parent_ended_whatever_the_source_says() -> None
         ("committed", (4, 0)),
     ],
 )
-def test_the_first_start_is_resolved_to_numbers(start: object, wanted: tuple[int, int]) -> None:
+def test_the_first_start_is_resolved_to_numbers(start: Start, wanted: tuple[int, int]) -> None:
     house = House(sourced(start=start, group="watchers"))
     for n in range(5):
         house.send(1, timestamp_ms=10 * n)
@@ -91,7 +92,7 @@ def test_an_explicit_start_outside_the_log_is_a_loss() -> None:
     "topics",
     [("payments", "refunds"), TopicPattern("pay.*|ref.*"), frozenset({P0, TopicPartition("refunds", 0)})],
 )
-def test_several_topics_share_one_barrier(topics: object) -> None:
+def test_several_topics_share_one_barrier(topics: tuple[str, ...] | TopicPattern | frozenset[TopicPartition]) -> None:
     house = House(sourced(topics=topics))
     house.log.create("refunds")
     house.send(2)
@@ -132,6 +133,7 @@ def test_until_the_interval_end_a_range_stops_before_the_first_record_that_reach
     assert house.ranges(plan) == {P0: (0, 1), P1: (0, 0)}
     assert plan.covers
     assert plan.logical_time_ms == 50
+    assert plan.interval is not None
     assert (plan.interval.start_ms, plan.interval.end_ms) == (0, 50)
 
 

@@ -21,11 +21,11 @@ class Died(BaseException):
     """The process is gone."""
 
 
-def dying(house: House, step: str, moment: str) -> Recovery:
+def dying(house: House, at: str, when: str) -> Recovery:
     """A recovery that dies at a crash point."""
 
-    def crash(at: str, when: str) -> None:
-        if (at, when) == (step, moment):
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == (at, when):
             raise Died
 
     return Recovery(coordinator=replace(house.coordinator, listener=crash))
@@ -40,9 +40,9 @@ def three(house: House) -> list[Checkpoint]:
     return made
 
 
-def held(house: House, checkpoint: Checkpoint) -> dict:
+def held(house: House, checkpoint: Checkpoint) -> dict[object, object]:
     """The state of a checkpoint as a reader sees it."""
-    compute = MemoryCompute(pipeline=checkpoint and house.pipeline, log=house.log, tables=house.tables)
+    compute = MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables)
     return {key[0]: row["payments"] for key, row in compute.resolve(checkpoint, "accounts").items()}
 
 

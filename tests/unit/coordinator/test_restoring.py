@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 import pytest
 from rich.console import Console
@@ -53,13 +54,25 @@ def telling(sink: DeltaSink | KafkaSink) -> House:
     return house
 
 
-def plan(house: House, **asked) -> RestorePlan:
+class Asked(TypedDict, total=False):
+    """What a restore is asked for here."""
+
+    checkpoint: int
+    savepoint: str
+    as_of_ms: int
+    force: bool
+    claim: bool
+    restore_sinks: bool
+    request: str
+
+
+def plan(house: House, **asked: Unpack[Asked]) -> RestorePlan:
     """The dry run of a restore."""
     recovery = Recovery(coordinator=house.coordinator, pipeline=house.pipeline)
     return plan_restore(recovery, RestoreRequest(**asked).beginning(house.coordinator), house.pipeline)
 
 
-def restored(house: House, **asked) -> Restored:
+def restored(house: House, **asked: Unpack[Asked]) -> Restored:
     """A restore."""
     request = RestoreRequest(**asked)
     recovery = Recovery(coordinator=house.coordinator, pipeline=house.pipeline)
@@ -68,10 +81,16 @@ def restored(house: House, **asked) -> Restored:
     return done
 
 
+def number(value: object) -> int:
+    """A whole number of a row."""
+    assert isinstance(value, int), value
+    return value
+
+
 def rows(house: House, checkpoint: Checkpoint) -> list[tuple[int, int]]:
     """Offset and count of every row of the sink as of a checkpoint."""
     table = checkpoint.sinks["teller"]
-    return sorted((r["_offset"], r["so_far"]) for r in house.tables.rows(table.handle))
+    return sorted((number(r["_offset"]), number(r["so_far"])) for r in house.tables.rows(table.handle))
 
 
 def sent(house: House) -> list[int]:
@@ -79,7 +98,8 @@ def sent(house: House) -> list[int]:
     found = []
     for due in undelivered(house.coordinator):
         held = [r for r in house.tables.rows(due.table.handle) if due.is_due(r)]
-        found += [r["_offset"] for r in held if due.checkpoint.plan.ranges[P0].start <= r["_offset"]]
+        offsets = [number(r["_offset"]) for r in held]
+        found += [offset for offset in offsets if due.checkpoint.plan.ranges[P0].start <= offset]
     return sorted(set(found))
 
 
@@ -126,7 +146,9 @@ def test_a_sink_keeps_its_rows_and_what_is_emitted_again_is_skipped() -> None:
     restored(house, checkpoint=1)
     half = house.complete(replace(ASK, max_records=1))
     assert rows(house, half) == rows(house, made[2]), "it is ahead of the state, as it was"
-    assert half.ack("teller").commits[-1].path.startswith("bank/state"), "nothing is committed to the sink"
+    ack = half.ack("teller")
+    assert ack is not None
+    assert ack.commits[-1].path.startswith("bank/state"), "nothing is committed to the sink"
     house.send(1)
     assert rows(house, house.complete()) == [(0, 1), (1, 2), (2, 3), (3, 4)]
     house.send(1)
@@ -208,7 +230,8 @@ def test_a_claim_ends_the_savepoint_and_there_is_no_second_one() -> None:
     house.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     done = restored(house, savepoint="sp", claim=True)
     assert (done.genesis.parent, done.genesis.savepoint, done.genesis.claim) == (2, "sp", True)
-    assert house.savepoints.find("sp").claimed_by == "t2"
+    claimed = house.savepoints.find("sp")
+    assert claimed is not None and claimed.claimed_by == "t2"
     with pytest.raises(ConflictError, match="savepoint sp was claimed by timeline t2: there is no second claim"):
         RestoreRequest(savepoint="sp", claim=True).beginning(house.coordinator)
     with pytest.raises(NotFoundError, match="claimed by timeline t2"):
@@ -224,7 +247,8 @@ def test_a_claim_that_died_before_the_closing_is_finished_by_the_same_request() 
     asked = RestoreRequest(savepoint="sp", claim=True)
     with pytest.raises(Died):
         dying(house, "closing", "before").restore(asked.beginning(house.coordinator))
-    assert house.savepoints.find("sp").claimed_by == "t2"
+    claimed = house.savepoints.find("sp")
+    assert claimed is not None and claimed.claimed_by == "t2"
     done = restored(house, savepoint="sp", claim=True)
     assert (done.won, done.genesis.timeline) == (True, "t2")
 

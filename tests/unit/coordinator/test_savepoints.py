@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -33,8 +34,18 @@ def house() -> House:
     return made
 
 
-def asked(name: str = "sp", checkpoint: int | None = None, **more: object) -> SavepointRequest:
-    return SavepointRequest(name=name, owner="ann", origin=str(more.pop("origin", "o")), checkpoint=checkpoint, **more)
+class Details(TypedDict, total=False):
+    """What a request may say besides its name and its checkpoint."""
+
+    timeline: str
+    note: str
+    expires_at_ms: int
+
+
+def asked(
+    name: str = "sp", checkpoint: int | None = None, *, origin: str = "o", **more: Unpack[Details]
+) -> SavepointRequest:
+    return SavepointRequest(name=name, owner="ann", origin=origin, checkpoint=checkpoint, **more)
 
 
 def crashing(house: House, crash: StepListener) -> Savepoints:
@@ -42,16 +53,21 @@ def crashing(house: House, crash: StepListener) -> Savepoints:
     return Savepoints(replace(house.coordinator, listener=crash))
 
 
-def meanwhile(house: House, step: str, do: Callable[[], object]) -> Savepoints:
+def meanwhile(house: House, at: str, do: Callable[[], object]) -> Savepoints:
     """Savepoints of a process that is overtaken before a step."""
-    return crashing(house, lambda at, when: do() and None if (at, when) == (step, "before") else None)
+
+    def overtake(step: str, moment: str) -> None:
+        if (step, moment) == (at, "before"):
+            do()
+
+    return crashing(house, overtake)
 
 
-def dying(house: House, step: str, moment: str) -> Savepoints:
+def dying(house: House, at: str, when: str) -> Savepoints:
     """Savepoints of a process that dies at a step."""
 
-    def crash(at: str, when: str) -> None:
-        if (at, when) == (step, moment):
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == (at, when):
             raise Killed(step)
 
     return crashing(house, crash)
@@ -105,20 +121,26 @@ def test_two_who_take_a_name_at_once_get_one_winner(house: House) -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "17", "chk-17", "CHK-1", "x" * 64, "ä", ".hidden", "a..b"])
 def test_names_off_the_list_are_refused_everywhere(house: House, name: str) -> None:
-    for call in (lambda: asked(name), lambda: house.savepoints.find(name), lambda: house.savepoints.dispose(name)):
+    calls: list[Callable[[], object]] = [
+        lambda: asked(name),
+        lambda: house.savepoints.find(name),
+        lambda: house.savepoints.dispose(name),
+    ]
+    for call in calls:
         with pytest.raises(NameRefusedError):
             call()
 
 
 def test_what_is_not_there_is_not_found(house: House) -> None:
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: house.savepoints.get("no"),
         lambda: house.savepoints.dispose("no"),
         lambda: house.savepoints.change("no", SavepointChange(note="x")),
         lambda: house.savepoints.create(asked(checkpoint=9)),
         lambda: house.savepoints.create(asked(timeline="nowhere")),
         lambda: House().savepoints.create(asked()),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(NotFoundError):
             call()
     assert house.savepoints.find("no") is None

@@ -3,23 +3,26 @@
 import pytest
 
 from tests.unit.coordinator.house import House
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import DataLostError
 from tidemark.testing.twin.memory import MemoryCompute
 
 
-@pytest.mark.parametrize("step", ["fold.accounts", "runs.accounts", "gate"])
-def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(step: str) -> None:
+@pytest.mark.parametrize("at", ["fold.accounts", "runs.accounts", "gate"])
+def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(at: str) -> None:
     house = House()
     house.send(3)
     plan = house.plan()
 
-    def crash(at: str, moment: str) -> None:
-        if (at, moment) == (step, "after"):
+    def crash(step: str, moment: str) -> None:
+        if (step, moment) == (at, "after"):
             house.log.create("payments", 2)
             house.send(3)
 
+    attempt = house.coordinator.begin(plan)
+    assert isinstance(attempt, OwnedAttempt)
     job = CheckpointJob(
         compute=MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables),
         tables=house.tables,
@@ -29,5 +32,5 @@ def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(step: str) -
         max_dead_letters=1.0,
     )
     with pytest.raises(DataLostError, match="payments#1 became payments#2"):
-        job.execute(house.coordinator.begin(plan))
+        job.execute(attempt)
     assert isinstance(house.coordinator.open_plan(), OpenPlan), "nothing was sealed"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, House
+from tests.unit.coordinator.house import ASK, P0, P1, House, sourced
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, telling
@@ -178,7 +178,7 @@ def test_a_dry_run_says_what_is_sent_again_of_partitions_that_are_parked_too() -
     house.send(2, P1)
     house.complete()
     assert deliver(house) == [0, 0, 1]
-    house.pipeline = replace(whole, source=replace(PIPELINE.source, topics=frozenset({P0})))
+    house.pipeline = replace(whole, source=sourced(topics=frozenset({P0})).source)
     assert plan(house, checkpoint=1, restore_sinks=True).sent_again == ("out",)
     restored(house, checkpoint=1, restore_sinks=True)
     house.complete()

@@ -146,6 +146,10 @@ def test_losses_of_all_sources_are_told_at_once() -> None:
     assert "topic refunds, partition 0, offsets [2, 4)" in lost.value.what
 
 
+Topics = str | tuple[str, ...] | TopicPattern | frozenset[TopicPartition]
+"""What a source reads."""
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -155,7 +159,7 @@ def test_losses_of_all_sources_are_told_at_once() -> None:
         (frozenset({P0}), frozenset({P1})),
     ],
 )
-def test_a_topic_of_two_sources_is_refused_where_it_is_declared(one: object, other: object) -> None:
+def test_a_topic_of_two_sources_is_refused_where_it_is_declared(one: Topics, other: Topics) -> None:
     with pytest.raises(DeclarationError, match="topic payments belongs to"):
         bank(one=KafkaSource(one, Payment), other=KafkaSource(other, Payment))
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.coordinator.house import ASK, House
+from tidemark.coordinator.records.states import Refused
 from tidemark.coordinator.recovery.stop_and_resume import Stopped, Stopping
-from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
+from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError, TidemarkError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import StopRecord
@@ -77,7 +78,7 @@ def test_the_last_checkpoint_is_pinned_and_then_no_plan_is_made(house: House) ->
     assert house.state("accounts") == {("a",): (5, 5)}, "what waited is in the last checkpoint"
     house.send(1)
     refused = house.loop.run_once(ASK).ended
-    assert refused is not None
+    assert isinstance(refused, Refused)
     assert refused.reason is FailureReason.STOPPED
     assert "maintenance" in refused.message
     assert house.savepoints.needed_by("sp") == ("the pipeline, which is stopped with it",)
@@ -136,7 +137,9 @@ def test_a_pin_of_a_stop_that_died_is_not_the_last_checkpoint_once_the_pipeline_
     ],
     ids=lambda e: type(e).__name__,
 )
-def test_a_last_checkpoint_that_fails_leaves_the_pipeline_running_and_says_so(house: House, error: Exception) -> None:
+def test_a_last_checkpoint_that_fails_leaves_the_pipeline_running_and_says_so(
+    house: House, error: TidemarkError
+) -> None:
     def fail() -> Checkpoint:
         raise error
 

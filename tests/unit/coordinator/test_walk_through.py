@@ -14,6 +14,7 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenFile, WrittenRun
 from tidemark.testing.twin.memory import MemoryTables
 from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.tables import Row
 
 UID = "accounts"
 KEPT = 2
@@ -27,7 +28,7 @@ class NamedTables(MemoryTables):
 
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def write(self, folder: str, rows: Sequence[object]) -> WrittenRun:
+    def write(self, folder: str, rows: Sequence[Row]) -> WrittenRun:
         own, made = folder.rpartition("/")[2], []
         parts = [(f"f{next(self.numbers)}", [row]) for row in rows] if "/runs/" in folder else [(own, rows)]
         for name, held in parts:

@@ -66,7 +66,12 @@ def test_a_plan_reads_no_record_of_a_compaction_that_is_older_than_what_is_adopt
         compacted(house)
     house.send(1)
     get = house.store.get
-    monkeypatch.setattr(house.store, "get", lambda key: read.append(key) or get(key))
+
+    def noting(key: str) -> bytes | None:
+        read.append(key)
+        return get(key)
+
+    monkeypatch.setattr(house.store, "get", noting)
     assert house.plan().adopted
     assert len({key for key in read if key.startswith("compactions/")}) <= 2, "six were made"
 

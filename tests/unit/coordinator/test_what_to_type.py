@@ -12,17 +12,20 @@ from tests.unit.coordinator.house import ASK, House
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.replay_ranges import ReplayProgress, remaining
+from tidemark.coordinator.records.states import Refused
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.errors import TidemarkError
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest, TombstoneKind
+from tidemark.ports import PutOutcome
 from tidemark.settings import load_settings
+from tidemark.testing.twin.memory import MemoryStore
 
 PACKAGE = Path(__file__).resolve().parents[3] / "include" / "tidemark"
 
 
-def asked(name: str = "sp", **more: object) -> SavepointRequest:
-    return SavepointRequest(name=name, owner="ann", origin="o", **more)
+def asked(name: str = "sp", *, checkpoint: int | None = None, drained: bool = False) -> SavepointRequest:
+    return SavepointRequest(name=name, owner="ann", origin="o", checkpoint=checkpoint, drained=drained)
 
 
 def pin_nothing(house: House) -> None:
@@ -33,10 +36,10 @@ def pin_nothing(house: House) -> None:
 def overtaken(house: House) -> None:
     house.savepoints.create(asked())
 
-    class Racing(type(house.store)):
+    class Racing(MemoryStore):
         """Somebody changes the savepoint right before a put."""
 
-        def put_if_absent(self, key: str, body: bytes) -> object:
+        def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
             if key.endswith("sp/000002.json"):
                 house.savepoints.change("sp", SavepointChange(note="mine"))
             return super().put_if_absent(key, body)
@@ -107,7 +110,7 @@ def test_a_plan_that_is_refused_because_of_a_stop_says_how_to_resume() -> None:
     house = House()
     Stopping(house.coordinator).stop("maintenance")
     ended = house.loop.run_once(ASK).ended
-    assert ended is not None
+    assert isinstance(ended, Refused)
     assert "tidemark resume bank" in ended.next
 
 

@@ -5,7 +5,7 @@ import pytest
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
-from pyspark.sql.connect.client.retries import Retrying
+from pyspark.sql.connect.client.retries import Retrying, RetryPolicy
 
 from tidemark.engine.session import patience
 from tidemark.engine.session.patience import PATIENCE, policies
@@ -13,7 +13,7 @@ from tidemark.engine.session.spark_errors import translated
 from tidemark.errors import EngineError
 
 
-class Refused(grpc.RpcError):
+class Refused(grpc.RpcError):  # type: ignore[misc]  # gRPC comes without types
     """What gRPC raises where nobody answers; with details, where a server has said something."""
 
     def __init__(self, details: status_pb2.Status | None = None) -> None:
@@ -51,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def called(of: list, clock: Clock, away_until: float, error: Refused | None = None) -> int:
+def called(of: list[RetryPolicy], clock: Clock, away_until: float, error: Refused | None = None) -> int:
     """A call to a server that answers from some moment on; how often it was tried."""
     tries = 0
     for attempt in Retrying(of, sleep=clock.sleep):

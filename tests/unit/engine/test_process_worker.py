@@ -4,12 +4,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
 
 from tests.process.lists import PIPELINE, Order
 from tests.process.twins import World
 from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
+from tidemark.engine.process.process_operator import shipped
 from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
 from tidemark.model.checkpoint.operator_lists import OperatorState, Part
 from tidemark.processing.live_operator_state import OperatorStateType
@@ -49,7 +49,7 @@ def as_task(monkeypatch: pytest.MonkeyPatch) -> Any:
     operator, state = given()
     lists = OperatorStateType.of(operator, state, 3)
     processing = Processing.of(operator, PIPELINE.schemas()["o"], 2, lists=lists)
-    blob = cloudpickle.dumps(Work(processing=processing, record=record_shape(Order)))
+    blob = shipped(Work(processing=processing, record=record_shape(Order)), ())
 
     def run(n: int, orders: list[Order]) -> list[dict[str, Any]]:
         monkeypatch.setattr(process_worker, "_task", lambda: n)

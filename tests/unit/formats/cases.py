@@ -13,6 +13,8 @@ from tidemark.formats.known_formats import FORMATS
 
 Answer = dict[str, Any] | str
 """The fields of a record, or why it is refused."""
+Raw = bytes
+"""A value as it lies in the topic; `Case` has a field called `bytes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class Case:
     oracle: Callable[[bytes], Answer]
     bytes: tuple[bytes, ...]
 
-    def answer(self, value: bytes | None) -> Answer:
+    def answer(self, value: Raw | None) -> Answer:
         """What `decode_one` says."""
         try:
             return self.format.decode_one(value, self.format.bind(self.record))

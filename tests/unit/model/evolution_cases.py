@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypedDict, Unpack
 
-from tidemark.model.core.ttl import Ttl
+from tidemark.model.core.ttl import Clock, Ttl, Visibility
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.lookup_joins import Join
-from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorKind, OperatorSchema, StoredField
 from tidemark.portable_sql.custom_aggregate import Aggregate
 
 INT, TEXT = FieldType("int"), FieldType("str")
@@ -44,37 +45,61 @@ TYPES: dict[str, FieldType] = {
 }
 
 
-def field(kind: str, name: str = "f", over: FieldType = INT, **more: object) -> StoredField:
+class FieldOptions(TypedDict, total=False):
+    """What a case says of a field besides its kind, its name and its type."""
+
+    source: str
+    others: tuple[tuple[str, FieldType], ...]
+    ignore_nulls: bool
+    limit: int
+    ttl: Ttl
+    aggregate: Aggregate
+    was: str
+
+
+class SchemaOptions(TypedDict, total=False):
+    """What a case says of an operator besides its fields."""
+
+    keys: tuple[KeyColumn, ...]
+    kind: OperatorKind
+    key_groups: int
+    clock: Clock
+    deletes: bool
+    joins: tuple[Join, ...]
+
+
+def field(kind: str, name: str = "f", over: FieldType = INT, **more: Unpack[FieldOptions]) -> StoredField:
     """A field as binding makes it."""
     of = over
     if kind in ("mean", "stddev"):
         of = FieldType("float")
     elif kind in ("max_by", "min_by"):
-        more = {"others": (("y", INT.with_null(True)),), **more}
+        more.setdefault("others", (("y", INT.with_null(True)),))
     elif kind in ("distinct", "list", "list_of_values"):
         of = listed(over)
     elif kind == "map":
         of = FieldType("map", key=TEXT, element=over)
-    source = "" if kind in ("count", *PROCESS_KINDS) else "x"
-    return StoredField(**{"name": name, "kind": kind, "source": source, "over": over, "type": of, **more})
+    more.setdefault("source", "" if kind in ("count", *PROCESS_KINDS) else "x")
+    return StoredField(name=name, kind=kind, over=over, type=of, **more)
 
 
-def fold(*fields: StoredField, **more: object) -> OperatorSchema:
-    keys = (KeyColumn("k", "k", TEXT),)
-    return OperatorSchema(**{"uid": "u", "keys": keys, "fields": fields, **more})
+def fold(*fields: StoredField, **more: Unpack[SchemaOptions]) -> OperatorSchema:
+    more.setdefault("keys", (KeyColumn("k", "k", TEXT),))
+    return OperatorSchema(uid="u", fields=fields, **more)
 
 
-def process(*fields: StoredField, **more: object) -> OperatorSchema:
-    return fold(*fields, **{"kind": "process", **more})
+def process(*fields: StoredField, **more: Unpack[SchemaOptions]) -> OperatorSchema:
+    more.setdefault("kind", "process")
+    return fold(*fields, **more)
 
 
-def alone(kind: str, over: FieldType = INT, **more: object) -> OperatorSchema:
+def alone(kind: str, over: FieldType = INT, **more: Unpack[FieldOptions]) -> OperatorSchema:
     """An operator with one field."""
     return (process if kind in PROCESS_KINDS else fold)(field(kind, over=over, **more))
 
 
-def every(days: int, **more: object) -> Ttl:
-    return Ttl(ttl=timedelta(days=days), **more)
+def every(days: int, *, visibility: Visibility = "never_return_expired", clock: Clock = "event_time") -> Ttl:
+    return Ttl(ttl=timedelta(days=days), visibility=visibility, clock=clock)
 
 
 @dataclass(frozen=True)

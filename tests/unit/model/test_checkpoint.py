@@ -15,8 +15,7 @@ from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartitio
 FACTS = BatchFacts(records=0, watermark_ms=None, bytes=0)
 
 
-def ack(uid: str, **changes: int) -> Ack:
-    counts = {"read": 0, "applied": 0, "dead_lettered": 0} | changes
+def ack(uid: str, *, read: int = 0, applied: int = 0, dead_lettered: int = 0) -> Ack:
     return Ack(
         uid=uid,
         handle=StateHandle(),
@@ -25,7 +24,9 @@ def ack(uid: str, **changes: int) -> Ack:
         keys=0,
         run_bytes=0,
         timings_ms={},
-        **counts,
+        read=read,
+        applied=applied,
+        dead_lettered=dead_lettered,
     )
 
 

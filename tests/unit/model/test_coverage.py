@@ -10,6 +10,9 @@ from tidemark.model.core.offsets import OffsetRange, TopicPartition
 IDS = {"payments": "id-2", "refunds": "id-3"}
 OLD = {"payments": "id-1", "refunds": "id-3"}
 LAST = 12
+Ranges = dict[TopicPartition, OffsetRange]
+Ids = dict[str, str]
+"""Topic ids by topic."""
 
 offsets = st.tuples(st.integers(0, LAST), st.integers(0, LAST)).map(lambda pair: OffsetRange(min(pair), max(pair)))
 places = st.builds(TopicPartition, st.sampled_from(sorted(IDS)), st.integers(0, 1))
@@ -59,7 +62,7 @@ def test_neither_order_nor_repetition_changes_a_union(
 
 
 @given(ranges, st.sampled_from([IDS, OLD]))
-def test_ranges_count_in_the_ids_that_their_topics_have(found: dict, ids: dict) -> None:
+def test_ranges_count_in_the_ids_that_their_topics_have(found: Ranges, ids: Ids) -> None:
     covered = OffsetCoverage.of(found, ids)
     assert plain(covered) == {
         (ids[tp.topic], tp.partition, n) for tp, r in found.items() for n in range(r.start, r.end)
@@ -71,7 +74,7 @@ def test_ranges_count_in_the_ids_that_their_topics_have(found: dict, ids: dict) 
 
 
 @given(coverages(), ranges, st.sampled_from([IDS, OLD]))
-def test_names_meet_coverage_by_the_ids_of_the_plan(covered: OffsetCoverage, found: dict, ids: dict) -> None:
+def test_names_meet_coverage_by_the_ids_of_the_plan(covered: OffsetCoverage, found: Ranges, ids: Ids) -> None:
     held = plain(covered)
     wanted = {
         (tp, n) for tp, r in found.items() for n in range(r.start, r.end) if (ids[tp.topic], tp.partition, n) in held
@@ -85,7 +88,7 @@ def test_names_meet_coverage_by_the_ids_of_the_plan(covered: OffsetCoverage, fou
 
 
 @given(coverages(), st.sampled_from([IDS, OLD]))
-def test_ends_are_behind_the_last_offset_that_is_covered(covered: OffsetCoverage, ids: dict) -> None:
+def test_ends_are_behind_the_last_offset_that_is_covered(covered: OffsetCoverage, ids: Ids) -> None:
     names = {number: topic for topic, number in ids.items()}
     wanted: dict[TopicPartition, int] = {}
     for number, partition, offset in plain(covered):

@@ -31,7 +31,7 @@ values = st.fixed_dictionaries({k: st.none() | s for k, s in PLAIN.items()} | {"
 
 
 @given(values)
-def test_values_of_every_type_come_back_as_they_were(value: dict) -> None:
+def test_values_of_every_type_come_back_as_they_were(value: dict[str, object]) -> None:
     body = json.loads(json.dumps(value_to_json(STRUCT, value), allow_nan=False))
     assert checksum(body)
     assert repr(value_from_json(STRUCT, body)) == repr({name: value[name] for name, _ in STRUCT.fields})

@@ -134,9 +134,9 @@ class Sale:
 RECORD = record_type(Sale)
 
 
-def bound(**fields: object) -> OperatorSchema:
-    hints = {name: hint for name, (hint, _) in fields.items()}  # type: ignore[misc]
-    made = {name: value for name, (_, value) in fields.items()}  # type: ignore[misc]
+def bound(**fields: tuple[object, object]) -> OperatorSchema:
+    hints = {name: hint for name, (hint, _) in fields.items()}
+    made = {name: value for name, (_, value) in fields.items()}
     kept = type("Kept", (state.Keyed,), {**made, "__annotations__": hints, "__module__": __name__})
     return Fold("shops", key_by="shop", state=kept).bind(RECORD)
 

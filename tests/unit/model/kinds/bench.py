@@ -51,7 +51,7 @@ class Case:
         is_close: whether only nearly equal floats are promised.
     """
 
-    declared: StateDescriptor
+    declared: object
     hint: Any
     oracle: Oracle
     is_close: bool = False
@@ -59,6 +59,7 @@ class Case:
     @property
     def stored(self) -> StoredField:
         """The field, bound to the records of the bench."""
+        assert isinstance(self.declared, StateDescriptor), "a value to the type checker, a declaration at run time"
         named = annotated(self.declared, "f", field_type(self.hint, "f"), "f")
         return bind_field("f", named, RECORD)
 
@@ -106,7 +107,7 @@ class Bench:
 
     case: Case
     ask: Ask
-    levels: list[list[Mapping[str, Any]]] = field(default_factory=list)
+    levels: list[Sequence[Mapping[str, Any]]] = field(default_factory=list)
     checkpoint: int = 0
 
     def fold(self, records: Sequence[Decoded]) -> None:

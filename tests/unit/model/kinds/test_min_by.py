@@ -12,7 +12,7 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError
 from tidemark.model.state.evolution import compared
 from tidemark.sql.initial_state import given_columns
-from tidemark.testing import BARRIER, replay
+from tidemark.testing import BARRIER, Script, replay
 from tidemark.testing.twin.fold import Decoded
 
 
@@ -57,8 +57,9 @@ MAY = datetime(2020, 5, 1, tzinfo=UTC)
 def _replayed(*delays: int | None, one_by_one: bool) -> date | None:
     days = [MAY + timedelta(days=n) for n in range(len(delays))]
     flights = [Flight("N1", day.date(), delay, day) for day, delay in zip(days, delays, strict=True)]
-    script = [part for f in flights for part in ([f], BARRIER)] if one_by_one else [flights, BARRIER]
-    return replay(FLIGHTS, script).state("aircraft")["N1"].found
+    script: Script = [part for f in flights for part in ([f], BARRIER)] if one_by_one else [flights, BARRIER]
+    found: date | None = replay(FLIGHTS, script).state("aircraft")["N1"].found
+    return found
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])

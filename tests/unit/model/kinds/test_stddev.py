@@ -3,6 +3,7 @@
 import math
 import random
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -56,9 +57,10 @@ FLIGHTS = Pipeline(
 )
 
 
-def _replayed(*batches: list[float | None]) -> Carrier:
+def _replayed(*batches: Sequence[float | None]) -> Carrier:
     script = [part for delays in batches for part in ([Flight("UA", delay, DAY) for delay in delays], BARRIER)]
-    return replay(FLIGHTS, script).state("carriers")["UA"]
+    found: Carrier = replay(FLIGHTS, script).state("carriers")["UA"]
+    return found
 
 
 def test_the_example_of_the_docstring() -> None:
@@ -83,7 +85,7 @@ def test_of_few_values_it_is_what_sql_says(
     assert (found.spread, found.of_all) == (spread, of_all)
     values = ", ".join(f"({'NULL' if v is None else v})" for batch in batches for v in batch)
     text = f"SELECT stddev_samp(v::DOUBLE), stddev_pop(v::DOUBLE) FROM (VALUES {values}) AS t(v)"
-    assert duckdb.sql(text).fetchall()[0] == pytest.approx((spread, of_all))
+    assert duckdb.execute(text).fetchall()[0] == pytest.approx((spread, of_all))
 
 
 def test_a_small_deviation_around_a_large_mean_keeps_its_digits() -> None:
@@ -97,7 +99,7 @@ def test_a_small_deviation_around_a_large_mean_keeps_its_digits() -> None:
 
 def test_what_leaves_the_range_of_a_double_is_infinite_and_no_error() -> None:
     assert _replayed([1e300], [-1e300]).spread == math.inf
-    assert duckdb.sql("SELECT sqrt('inf'::DOUBLE), isnan(sqrt('nan'::DOUBLE))").fetchall() == [(math.inf, True)]
+    assert duckdb.execute("SELECT sqrt('inf'::DOUBLE), isnan(sqrt('nan'::DOUBLE))").fetchall() == [(math.inf, True)]
 
 
 @pytest.mark.parametrize(
