@@ -22,7 +22,11 @@ NEW_YORK = ZoneInfo("America/New_York")
 HEAVY = ("pyspark", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow", "confluent_kafka")
 LATER = (
     "engine",
-    "adapters",
+    "kafka",
+    "storage",
+    "tables",
+    "readers",
+    "transfer",
     "context",
     "operations",
     "web",
