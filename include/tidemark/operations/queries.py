@@ -68,6 +68,15 @@ def connect_duckdb(context: Context, found: Checkpoint, *uids: str) -> "duckdb.D
     return connect({uid: view(context.warehouse.root, found, schema_of(found, uid).uid) for uid in uids})
 
 
+def connect_rows(name: str, rows: "pa.Table") -> "duckdb.DuckDBPyConnection":
+    """A connection to DuckDB with Arrow rows as a view of this name; see `sql_views.connect`."""
+    from tidemark.readers.checkpoint_reader import View
+    from tidemark.readers.sql_views import connect
+    from tidemark.readers.state_reader import Relation
+
+    return connect({name: View(rows=Relation(parts=((rows, None),)), sql="FROM {}".format)})
+
+
 def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
     """What changed in an operator's state from one checkpoint to another, key by key; see `adapters.state_diff`.
 

@@ -73,13 +73,23 @@ def get_checkpoint_as_of(context: Context, name: str, when: datetime) -> Checkpo
         NotFoundError: there is none.
         UsageError: the time has no zone.
     """
-    if when.tzinfo is None:
-        raise UsageError(f"as_of={when} has no time zone", next="give an aware datetime.")
+    checked_time(when)
     timelines = context.coordinator(context.require_pipeline(name)).timelines
     found = timelines.as_of(timelines.live(), to_ms(when))
     if found is None:
         raise NotFoundError(f"{name} has no checkpoint as of {when}", next=f"tidemark checkpoint list {name}")
     return usable(timelines, found)
+
+
+def checked_time(when: datetime) -> datetime:
+    """Returns a time that names its zone.
+
+    Raises:
+        UsageError: it names none.
+    """
+    if when.tzinfo is None:
+        raise UsageError(f"{when} has no time zone", next="give an aware datetime.")
+    return when
 
 
 def find_checkpoint_id(context: Context, name: str, at: int | str | datetime | None) -> int | None:
@@ -168,9 +178,11 @@ def write_state_file(context: Context, name: str, uid: str, to: Path, *, checkpo
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
-        UsageError: the file exists, or its folder does not.
+        UsageError: the file exists, or its folder does not, or it ends in neither `.parquet` nor `.csv`.
         StoreError: it could not be written.
     """
+    if to.suffix not in (".parquet", ".csv"):
+        raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
     import pyarrow.csv
     import pyarrow.parquet
 
