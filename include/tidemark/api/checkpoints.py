@@ -26,7 +26,7 @@ class CompletedCheckpoint:
     >>> print(chk.logical_time)
     2013-03-01 00:00:00+00:00
     >>> chk.records, chk.dead_letters, chk.keys
-    (3, 0, {'aircraft': 2, 'routes': 3, 'delays': 1})
+    (3, 0, {'aircraft': 2, 'routes': 3, 'rotations': 1})
     >>> chk.savepoints
     ('winter',)
     """

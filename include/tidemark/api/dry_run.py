@@ -1,4 +1,4 @@
-"""A verb that you may still call off: `.plan` says what it would do, `.commit()` does it."""
+"""A verb that you may still call off: `.plan` shows its effect, `.commit()` executes it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ class DryRun:
 
     Attributes:
         verb: its name, as in `restore`.
-        plan: what it would do, in the words of the same command's dry run with `--json`.
+        plan: its effect, with the keys that the dry run of the same command prints with `--json`.
 
     >>> end = w["flights"].savepoints.dispose("winter")
     >>> end
-    <dry run of dispose: nothing was written; .plan shows what it would do, .commit() does it>
+    <dry run of dispose: nothing was written; .plan shows the effect, .commit() executes it>
     >>> end.plan
     {'name': 'winter', 'checkpoint': 'chk-2', 'also_pinned_by': [], 'disposed': False, 'needed_by': []}
     """
@@ -28,14 +28,14 @@ class DryRun:
     def commit(self) -> Mapping[str, Any]:
         """Executes the verb.
 
-        It looks at the warehouse again, so it may do other things than `plan` says if another process has written
-        meanwhile. A second call executes nothing and returns the same answer, unless the first one raised.
+        It looks at the warehouse again, so its effect may differ from `plan` if another process has written meanwhile.
+        A second call executes nothing and returns the same answer, unless the first one raised.
 
         Returns:
-            What was done, in the words of the same command with `--execute --json`.
+            The effect, with the keys that the same command prints with `--execute --json`.
 
         Raises:
-            TidemarkError: as the verb raises it; the error says what is safe.
+            TidemarkError: as the verb raises it.
         """
         if self._done is None:
             self._done = self._execute()
@@ -44,4 +44,4 @@ class DryRun:
     def __repr__(self) -> str:
         if self._done is not None:
             return f"<{self.verb}: committed>"
-        return f"<dry run of {self.verb}: nothing was written; .plan shows what it would do, .commit() does it>"
+        return f"<dry run of {self.verb}: nothing was written; .plan shows the effect, .commit() executes it>"

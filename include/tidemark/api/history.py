@@ -94,7 +94,7 @@ class PipelineHistory(PipelineReader):
         Args:
             timeline: its name.
             at: where it begins, as in `restore`.
-            note: what it is for.
+            note: its purpose.
 
         Raises:
             ConflictError: the name is taken.
@@ -137,7 +137,7 @@ class PipelineHistory(PipelineReader):
         """Makes one checkpoint in this process, at once: finishes the open one, or plans a new one. Needs Spark.
 
         Args:
-            request: what it reads, as a `tidemark.api.PlanRequest`; everything that is new without it.
+            request: a `tidemark.api.PlanRequest`, which bounds the records; all new records without it.
             timeline: a fork; the live timeline without it.
 
         Returns:
@@ -199,7 +199,7 @@ class PipelineHistory(PipelineReader):
         return stopping.resume(self.context, self.name, note or f"resumed by {user_name()}", force=force) is not None
 
     def backfill(self, begins: At | BackfillTerms) -> DryRun:
-        """Plans a backfill: repeat what was recorded since a checkpoint with the current code, on a fork; compare.
+        """Plans a backfill: repeat the checkpoints since a restore point with the current code, on a fork; compare.
 
         Args:
             begins: where it begins, as in `restore`; or `tidemark.api.BackfillTerms`, which have all options. With
@@ -240,7 +240,7 @@ class PipelineHistory(PipelineReader):
             terms: how far it goes, as `tidemark.api.ErasureTerms`.
 
         Returns:
-            A dry run; `plan` names the restore points and files that hold the key, and what is not reached.
+            A dry run; `plan` names the restore points and files that hold the key, and the copies that would stay.
 
         Raises:
             NotFoundError: no checkpoint has the operator.

@@ -99,7 +99,7 @@ class PipelineReader:
             ...
         tidemark.errors.NotFoundError: chk-3 has no operator 'crews'
         Safe: nothing was written.
-        Next: name one of: aircraft, delays, routes.
+        Next: name one of: aircraft, rotations, routes.
         """
         found = self._found(at)
         reads.schema_of(found, uid)
@@ -124,7 +124,7 @@ class PipelineReader:
         """The sinks, with what waits to be sent and why it was not sent: `tidemark sink list --json`.
 
         >>> [(sink["sink"], sink["waiting"]["records"]) for sink in w["flights"].sinks()]
-        [('delays', 0)]
+        [('knock_on_delays', 0)]
         """
         return sinks.list_sinks(self.context, self.name)
 
@@ -143,8 +143,8 @@ class PipelineReader:
             uid: the operator.
             before: a checkpoint, as in `checkpoint`.
             after: another one; it may be older, or on another timeline.
-            detail: `keys` is cheapest: which keys changed or were deleted. `changes` tells inserted and updated keys
-                apart. `values` adds the row before and after.
+            detail: `keys` is cheapest: which keys changed or were deleted. `changes` distinguishes inserted from
+                updated keys. `values` adds the row before and after.
             limit: at most this many rows; counts are of all keys.
 
         Returns:

@@ -90,6 +90,6 @@ class PipelineRetention:
 
         >>> found = w["flights"].retention.storage()
         >>> sorted({table["owner"] for table in found["tables"] if table["kind"] == "state"})
-        ['aircraft', 'delays', 'routes']
+        ['aircraft', 'rotations', 'routes']
         """
         return storage_facts(self.pipeline, operations.measure_storage(self.context, self.pipeline))

@@ -53,7 +53,7 @@ class Savepoint:
 
     @property
     def note(self) -> str:
-        """What it is for."""
+        """Its purpose."""
         return self.record.note
 
     @property
@@ -120,7 +120,7 @@ class PipelineSavepoints:
         Args:
             name: a name that was never used for another savepoint of the pipeline.
             at: which checkpoint; the newest one of the live timeline without it.
-            note: what it is for.
+            note: its purpose.
             expires: a span such as `"30d"` or `"12h"`, or a time; it never expires without it.
             owner: the person who answers for it; the user of this process without it.
 

@@ -27,8 +27,8 @@ class SinkRows:
 
     Every method raises StoreError if a file of the sink is gone.
 
-    >>> w["flights"].sink("delays")
-    <sink delays at chk-3>
+    >>> w["flights"].sink("knock_on_delays")
+    <sink knock_on_delays at chk-3>
     """
 
     context: Context
@@ -39,7 +39,7 @@ class SinkRows:
     def to_arrow(self) -> "pa.Table":
         """All rows as an Arrow table, in order of checkpoint and position.
 
-        >>> w["flights"].sink("delays", at="chk-2").to_arrow().num_rows
+        >>> w["flights"].sink("knock_on_delays", at="chk-2").to_arrow().num_rows
         1
         """
         return sinks.read_sink(self.context, self.pipeline, self.name, checkpoint=self.found.id)
@@ -47,7 +47,7 @@ class SinkRows:
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a pandas DataFrame, in the same order; pandas must be installed.
 
-        >>> w["flights"].sink("delays").to_pandas()["minutes"].tolist()
+        >>> w["flights"].sink("knock_on_delays").to_pandas()["departure_delay"].tolist()
         [45.0, 31.0]
         """
         frame: pd.DataFrame = self.to_arrow().to_pandas()
@@ -56,8 +56,9 @@ class SinkRows:
     def tail(self, limit: int = 20) -> list[dict[str, Any]]:
         """The last rows. Reads the whole sink.
 
-        >>> [(row["tail_number"], row["minutes"], row["_checkpoint"]) for row in w["flights"].sink("delays").tail(1)]
-        [('N24211', 31.0, 3)]
+        >>> [row] = w["flights"].sink("knock_on_delays").tail(1)
+        >>> row["tail_number"], row["departure_delay"], row["_topic"], row["_offset"], row["_checkpoint"]
+        ('N24211', 31.0, 'flights', 6, 3)
         """
         rows = sinks.read_sink(self.context, self.pipeline, self.name, checkpoint=self.found.id, limit=limit)
         found: list[dict[str, Any]] = rows.to_pylist()
@@ -66,7 +67,8 @@ class SinkRows:
     def duckdb(self) -> "duckdb.DuckDBPyConnection":
         """A DuckDB connection of your own, with the rows as the view `<name>`. Reads the whole sink.
 
-        >>> w["flights"].sink("delays").duckdb().sql("select max(minutes) from delays").fetchall()
+        >>> connection = w["flights"].sink("knock_on_delays").duckdb()
+        >>> connection.sql("select max(departure_delay) from knock_on_delays").fetchall()
         [(45.0,)]
         """
         return queries.connect_rows(self.name, self.to_arrow())

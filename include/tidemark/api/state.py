@@ -107,7 +107,7 @@ class StateTable:
         return frame
 
     def duckdb(self) -> "duckdb.DuckDBPyConnection":
-        """A DuckDB connection of your own, with the state as the view `<uid>`. A query reads only what it needs.
+        """A DuckDB connection of your own, with the state as the view `<uid>`. A query reads only the needed parts.
 
         The connection is in memory and in UTC, and may do all that DuckDB can, such as joining your own files.
 

@@ -33,7 +33,7 @@ WRONG: list[tuple[Callable[[Warehouse], Any], type[TidemarkError], str, str]] = 
     (lambda w: w["flights"].state("aircraft", at=datetime(2013, 4, 1)), UsageError, "no time zone", "aware datetime"),
     (lambda w: w["flights"].restore(datetime(2013, 4, 1)), UsageError, "no time zone", "aware datetime"),
     (lambda w: w["flights"].state("routes").get("EWR"), UsageError, "origin, destination", "one value for each"),
-    (lambda w: w["flights"].sink("alerts"), NotFoundError, "no sink 'alerts'", "delays"),
+    (lambda w: w["flights"].sink("alerts"), NotFoundError, "no sink 'alerts'", "knock_on_delays"),
     (lambda w: w["flights"].savepoints.get("july"), NotFoundError, "no savepoint 'july'", ".savepoints.list()"),
     (lambda w: w["flights"].savepoints.dispose("july"), NotFoundError, "no savepoint 'july'", ".savepoints.list()"),
     (lambda w: w["flights"].savepoints.create("x", expires="soon"), UsageError, "not an expiry", "30d"),

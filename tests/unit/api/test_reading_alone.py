@@ -44,8 +44,8 @@ assert aircraft.to_arrow().num_rows == len(aircraft.to_pandas()) == len(aircraft
 assert aircraft.duckdb().sql("select count(*) from aircraft").fetchall() == [(3,)]
 assert aircraft.sql("select count(*) as n from aircraft").to_pylist() == [{"n": 3}]
 assert aircraft.query()["dialect"] == "spark"
-assert len(flights.sink("delays").tail()) == 2
-assert flights.sinks()[0]["sink"] == "delays"
+assert len(flights.sink("knock_on_delays").tail()) == 2
+assert flights.sinks()[0]["sink"] == "knock_on_delays"
 assert flights.diff("aircraft", 1, 3).counts
 assert flights.sql("select 1 as one").to_pylist() == [{"one": 1}]
 assert flights.metrics()["numberOfCompletedCheckpoints"] == 3

@@ -26,7 +26,7 @@ READ: dict[str, Asked] = {
     "state show flights routes --key EWR --key IAH --savepoint winter": lambda f: [
         f.state("routes", at="winter").get("EWR", "IAH")
     ],
-    "state show flights delays": lambda f: f.state("delays", at=f.latest()).head(),
+    "state show flights rotations": lambda f: f.state("rotations", at=f.latest()).head(),
     "state sql flights 'select * from aircraft order by all'": lambda f: f.sql(
         "select * from aircraft order by all"
     ).to_pylist(),
@@ -36,8 +36,10 @@ READ: dict[str, Asked] = {
     "state query flights aircraft --checkpoint chk-2 --dialect duckdb": lambda f: f.state("aircraft", at="chk-2").query(
         "duckdb"
     ),
-    "sink show flights delays": lambda f: f.sink("delays").tail(),
-    "sink show flights delays --limit 1 --savepoint winter": lambda f: f.sink("delays", at="winter").tail(1),
+    "sink show flights knock_on_delays": lambda f: f.sink("knock_on_delays").tail(),
+    "sink show flights knock_on_delays --limit 1 --savepoint winter": lambda f: f.sink(
+        "knock_on_delays", at="winter"
+    ).tail(1),
     "sink list flights": lambda f: f.sinks(),
     "savepoint list flights": lambda f: [s.to_dict() for s in f.savepoints.list()],
     "timeline list flights": lambda f: [t.to_dict() for t in f.timelines.list()],
@@ -137,7 +139,7 @@ def test_a_run_gives_the_facts_that_the_command_prints(template: Flights, tmp_pa
         shown = tidemark("run", "flights", "--json").ok().json
     made = by_python.warehouse["flights"].run()
     assert made is not None
-    assert (made.name, made.records, made.keys) == ("chk-4", 1, {"aircraft": 1, "delays": 0, "routes": 1})
+    assert (made.name, made.records, made.keys) == ("chk-4", 1, {"aircraft": 1, "rotations": 0, "routes": 1})
     assert _untimed(shown).items() <= made.to_dict().items()
     assert _history(by_python) == _history(by_command)
 

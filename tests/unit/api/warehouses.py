@@ -109,6 +109,6 @@ def _record(n: int, day: str, flown: Flown) -> bytes:
         "destination": destination,
         "distance": distance,
         "scheduled_at": at.isoformat(),
-        "arrival_delay": delay,
+        "departure_delay": delay,
     }
     return json.dumps(flight).encode()

@@ -18,7 +18,7 @@ class Flight:
     destination: str
     distance: int
     scheduled_at: datetime
-    arrival_delay: float
+    departure_delay: float
 
 
 class Aircraft(state.Keyed):
@@ -35,26 +35,26 @@ class Route(state.Keyed):
     flights: int = state.count()
 
 
-class Delays(state.Keyed):
+class Rotation(state.Keyed):
     """How often an aircraft was late."""
 
     late: int = state.value(0)
 
 
 @dataclass(frozen=True)
-class Delay:
-    """A late arrival."""
+class KnockOnDelay:
+    """A late departure."""
 
     tail_number: str
-    minutes: float
+    departure_delay: float
 
 
-def late_arrivals(key: str, flights: Iterable[Flight], remembered: Delays) -> Iterator[Delay]:
+def knock_on_delays(key: str, flights: Iterable[Flight], remembered: Rotation) -> Iterator[KnockOnDelay]:
     """Emits each flight that was late."""
     for flight in flights:
-        if flight.arrival_delay >= LATE:
+        if flight.departure_delay >= LATE:
             remembered.late += 1
-            yield Delay(key, flight.arrival_delay)
+            yield KnockOnDelay(key, flight.departure_delay)
 
 
 flights = Pipeline(
@@ -64,12 +64,12 @@ flights = Pipeline(
         Fold("aircraft", key_by="tail_number", state=Aircraft),
         Fold("routes", key_by=("origin", "destination"), state=Route),
         Process(
-            "delays",
+            "rotations",
             key_by="tail_number",
-            state=Delays,
-            function=late_arrivals,
-            emits=Delay,
-            sink=DeltaSink("delays"),
+            state=Rotation,
+            function=knock_on_delays,
+            emits=KnockOnDelay,
+            sink=DeltaSink("knock_on_delays"),
         ),
     ],
 )
