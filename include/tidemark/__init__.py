@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidemark import formats, state, testing
+    from tidemark.api import Warehouse, open
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
     from tidemark.declare.retention import Retention
@@ -29,7 +30,9 @@ __all__ = [
     "Retention",
     "TidemarkError",
     "TopicPattern",
+    "Warehouse",
     "formats",
+    "open",
     "read_sink",
     "read_state",
     "state",
@@ -49,6 +52,8 @@ _HOMES = {
     "Retention": "tidemark.declare.retention",
     "TidemarkError": "tidemark.errors",
     "TopicPattern": "tidemark.declare.sources",
+    "Warehouse": "tidemark.api",
+    "open": "tidemark.api",
     "read_sink": "tidemark.reading",
     "read_state": "tidemark.reading",
 }

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
     from tidemark.coordinator.checkpoints.job import CheckpointJob
     from tidemark.engine.session.session import SparkSettings
-    from tidemark.engine.state.state_files import Warehouse
+    from tidemark.engine.state.state_files import SparkWarehouse
     from tidemark.tables.delta_tables import DeltaTables
     from tidemark.tables.integrity_check import TableChecks
 
@@ -214,13 +214,13 @@ class Context:
             if self.spark.is_connect:
                 session.stop()
 
-    def warehouse_of(self, spark: "SparkSession") -> "Warehouse":
+    def warehouse_of(self, spark: "SparkSession") -> "SparkWarehouse":
         """The warehouse as a Spark session sees it."""
-        from tidemark.engine.state.state_files import Warehouse
+        from tidemark.engine.state.state_files import SparkWarehouse
         from tidemark.storage.warehouse_path import spark_root
 
         root, files_of = spark_root(self.warehouse.root), self.tables.files_of
-        return Warehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
+        return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
         """The steps of an attempt, over Spark, Kafka and the Delta tables."""

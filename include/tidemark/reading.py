@@ -142,14 +142,8 @@ def read_sink(
 
 def _found(context: Context, pipeline: str, at: _At) -> Checkpoint:
     if at.as_of is not None:
-        return _as_of(context, pipeline, at.as_of)
+        return reads.get_checkpoint_as_of(context, pipeline, at.as_of)
     number = None if at.checkpoint is None else parse_id(str(at.checkpoint))
     return reads.get_checkpoint(
         context, pipeline, savepoints.resolve_checkpoint_id(context, pipeline, number, at.savepoint)
     )
-
-
-def _as_of(context: Context, pipeline: str, when: datetime) -> Checkpoint:
-    if when.tzinfo is None:
-        raise UsageError(f"as_of={when} has no time zone", next="give an aware datetime.")
-    return reads.get_checkpoint_as_of(context, pipeline, when)

@@ -1,5 +1,6 @@
-"""The clock and the random ids of this machine, handed down as arguments to all code that needs them."""
+"""The clock, the random ids and the user of this machine, handed down as arguments to all code that needs them."""
 
+import getpass
 import time
 import uuid
 
@@ -15,3 +16,11 @@ class SystemClock:
 def random_id() -> str:
     """A fresh random id, 32 hex digits."""
     return uuid.uuid4().hex
+
+
+def user_name() -> str:
+    """The user of this process; `unknown` where the system does not know either."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

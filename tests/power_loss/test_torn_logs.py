@@ -14,7 +14,7 @@ from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, Mem
 from tests.power_loss.scenario import INTERVAL, Line, short_logs
 from tidemark.declare.retention import Retention
 from tidemark.engine.state.resolve_sql import resolved, union_of
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
@@ -288,10 +288,10 @@ def lost_removal(line: Line) -> Checkpoint:
     return done
 
 
-def by_spark(line: Line) -> Warehouse:
+def by_spark(line: Line) -> SparkWarehouse:
     """As Spark reads; the files are compared before it is asked for anything."""
     no_session: Any = None
-    return Warehouse(session=no_session, root=str(line.root), files_of=line.tables.files_of)
+    return SparkWarehouse(session=no_session, root=str(line.root), files_of=line.tables.files_of)
 
 
 def as_sink(line: Line, found: Checkpoint) -> SinkTable:

@@ -19,7 +19,7 @@ from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.engine.state.resolve_sql import union_of
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import IncompatibleStateError
 from tidemark.model.checkpoint.codec import from_json, to_json
 from tidemark.model.checkpoint.segments import Segment, StateHandle
@@ -198,7 +198,7 @@ def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> No
         line.pipeline = declared(fields)
         tables.append(emit(line, len(tables) * 10))
     tables.append(emit(line, 30))  # nothing has changed
-    warehouse = Warehouse(session=spark, root=str(tmp_path), files_of=line.tables.files_of)
+    warehouse = SparkWarehouse(session=spark, root=str(tmp_path), files_of=line.tables.files_of)
     for table in tables:
         by_arrow = read_sink(str(tmp_path), table)
         by_spark = union_of(warehouse, table).toArrow().cast(by_arrow.schema)

@@ -22,7 +22,7 @@ from tidemark.engine.read.batch_reader import Taker
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.state.resolve_sql import compacted as by_spark
 from tidemark.engine.state.resolve_sql import resolved
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
@@ -62,7 +62,7 @@ class FrameCompute:
 
     spark: SparkSession
     pipeline: Pipeline
-    warehouse: Warehouse
+    warehouse: SparkWarehouse
     log: MemoryLog
 
     def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> SparkBatch:

@@ -45,6 +45,7 @@ STANDS_ON: dict[str, str] = {
     "context": "coordinator.checkpoints engine kafka lazy tables telemetry warehouse_location",
     "operations": "context coordinator.retention transfer",
     "reading": "operations",
+    "api": "operations",
     "web": "operations",
     # What starts it, each blind to the others.
     "airflow": "reading",

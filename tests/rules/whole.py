@@ -12,9 +12,9 @@ CROWDED = 20
 SMALL = 60
 LARGE_FOLDERS = ("tidemark.cli", "tidemark.airflow")
 """One file per noun, one per kind of DAG."""
-ONE_EACH = (*LARGE_FOLDERS, "tidemark.model.kinds")
+ONE_EACH = (*LARGE_FOLDERS, "tidemark.api", "tidemark.model.kinds")
 """Rooms whose files are one thing each, however short it is."""
-SAME_WORD = ("tidemark.cli", "tidemark.operations", "tidemark.testing.twin")
+SAME_WORD = ("tidemark.api", "tidemark.cli", "tidemark.operations", "tidemark.testing.twin")
 
 
 def crowded_folders(modules: Sequence[Module], limit: int = CROWDED) -> list[str]:
@@ -47,8 +47,8 @@ def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
 def repeated_stems(modules: Sequence[Module]) -> list[str]:
     """File names that the package has twice.
 
-    A command, its operation and its rule in the coordinator may share the name of the verb; a twin has the name of what
-    it is a twin of.
+    A command, its Python object, its operation and its rule in the coordinator may share the name of the verb; a twin
+    has the name of what it is a twin of.
     """
     where: dict[str, list[str]] = defaultdict(list)
     for module in modules:

@@ -1,4 +1,4 @@
-"""Pipelines as Airflow DAGs: a function for each kind of DAG, and nothing else that a DAG file needs.
+"""Pipelines as Airflow DAGs: a function for each kind of DAG, and the restart strategies that a DAG may take.
 
 A DAG file loads the kinds that it names and what those declare; Spark, Great Expectations, the clients and the
 coordinator are loaded inside tasks.
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from tidemark.airflow.restore_dag import restore_dag
     from tidemark.airflow.retention_dag import retention_dag
     from tidemark.airflow.savepoint_dag import savepoint_dag
+    from tidemark.coordinator.checkpoints.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 
 __all__ = [
+    "ExponentialDelay",
+    "FailureRate",
+    "FixedDelay",
+    "NoRestart",
     "backfill_dag",
     "checkpoint_dag",
     "compaction_dag",
@@ -31,6 +36,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ExponentialDelay": "tidemark.coordinator.checkpoints.restart",
+    "FailureRate": "tidemark.coordinator.checkpoints.restart",
+    "FixedDelay": "tidemark.coordinator.checkpoints.restart",
+    "NoRestart": "tidemark.coordinator.checkpoints.restart",
     "backfill_dag": "tidemark.airflow.backfill_dag",
     "checkpoint_dag": "tidemark.airflow.checkpoint_dag",
     "compaction_dag": "tidemark.airflow.compaction_dag",

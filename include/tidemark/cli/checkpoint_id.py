@@ -33,6 +33,4 @@ def named_id(context: Context, pipeline: str, text: str) -> int:
     Raises:
         NotFoundError: no such savepoint.
     """
-    if text.removeprefix("chk-").isdecimal():
-        return parse_id(text)
-    return savepoints.open_savepoints(context, pipeline).get(text).checkpoint
+    return savepoints.find_checkpoint_id(context, pipeline, text)

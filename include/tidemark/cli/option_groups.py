@@ -1,7 +1,6 @@
 """Options that several commands share: one by one, or as a dataclass, which stands for all of its fields."""
 
 import functools
-import getpass
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -9,20 +8,14 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from tidemark.system import user_name as user_name
+
 Execute = Annotated[bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")]
 Note = Annotated[str | None, typer.Option("--note", help="What it is for.")]
 Expires = Annotated[
     str | None,
     typer.Option("--expires", metavar="WHEN", help="30d, 12h, an ISO 8601 time (UTC if bare), or never."),
 ]
-
-
-def user_name() -> str:
-    """Who types; `unknown` where the system does not know either."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,6 +1,6 @@
 """`tidemark restore`, `fork` and `promote`: other timelines than the live one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -12,12 +12,11 @@ from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time
 from tidemark.context import open_context
 from tidemark.coordinator.plans.initial_offsets import to_ms
-from tidemark.coordinator.records.states import Promoted
 from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
 from tidemark.operations import timelines
-from tidemark.operations.timelines import fork_facts, restore_facts
+from tidemark.operations.timelines import fork_facts, promoted_facts, restore_facts, restored_facts
 
 ForkName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fork.")]
 
@@ -110,8 +109,7 @@ def restore(
     context = open_context()
     if execute:
         plan, done = timelines.restore(context, pipeline, request)
-        told = {**restore_facts(plan), "left": [c.plan.name for c in done.left]}
-        show_fields({"executed": True, "timeline": done.genesis.timeline, **told}, as_json=as_json)
+        show_fields({"executed": True, **restored_facts(plan, done)}, as_json=as_json)
         if done.overtaken:
             note(f"completed meanwhile, and left behind too: {', '.join(c.plan.name for c in done.overtaken)}")
         note(f"Next: tidemark run {pipeline}    (goes on after {plan.checkpoint.plan.name}).")
@@ -164,24 +162,15 @@ def promote(
     context = open_context()
     if execute:
         done = timelines.promote(context, pipeline, name, discard=discard, send=send)
-        show_fields({"executed": True, **_promoted(name, done)}, as_json=as_json)
+        show_fields({"executed": True, **promoted_facts(name, done)}, as_json=as_json)
         note(f"Next: tidemark run {pipeline}    (goes on with {name}).")
         return
     plan = timelines.plan_promote(context, pipeline, name)
-    show_fields({"executed": False, **_promoted(name, plan)}, as_json=as_json)
+    show_fields({"executed": False, **promoted_facts(name, plan)}, as_json=as_json)
     if plan.left and not discard:
         note(f"{name} lacks what is left behind. Next: tidemark run {pipeline} --timeline {name}    (catches up)")
     else:
         note("nothing was written. Next: the same command with --execute")
-
-
-def _promoted(name: str, done: Promoted) -> Mapping[str, object]:
-    return {
-        "timeline": name,
-        "closes": done.closing.timeline,
-        "replaced": [c.plan.name for c in done.replaced],
-        "left": [c.plan.name for c in done.left],
-    }
 
 
 def _renames(texts: Sequence[str]) -> dict[str, str]:

@@ -12,11 +12,11 @@ from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.integrity import refuse_damaged
-from tidemark.coordinator.retention.storage_report import Storage, Stored
+from tidemark.coordinator.retention.storage_report import Stored
 from tidemark.model.core.savepoint_expiry import span_ms
 from tidemark.model.retention.deletion import DeletionPlan, spans
 from tidemark.operations import retention
-from tidemark.operations.retention import applied_facts, plan_facts
+from tidemark.operations.retention import applied_facts, plan_facts, storage_facts
 
 Keep = Annotated[
     str | None,
@@ -94,7 +94,7 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
     """
     found = retention.measure_storage(open_context(), pipeline)
     if as_json:
-        print_json(_storage_facts(pipeline, found))
+        print_json(storage_facts(pipeline, found))
         return
     rows = [
         {"table": kind, "of": owner, "timeline": _with_fate(timeline, found.fates), **_sizes(held)}
@@ -147,26 +147,6 @@ def _sizes(held: Stored) -> dict[str, Any]:
         "unknown": human_bytes(held.unknown),
         "log": human_bytes(held.log),
         "files": held.files,
-    }
-
-
-def _storage_facts(pipeline: str, found: Storage) -> dict[str, Any]:
-    def told(held: Stored) -> dict[str, int]:
-        return {name: getattr(held, name) for name in Stored.__slots__}
-
-    return {
-        "pipeline": pipeline,
-        "rule": found.rule or None,
-        "total": told(found.total),
-        "tables": [
-            {"kind": kind, "owner": owner, "timeline": timeline, **told(held)}
-            for (kind, owner, timeline), held in found.owners.items()
-        ],
-        "timelines": dict(found.fates),
-        "kept_by": [
-            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
-            for k in found.kept
-        ],
     }
 
 

@@ -137,10 +137,16 @@ def dispose(
     savepoints = savepoint_operations.open_savepoints(context, pipeline)
     if execute:
         done = savepoints.dispose(name)
-        show_fields({**_disposal(context, pipeline, name), "disposed": done.disposed}, as_json=as_json)
+        show_fields(
+            {**savepoint_operations.describe_disposal(context, pipeline, name), "disposed": done.disposed},
+            as_json=as_json,
+        )
         return
     found, needed_by = savepoints.get(name), list(savepoints.needed_by(name))
-    show_fields({**_disposal(context, pipeline, name), "disposed": False, "needed_by": needed_by}, as_json=as_json)
+    show_fields(
+        {**savepoint_operations.describe_disposal(context, pipeline, name), "disposed": False, "needed_by": needed_by},
+        as_json=as_json,
+    )
     savepoints.refuse_needed(name)
     note(f"would dispose {name}; no file goes now, retention decides about {found.checkpoint_name} from then on.")
     note(f"Next: tidemark savepoint dispose {pipeline} {name} --execute")
@@ -171,16 +177,6 @@ def release(savepoint: Named, as_json: JsonFlag = False) -> None:
     context, (pipeline, name) = open_context(), savepoint
     retention.open_holds(context, pipeline).release(name)
     _show_hold(context, pipeline, name, as_json=as_json)
-
-
-def _disposal(context: Context, pipeline: str, name: str) -> dict[str, object]:
-    """What a disposal is about: the savepoint, its checkpoint, and what else pins that."""
-    savepoints = savepoint_operations.open_savepoints(context, pipeline)
-    found = savepoints.find(name)
-    if found is None:
-        raise NotFoundError(f"{pipeline} has no savepoint {name!r}", next=f"tidemark savepoint list {pipeline}")
-    others = [other for other in savepoints.pins().get(found.checkpoint, ()) if other != name]
-    return {"name": name, "checkpoint": found.checkpoint_name, "also_pinned_by": others}
 
 
 def _show_hold(context: Context, pipeline: str, name: str, *, as_json: bool) -> None:

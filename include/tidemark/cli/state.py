@@ -12,7 +12,7 @@ from tidemark.cli.sources import state_source
 from tidemark.cli.state_diff import diff
 from tidemark.cli.state_sql import query, sql
 from tidemark.context import open_context
-from tidemark.errors import NotFoundError, UsageError
+from tidemark.errors import NotFoundError
 from tidemark.operations import queries, reads
 
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The operator.")]
@@ -75,8 +75,6 @@ def export(
       tidemark state export flights routes --to routes.csv --checkpoint chk-3
       tidemark state export flights routes --to routes.csv --savepoint before-upgrade
     """
-    if to.suffix not in (".parquet", ".csv"):
-        raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
     context = open_context()
     at = chosen_id(context, pipeline, checkpoint, savepoint)
     rows = reads.write_state_file(context, pipeline, uid, to, checkpoint=at)

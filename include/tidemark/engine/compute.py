@@ -23,7 +23,7 @@ from tidemark.engine.read.record_deletes import applied_sql
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import finished
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import RunFolder, files_for, write_rows
 from tidemark.engine.write.written_files import bounded_columns
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
@@ -54,7 +54,7 @@ class LimitCheck:
         now: the clocks after the batch: what has expired by then does not count.
     """
 
-    warehouse: Warehouse
+    warehouse: SparkWarehouse
     plan: CheckpointPlan
     uid: str
     files: Sequence[str]
@@ -97,7 +97,7 @@ class SparkCompute:
     """
 
     pipeline: Pipeline
-    warehouse: Warehouse
+    warehouse: SparkWarehouse
     kafka: KafkaOptions
     log: Log | None = None
     foreign: ForeignTables | None = None

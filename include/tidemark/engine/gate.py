@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.declare.pipeline import Gate
 from tidemark.engine.state.resolve_sql import finished
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Expectation, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -39,7 +39,7 @@ class Candidate:
         now: the candidate's clocks.
     """
 
-    warehouse: Warehouse
+    warehouse: SparkWarehouse
     plan: CheckpointPlan
     sources: Sequence[str]
     records: Mapping[str, DataFrame]

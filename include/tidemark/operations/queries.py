@@ -13,6 +13,7 @@ from tidemark.operations import reads
 from tidemark.operations.reads import schema_of
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
     from tidemark.readers.checkpoint_reader import View
@@ -51,6 +52,29 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
         },
     )
     return answer(statement, catalogue)
+
+
+def connect_duckdb(context: Context, found: Checkpoint, *uids: str) -> "duckdb.DuckDBPyConnection":
+    """A connection to DuckDB with a view of each operator's state at a checkpoint; see `sql_views.connect`.
+
+    Raises:
+        NotFoundError: no such operator.
+        UsageError: only Spark can read a state.
+        StoreError: a version or a file of a state is gone.
+    """
+    from tidemark.readers.checkpoint_reader import view
+    from tidemark.readers.sql_views import connect
+
+    return connect({uid: view(context.warehouse.root, found, schema_of(found, uid).uid) for uid in uids})
+
+
+def connect_rows(name: str, rows: "pa.Table") -> "duckdb.DuckDBPyConnection":
+    """A connection to DuckDB with Arrow rows as a view of this name; see `sql_views.connect`."""
+    from tidemark.readers.checkpoint_reader import View
+    from tidemark.readers.sql_views import connect
+    from tidemark.readers.state_reader import Relation
+
+    return connect({name: View(rows=Relation(parts=((rows, None),)), sql="FROM {}".format)})
 
 
 def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":

@@ -17,6 +17,7 @@ from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.savepoint import TombstoneRecord
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
+from tidemark.operations import savepoints
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,12 +71,37 @@ def get_checkpoint_as_of(context: Context, name: str, when: datetime) -> Checkpo
 
     Raises:
         NotFoundError: there is none.
+        UsageError: the time has no zone.
     """
+    checked_time(when)
     timelines = context.coordinator(context.require_pipeline(name)).timelines
     found = timelines.as_of(timelines.live(), to_ms(when))
     if found is None:
         raise NotFoundError(f"{name} has no checkpoint as of {when}", next=f"tidemark checkpoint list {name}")
     return usable(timelines, found)
+
+
+def checked_time(when: datetime) -> datetime:
+    """Returns a time that names its zone.
+
+    Raises:
+        UsageError: it names none.
+    """
+    if when.tzinfo is None:
+        raise UsageError(f"{when} has no time zone", next="give an aware datetime.")
+    return when
+
+
+def find_checkpoint_id(context: Context, name: str, at: int | str | datetime | None) -> int | None:
+    """The id of the checkpoint that a number, `chk-17`, a savepoint or a time names; None for None.
+
+    Raises:
+        NotFoundError: no such savepoint, or no checkpoint as of the time.
+        UsageError: the time has no zone.
+    """
+    if isinstance(at, datetime):
+        return get_checkpoint_as_of(context, name, at).id
+    return savepoints.find_checkpoint_id(context, name, at) if isinstance(at, str) else at
 
 
 def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention) -> dict[int, tuple[str, ...]]:
@@ -152,9 +178,11 @@ def write_state_file(context: Context, name: str, uid: str, to: Path, *, checkpo
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
-        UsageError: the file exists, or its folder does not.
+        UsageError: the file exists, or its folder does not, or it ends in neither `.parquet` nor `.csv`.
         StoreError: it could not be written.
     """
+    if to.suffix not in (".parquet", ".csv"):
+        raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -188,7 +216,8 @@ def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...
     if len(texts) != len(schema.keys):
         names = ", ".join(k.name for k in schema.keys)
         raise UsageError(
-            f"{schema.uid} is keyed by {names}; {len(texts)} values were given", next="give --key once per column."
+            f"{schema.uid} is keyed by {names}; {len(texts)} values were given",
+            next="give one value for each of these columns, in this order.",
         )
     return tuple(_parse(column, text) for column, text in zip(schema.keys, texts, strict=True))
 

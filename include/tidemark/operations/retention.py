@@ -9,7 +9,7 @@ from tidemark.coordinator.recovery.integrity import Tell, tell_nobody
 from tidemark.coordinator.retention.deletion_plan import plan
 from tidemark.coordinator.retention.give_up import GivenUp, GivingUp
 from tidemark.coordinator.retention.legal_holds import Holding
-from tidemark.coordinator.retention.storage_report import Storage, storage
+from tidemark.coordinator.retention.storage_report import Storage, Stored, storage
 from tidemark.coordinator.retention.stored_rule import Rules
 from tidemark.coordinator.retention.sweep import GRACE_MS, Sweeper, Swept
 from tidemark.declare.retention import Retention
@@ -198,3 +198,25 @@ def swept_facts(swept: Swept) -> Mapping[str, object]:
 def applied_facts(done: Applied) -> Mapping[str, object]:
     """The same, with what the check has found."""
     return {**swept_facts(done.swept), "verified": len(done.verified.points), "broken": list(done.verified.broken)}
+
+
+def storage_facts(name: str, found: Storage) -> dict[str, object]:
+    """Where the bytes of a pipeline are, as JSON values."""
+
+    def sizes(held: Stored) -> dict[str, int]:
+        return {name: getattr(held, name) for name in Stored.__slots__}
+
+    return {
+        "pipeline": name,
+        "rule": found.rule or None,
+        "total": sizes(found.total),
+        "tables": [
+            {"kind": kind, "owner": owner, "timeline": timeline, **sizes(held)}
+            for (kind, owner, timeline), held in found.owners.items()
+        ],
+        "timelines": dict(found.fates),
+        "kept_by": [
+            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
+            for k in found.kept
+        ],
+    }

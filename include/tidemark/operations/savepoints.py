@@ -2,8 +2,9 @@
 
 from tidemark.context import Context
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.errors import TidemarkError, UsageError
+from tidemark.errors import NotFoundError, TidemarkError, UsageError
 from tidemark.model.checkpoint.checkpoint_facts import iso
+from tidemark.model.core.names import parse_id
 from tidemark.model.retention.savepoint import SavepointRecord
 
 
@@ -30,6 +31,31 @@ def resolve_checkpoint_id(
     if checkpoint is not None:
         raise UsageError("both a checkpoint and a savepoint", next="give one of them.")
     return open_savepoints(context, name).get(savepoint).checkpoint
+
+
+def find_checkpoint_id(context: Context, name: str, text: str) -> int:
+    """The id that a text names: `chk-17`, `17`, or a savepoint, which can never read as an id.
+
+    Raises:
+        NotFoundError: no such savepoint, or it is disposed.
+    """
+    if text.removeprefix("chk-").isdecimal():
+        return parse_id(text)
+    return open_savepoints(context, name).get(text).checkpoint
+
+
+def describe_disposal(context: Context, name: str, savepoint: str) -> dict[str, object]:
+    """The savepoint that a disposal ends, its checkpoint, and the savepoints that pin this one too; JSON values.
+
+    Raises:
+        NotFoundError: the name was never used.
+    """
+    opened = open_savepoints(context, name)
+    found = opened.find(savepoint)
+    if found is None:
+        raise NotFoundError(f"{name} has no savepoint {savepoint!r}", next=f"tidemark savepoint list {name}")
+    others = [other for other in opened.pins().get(found.checkpoint, ()) if other != savepoint]
+    return {"name": savepoint, "checkpoint": found.checkpoint_name, "also_pinned_by": others}
 
 
 def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> dict[str, object]:

@@ -50,3 +50,18 @@ def resume(context: Context, name: str, why: str, *, force: bool = False) -> Sto
         ConflictError: it was drained, and `force` is not given.
     """
     return Stopping(context.coordinator(context.require_pipeline(name))).resume(why, force=force)
+
+
+def stopped_facts(name: str, done: Stopped) -> dict[str, object]:
+    """A stop as JSON values."""
+    pinned = done.savepoint
+    return {
+        "pipeline": name,
+        "stopped": done.record.stopped,
+        "why": done.record.why,
+        "savepoint": None if pinned is None else pinned.name,
+        "checkpoint": None if pinned is None else pinned.checkpoint_name,
+        "drained": done.record.drained,
+        "in_progress": done.in_progress,
+        "followed_by": done.followed_by,
+    }

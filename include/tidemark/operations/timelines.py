@@ -239,6 +239,25 @@ def restore_facts(plan: RestorePlan) -> Mapping[str, object]:
     }
 
 
+def restored_facts(plan: RestorePlan, done: Restored) -> Mapping[str, object]:
+    """A restore that was done, as JSON values."""
+    return {
+        "timeline": done.genesis.timeline,
+        **restore_facts(plan),
+        "left": [c.plan.name for c in done.left],
+    }
+
+
+def promoted_facts(timeline: str, found: Promoted) -> Mapping[str, object]:
+    """A promote, or the plan of one, as JSON values."""
+    return {
+        "timeline": timeline,
+        "closes": found.closing.timeline,
+        "replaced": [c.plan.name for c in found.replaced],
+        "left": [c.plan.name for c in found.left],
+    }
+
+
 def report_state_left_behind(name: str, genesis: Genesis) -> None:
     """Logs the state that a timeline leaves behind (G11); the genesis keeps it readable."""
     for uid, handle in genesis.left_behind.items():

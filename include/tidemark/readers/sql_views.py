@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.readers.checkpoint_reader import View
 from tidemark.readers.duckdb_session import is_damage, message_of, opened, refuse_overflow, told
+from tidemark.sql.fold_columns import DUCKDB_MACROS
 
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _ABSENT = re.compile(r"Table with name (.+?) does not exist")
@@ -167,3 +168,18 @@ def _told(error: duckdb.Error, catalogue: Catalogue, files: Sequence[str]) -> Ex
     if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
         return StoreError(message, next="look at the disk and the memory, then ask again.")
     return UsageError(message, next=f"mend the statement; {names}")
+
+
+def connect(states: Mapping[str, View]) -> duckdb.DuckDBPyConnection:
+    """A connection of the caller's, in memory and in UTC, with a view of each state under the name of its operator.
+
+    A query reads only what it needs of the files. Unlike `answer`, the connection may do all that DuckDB can.
+
+    Raises:
+        StoreError: DuckDB cannot read a state.
+    """
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(DUCKDB_MACROS)
+    _register(connection, _Named(tables={}, states=states, functions=()))
+    return connection

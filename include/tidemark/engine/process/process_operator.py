@@ -38,7 +38,7 @@ from tidemark.engine.read.frames import access_sql
 from tidemark.engine.read.record_deletes import keyed
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import compacted
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.operator_lists import OperatorState
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -108,7 +108,7 @@ class ProcessTask:
         broadcast: records of broadcast states by uid and key.
     """
 
-    warehouse: Warehouse
+    warehouse: SparkWarehouse
     plan: CheckpointPlan
     operator: Process
     record: type

@@ -17,7 +17,7 @@ from tidemark.engine.read.frames import decoded
 from tidemark.engine.read.observed_batch_stats import PassingTally
 from tidemark.engine.read.observed_metrics import Observed
 from tidemark.engine.session.spark_errors import translated
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import RunFolder
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.table_writes import WrittenRun
@@ -64,7 +64,7 @@ class Taker:
     """
 
     pipeline: Pipeline
-    warehouse: Warehouse
+    warehouse: SparkWarehouse
     plan: CheckpointPlan
     raw: Callable[[str], DataFrame]
     blocked: Sequence[BlockedKey]

@@ -17,7 +17,7 @@ from tidemark.declare.sources import Broadcast
 from tidemark.engine.process.arrow_values import stored_reader
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import finished, resolved
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
@@ -42,7 +42,7 @@ class BroadcastStates:
         runs: per uid the files of this attempt's run, relative to the warehouse; left out where nothing changed.
     """
 
-    warehouse: Warehouse
+    warehouse: SparkWarehouse
     pipeline: Pipeline
     plan: CheckpointPlan
     now: Now
@@ -142,7 +142,7 @@ def _rows(found: pa.Table, record: FieldType) -> list[dict[str, Any]]:
 
 
 def copied(
-    warehouse: Warehouse, pipeline: Pipeline, plan: CheckpointPlan, tables: ForeignTables
+    warehouse: SparkWarehouse, pipeline: Pipeline, plan: CheckpointPlan, tables: ForeignTables
 ) -> dict[str, list[dict[str, Any]]]:
     """Per uid of `plan.copies` the run that replaces its state by the planned version.
 
@@ -166,7 +166,7 @@ def copied_frame(session: SparkSession, schema: OperatorSchema, rows: Sequence[M
     return session.createDataFrame([tuple(row[name] for name, _ in columns) for row in rows], spark(ddl))
 
 
-def _keys(warehouse: Warehouse, plan: CheckpointPlan, uid: str) -> list[tuple[Any, ...]]:
+def _keys(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str) -> list[tuple[Any, ...]]:
     if not plan.handles[uid]:
         return []
     schema = plan.schemas[uid]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import compacted
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import RunFolder, write_rows
 from tidemark.engine.write.written_files import ArrowSystem, bounded_columns, this_machine
 from tidemark.model.checkpoint.object_keys import compaction_key, job_key
@@ -134,7 +134,7 @@ class Compactor:
     def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
         session = self.session()
         with translated():
-            here = Warehouse(session=session, root=self.warehouse, files_of=self.tables.files_of)
+            here = SparkWarehouse(session=session, root=self.warehouse, files_of=self.tables.files_of)
             rows = here.rows_of(task.schema, wanted.merged)
             shaped = compacted(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
             order = ["_key_group", *(k.name for k in task.schema.keys)]

@@ -6,7 +6,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.engine.state.state_files import Warehouse
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
@@ -19,7 +19,7 @@ from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, si
 
 
 def resolved(
-    warehouse: Warehouse, schema: OperatorSchema, handle: StateHandle, now: Now, *, whole: bool = False
+    warehouse: SparkWarehouse, schema: OperatorSchema, handle: StateHandle, now: Now, *, whole: bool = False
 ) -> DataFrame:
     """One row per live key: key columns, state fields, `_changed`.
 
@@ -43,7 +43,7 @@ def resolved(
     return _split(warehouse, schema, groups, now)
 
 
-def union_of(warehouse: Warehouse, table: SinkTable) -> DataFrame:
+def union_of(warehouse: SparkWarehouse, table: SinkTable) -> DataFrame:
     """The rows of a sink as of a manifest, with `_checkpoint`: those of every declaration in the columns of its own.
 
     Args:
@@ -73,7 +73,7 @@ def _sunk(table: SinkTable, path: str) -> list[str]:
     return [spark(text) for text in (*fields, *(quoted(name) for name, _ in ROW_ID), quoted("_checkpoint"))]
 
 
-def _split(warehouse: Warehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:
+def _split(warehouse: SparkWarehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:
     """Two readings of the oldest group, without a shuffle of it: rows that stand alone, and those that are merged.
 
     Keys are told apart by a hash, whose look-up costs a fraction of that of texts. Two keys of one hash go the long way

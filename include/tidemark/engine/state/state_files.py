@@ -25,7 +25,7 @@ _SMALL = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warehouse:
+class SparkWarehouse:
     """Where state lies, as one Spark session sees it.
 
     Attributes:
