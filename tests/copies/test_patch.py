@@ -300,7 +300,7 @@ def test_operators_that_are_gone_are_left_behind_where_that_is_allowed(given: Gi
     given.market.tidemark.declare(DECLARATION.replace(fold, ""), file="market.py", name="market")
     given.market.line.pipeline = given.market.tidemark.context.pipeline("market")
     line = ("--set", f"tills={given.tills}", "--execute")
-    given(*line, plain=False).failed(2, "sold: is not declared any more", "--allow-non-restored-state")
+    given(*line, plain=False).failed(2, "sold: is no longer declared", "--allow-non-restored-state")
     given(*line, "--allow-non-restored-state", plain=False).ok()
     assert "sold" not in given.market.line.coordinator.checkpoint(4).handles
     assert given.market.rows("tills", 4)[0]["by_item"] == {"cake": 7}

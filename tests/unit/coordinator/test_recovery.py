@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written() -> None:
     made = three(house)
     other = replace(PIPELINE, operators=[Fold("people", key_by="account", state=Account)])
     recovery = Recovery(coordinator=house.coordinator, pipeline=other)
-    with pytest.raises(IncompatibleStateError, match="accounts: is not declared any more"):
+    with pytest.raises(IncompatibleStateError, match="accounts: is no longer declared"):
         recovery.restore(Beginning(checkpoint=made[0]))
     assert house.coordinator.timelines.names() == ["t1"]
     left = recovery.fork(Beginning(checkpoint=made[0], allow_non_restored_state=True), "empty").genesis
