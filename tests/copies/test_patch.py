@@ -117,9 +117,9 @@ def test_a_patch_is_a_savepoint_on_a_fork_and_the_diff_of_both_is_what_was_asked
     again = given("--execute", "--json").ok().json
     assert again == told, "it finds its own work"
     assert given("--execute", "--delete", f"tills={given.table('k.parquet', given.rows['tills'][1:])}").failed(
-        4, "savepoint fixed is there already"
+        4, "savepoint fixed exists already"
     )
-    given("--execute", "--timeline", "fixed", name="other").failed(4, "timeline fixed is there already", "--timeline")
+    given("--execute", "--timeline", "fixed", name="other").failed(4, "timeline fixed exists already", "--timeline")
 
 
 def test_the_live_timeline_goes_back_to_a_patch_and_reads_again(given: Given) -> None:
@@ -231,7 +231,7 @@ def test_access_times_are_given_or_those_of_the_checkpoint(refused: Given) -> No
 
 
 def test_names_that_are_taken_and_points_that_are_not_there_are_refused(refused: Given) -> None:
-    refused(name="june").failed(4, "savepoint june is there already")
+    refused(name="june").failed(4, "savepoint june exists already")
     refused("--timeline", "t9").failed(2, "t9")
     refused(source="july").failed(3, "july")
     refused(source="chk-77").failed(3, "chk-77")

@@ -212,7 +212,7 @@ def test_other_code_begins_another_fork_and_is_refused_on_this_one() -> None:
     repeat(house, one)
     with pytest.raises(ConflictError, match="other code made its checkpoints"):
         backfill(house, made[0], wider, name=one.fork).outlook()
-    with pytest.raises(ConflictError, match="it began elsewhere"):
+    with pytest.raises(ConflictError, match="it began at another checkpoint"):
         backfill(house, made[1], name=one.fork).outlook()
     with pytest.raises(IncompatibleStateError, match=r"accounts\.total"):
         backfill(house, made[0], replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Wider)])).begin()
@@ -232,7 +232,7 @@ def test_a_fork_that_reads_on_by_itself_is_nobodys_backfill() -> None:
         backfill(house, made[3], name="mine").outlook()
     house.recovery.fork(Beginning(checkpoint=made[3]), "open")
     house.coordinator.trigger(PIPELINE, ASK, "open")
-    with pytest.raises(ConflictError, match="reads on there"):
+    with pytest.raises(ConflictError, match="reads new records there"):
         repeat(house, backfill(house, made[3], name="open"))
 
 

@@ -161,7 +161,7 @@ def test_forks_go_on_beside_the_live_timeline_and_beside_each_other() -> None:
     assert [str(c.plan.slot) for c in done] == ["one/2.1", "two/2.1", "t1/4.1"]
     assert [held(house, c) for c in done] == [{"a": 4}] * 3
     assert len({c.handles["accounts"].segments[-1].path for c in done}) == 3
-    with pytest.raises(ConflictError, match="timeline one is there already: it began at chk-1"):
+    with pytest.raises(ConflictError, match="timeline one exists already: it began at chk-1"):
         house.recovery.fork(Beginning(checkpoint=made[1]), "one")
 
 
