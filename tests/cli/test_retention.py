@@ -160,7 +160,7 @@ def test_a_checkpoint_whose_input_went_with_its_parent_cannot_be_repeated_and_sa
     first = next(f.path for f in shop.line.tables.live_files(segment))
     (shop.tidemark.warehouse / segment.path / first).unlink()  # a later sweep would trim the log of that version
     answer = shop.tidemark("checkpoint", "replay", "till", "5").failed(
-        3, "chk-5 cannot be repeated", "chk-4 was released"
+        3, "chk-5 cannot be replayed", "chk-4 was released"
     )
     assert "use one that is kept: chk-5" in answer.lines[2]
 

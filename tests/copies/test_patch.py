@@ -210,7 +210,7 @@ def test_tables_that_do_not_fit_are_refused_row_by_row(refused: Given) -> None:
     refused("--set", f"tills={twice}", plain=False).failed(2, "keys are there twice")
     none = refused.folder / "none.parquet"
     pq.write_table(pa.table({"item": ["never"]}), none)
-    refused("--delete", f"sold={none}", plain=False).failed(2, "none that is there is deleted")
+    refused("--delete", f"sold={none}", plain=False).failed(2, "no existing key is deleted")
     long = refused.table("long.parquet", [{**refused.rows["tills"][0], "receipts": [1], "by_item": None}])
     refused("--set", f"tills={long}", plain=False).ok()
     torn = refused.folder / "torn.parquet"

@@ -91,7 +91,7 @@ class CheckpointJob:
 
     def _operator(self, steps: Steps, batch: Batch, uid: str) -> tuple[Ack, WrittenRun]:
         plan, started = steps.attempt.plan, self.clock.now_ms()
-        counts = self._prepared(steps, batch, uid)
+        counts = self._prepare(steps, batch, uid)
         run, handle = WrittenRun(rows=0, files=()), plan.handles[uid]
         commits: tuple[Commit, ...] = ()
         table = runs_table(plan, uid)
@@ -121,7 +121,7 @@ class CheckpointJob:
         )
         return ack, run
 
-    def _prepared(self, steps: Steps, batch: Batch, uid: str) -> UidCounts:
+    def _prepare(self, steps: Steps, batch: Batch, uid: str) -> UidCounts:
         """Runs a process operator's function, so that its counts are known."""
         plan = steps.attempt.plan
         if plan.schemas[uid].kind == "process":

@@ -66,7 +66,7 @@ class InputPlanner:
         for uid in schemas:
             handle = carried.state(uid)
             readable = {*handle.folders, parent.tables.get(uid)}
-            handles[uid], found = self._adopted(uid, slot.timeline, handle, readable)
+            handles[uid], found = self._adopt_newest(uid, slot.timeline, handle, readable)
             if found is not None:
                 adopted[uid], record = found
                 wholly[uid] = record.input.through if record.deepest else 0
@@ -80,7 +80,7 @@ class InputPlanner:
             operator_states=carried.operator_states,
         )
 
-    def _adopted(
+    def _adopt_newest(
         self, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
     ) -> tuple[StateHandle, tuple[str, CompactionRecord] | None]:
         for key, record in self._newest_first(uid, timeline, handle):

@@ -129,7 +129,7 @@ class Importer:
             ConflictError: the timeline has begun, or its first slot has another open plan.
             NameRefusedError: an import cannot begin a timeline of this name.
         """
-        standing = self._standing(wanted)
+        standing = self._state_of_first_slot(wanted)
         if not isinstance(standing, NothingOpen):
             raise _has_begun(wanted)
         return standing.slot
@@ -140,13 +140,13 @@ class Importer:
         Raises:
             ConflictError: as in `refuse_taken`.
         """
-        standing = self._standing(wanted)
+        standing = self._state_of_first_slot(wanted)
         if isinstance(standing, NothingOpen):
             return None
         plan = standing.checkpoint.plan if isinstance(standing, Completed) else standing.plan
         return plan if plan.origin == wanted.origin else None
 
-    def _standing(self, wanted: Importing) -> NothingOpen | PlanState:
+    def _state_of_first_slot(self, wanted: Importing) -> NothingOpen | PlanState:
         timeline = wanted.timeline
         if timeline != keys.FIRST_TIMELINE:
             checked_timeline(timeline)

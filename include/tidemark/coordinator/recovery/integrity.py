@@ -74,38 +74,38 @@ class Verifier:
                 next="repeat with --restore-sinks, which takes the sinks back with the state; or restore the files.",
             )
 
-    def verify_one(self, point: CheckedRestorePoint, tell: Tell = tell_nobody) -> Verified:
+    def verify_one(self, point: CheckedRestorePoint, on_progress: Tell = tell_nobody) -> Verified:
         """Checks one restore point. Only if it is damaged, the others are checked too, to list all that is broken.
 
         Raises:
             StoreError: the store could not be read.
         """
-        tell(point.name, 1, 1)
+        on_progress(point.name, 1, 1)
         flaws = self._flaws(point, self.points.commits_of(point))
         seen = self.inspected()
         if not flaws:
             return Verified(points=(point.name,), inspected=seen, damages=())
-        found = self._all(self.points.all(), tell)
+        found = self._all(self.points.all(), on_progress)
         shared = [(name, {where: why for where, why in its.items() if where in flaws}) for name, its in found]
         return Verified(points=(point.name,), inspected=seen, damages=damages_of(shared))
 
-    def verify_all(self, tell: Tell = tell_nobody) -> Verified:
+    def verify_all(self, on_progress: Tell = tell_nobody) -> Verified:
         """Checks every restore point of the pipeline, and that every other object can be read.
 
         Raises:
             StoreError: the store could not be read.
         """
         points = self.points.all()
-        found = self._all(points, tell)
+        found = self._all(points, on_progress)
         damages = {where for _, flaws in found for where in flaws}
         others = [(where, why) for where, why in self._bad_objects() if where not in damages]
         names = tuple(point.name for point in points)
         return Verified(points=names, inspected=self.inspected(), damages=damages_of(found, others))
 
-    def _all(self, points: Sequence[CheckedRestorePoint], tell: Tell) -> list[tuple[str, Flaws]]:
+    def _all(self, points: Sequence[CheckedRestorePoint], on_progress: Tell) -> list[tuple[str, Flaws]]:
         commits, found = self.points.commits(), []
         for number, point in enumerate(points, 1):
-            tell(point.name, number, len(points))
+            on_progress(point.name, number, len(points))
             found.append((point.name, self._flaws(point, commits)))
         return found
 

@@ -89,10 +89,10 @@ class Recovery:
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
         """
         wanted = self.draft(beginning, request)
-        found = self._begun(wanted)
+        found = self._find_or_put_genesis(wanted)
         while found.write_id != wanted.write_id and self._is_given_up(found, again := _after(found), request):
             wanted = replace(wanted, request=again)
-            found = self._begun(wanted)
+            found = self._find_or_put_genesis(wanted)
         if _terms(found) != _terms(wanted):
             raise ConflictError(
                 f"request {request} has restored chk-{found.parent} to timeline {found.timeline}",
@@ -139,7 +139,7 @@ class Recovery:
             )
         return made
 
-    def _begun(self, wanted: Genesis) -> Genesis:
+    def _find_or_put_genesis(self, wanted: Genesis) -> Genesis:
         """Returns the genesis of a request: that of an earlier call, or a new one under the next free name.
 
         Names are taken in order, and every name before the free one is looked at. So a request has at most one genesis,

@@ -56,7 +56,7 @@ class Stopping:
         if standing is not None:
             return self._result(standing)
         with self._running_on():
-            return self._result(self._recorded(self._record(why)))
+            return self._result(self._put_record(self._record(why)))
 
     def stop_with_savepoint(self, request: SavepointRequest, why: str, complete: Callable[[], Checkpoint]) -> Stopped:
         """Completes a last checkpoint, pins it, then stops.
@@ -74,9 +74,9 @@ class Stopping:
         if standing is not None:
             return self._repeat_stop(standing, request)
         with self._running_on():
-            pinned = self._pinned(replace(request, origin=STOP), complete)
+            pinned = self._make_savepoint(replace(request, origin=STOP), complete)
             record = self._record(why, savepoint=pinned.name, drained=pinned.drained)
-            return self._result(self._recorded(record))
+            return self._result(self._put_record(record))
 
     def resume(self, why: str, *, force: bool = False) -> StopRecord | None:
         """Allows plans to be made again; None if the pipeline was not stopped.
@@ -89,13 +89,13 @@ class Stopping:
             return None
         if standing.drained and not force:
             raise self._drained(standing.savepoint)
-        return self._recorded(replace(self._record(why), stopped=False))
+        return self._put_record(replace(self._record(why), stopped=False))
 
     @property
     def _stops(self) -> Stops:
         return Stops(self.coordinator.objects)
 
-    def _pinned(self, request: SavepointRequest, complete: Callable[[], Checkpoint]) -> SavepointRecord:
+    def _make_savepoint(self, request: SavepointRequest, complete: Callable[[], Checkpoint]) -> SavepointRecord:
         savepoints, listener = Savepoints(self.coordinator), self.coordinator.listener
         found = savepoints.find(request.name)
         if found is None:
@@ -117,7 +117,7 @@ class Stopping:
             drained=drained,
         )
 
-    def _recorded(self, record: StopRecord) -> StopRecord:
+    def _put_record(self, record: StopRecord) -> StopRecord:
         listener = self.coordinator.listener
         listener(STOP, "before")
         number, _ = self._stops.series.newest()
