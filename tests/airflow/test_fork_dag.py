@@ -102,5 +102,5 @@ def test_a_name_is_taken_once_and_a_task_that_died_finds_its_own_fork(
     assert run.state == "success"
     assert {ti.task_id: ti.try_number for ti in run.get_task_instances()} == {"plan": 1, "fork": 2}
     assert states(asked(source="chk-1", name="what-if")) == {"plan": "failed", "fork": "upstream_failed"}
-    assert "timeline what-if is there already: it began at chk-1" in said()
+    assert "timeline what-if exists already: it began at chk-1" in said()
     assert set(forks(two)) == {"what-if"}

@@ -74,7 +74,7 @@ def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
         ({"name": "other"}, "nothing to patch"),
         ({**conf, "name": "chk-1"}, "reads as a checkpoint id"),
         ({**conf, "set_tables": ["buses"]}, "UID=TABLE"),
-        ({**conf, "name": "other", "timeline": "fixed"}, "timeline fixed is there already"),
+        ({**conf, "name": "other", "timeline": "fixed"}, "timeline fixed exists already"),
     ):
         assert states(asked(**wrong)) == {"plan": "failed", "patch": "upstream_failed"}
         assert words in said()

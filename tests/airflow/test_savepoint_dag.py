@@ -92,7 +92,7 @@ def test_a_run_pins_and_tells_the_asset(two: World, asked: Callable[..., Any]) -
         ({"name": "ok", "checkpoint": "newest"}, "write chk-17 or 17"),
         ({"name": "ok", "expires": "soon"}, "write 30d, 12h"),
         ({"name": "ok", "nmae": "x"}, "nmae: Extra inputs"),
-        ({"name": "taken"}, "take another name"),
+        ({"name": "taken"}, "use another name"),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, dict) else None,
 )

@@ -42,9 +42,7 @@ def test_a_removed_operator_is_refused_until_it_is_let_go_and_comes_back_empty(
     line: Line, before: dict[str, bytes]
 ) -> None:
     _declare(line, (ACCOUNTS, ""))
-    line.tidemark("run", "till", **NOWHERE).failed(
-        2, "accounts: is not declared any more", "--allow-non-restored-state"
-    )
+    line.tidemark("run", "till", **NOWHERE).failed(2, "accounts: is no longer declared", "--allow-non-restored-state")
     assert line.tidemark.objects("till") == before
     told = line.tidemark("run", "till", "--allow-non-restored-state", "--json").ok()
     assert [segment["path"] for segment in told.json["left_behind"]["accounts"]] == ["till/state/accounts/t1-1/runs"]

@@ -63,6 +63,6 @@ def test_the_printed_query_answers_in_spark_as_the_command_line_does(line: Line)
 
 def test_records_that_kafka_has_dropped_cannot_be_replayed(line: Line) -> None:
     line.topics.trim(line.topic, 12)
-    line.tidemark("checkpoint", "replay", "till", "chk-1").failed(6, "chk-1 cannot be repeated", "checkpoint list till")
+    line.tidemark("checkpoint", "replay", "till", "chk-1").failed(6, "chk-1 cannot be replayed", "checkpoint list till")
     assert not (line.tidemark.warehouse / "till" / "scratch").exists()
     assert all(s["equal"] for s in _replayed(line, "chk-3"))

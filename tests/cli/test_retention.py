@@ -95,7 +95,7 @@ def test_a_released_checkpoint_is_refused_by_every_verb_and_told_of(shop: Shop) 
     )
     for verb in verbs:
         answer = shop.tidemark(*verb).failed(3, "chk-1 was released at", "by keep_last(2)")
-        assert "take one that is kept: chk-5, chk-4" in answer.lines[2], verb
+        assert "use one that is kept: chk-5, chk-4" in answer.lines[2], verb
     rows = {row["id"]: row["released"] for row in shop.tidemark("checkpoint", "list", "till", "--json").ok().json}
     assert rows == {"chk-5": False, "chk-4": False, "chk-3": True, "chk-2": True, "chk-1": True}
     assert "by keep_last(2)" in shop.tidemark("checkpoint", "show", "till", "1").ok().out
@@ -160,9 +160,9 @@ def test_a_checkpoint_whose_input_went_with_its_parent_cannot_be_repeated_and_sa
     first = next(f.path for f in shop.line.tables.live_files(segment))
     (shop.tidemark.warehouse / segment.path / first).unlink()  # a later sweep would trim the log of that version
     answer = shop.tidemark("checkpoint", "replay", "till", "5").failed(
-        3, "chk-5 cannot be repeated", "chk-4 was released"
+        3, "chk-5 cannot be replayed", "chk-4 was released"
     )
-    assert "take one that is kept: chk-5" in answer.lines[2]
+    assert "use one that is kept: chk-5" in answer.lines[2]
 
 
 def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop: Shop) -> None:

@@ -112,7 +112,7 @@ def test_two_restore_points_at_once_and_unknown_ones_are_refused(shop: Shop) -> 
 def test_what_cannot_be_created_says_so_by_exit_code(shop: Shop) -> None:
     create = ("savepoint", "create", "till")
     shop.tidemark(*create, "june").ok()
-    shop.tidemark(*create, "june").failed(4, "savepoint june pins chk-3", "take another name")
+    shop.tidemark(*create, "june").failed(4, "savepoint june pins chk-3", "use another name")
     shop.tidemark(*create, "chk-3").failed(2, "reads as a checkpoint id")
     shop.tidemark(*create, "../x").failed(2, "../x")
     shop.tidemark(*create, "july", "--checkpoint", "9").failed(3, "chk-9")

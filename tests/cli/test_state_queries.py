@@ -335,7 +335,7 @@ def test_a_replay_whose_records_are_gone_exits_6(shop: AskedShop) -> None:
     lost = DataLostError("data lost: topic sales, partition 0, offsets [0, 3)", next="nothing.")
     with mock.patch.object(DiskLine, "execute", side_effect=lost):
         answer = _replayed(shop, "1")
-    answer.failed(6, "chk-1 cannot be repeated", "offsets [0, 3)", "tidemark checkpoint list till")
+    answer.failed(6, "chk-1 cannot be replayed", "offsets [0, 3)", "tidemark checkpoint list till")
 
 
 def test_a_replay_by_other_code_is_refused_unless_it_is_forced(shop: AskedShop) -> None:

@@ -54,7 +54,7 @@ def test_a_fork_grows_beside_the_live_timeline_and_is_promoted(line: Line) -> No
     plan = _told(line, "promote", "till", "fix")
     assert (plan["executed"], plan["left"], plan["replaced"]) == (False, ["chk-3"], [])
     line.tidemark("promote", "till", "fix", "--execute").failed(
-        4, "lacks what the live one has: chk-3", "--timeline fix"
+        4, "lacks offsets of the live one: chk-3", "--timeline fix"
     )
     caught_up = line.run("--timeline", "fix")
     assert _accounts(line, caught_up["id"]) == line.sales.accounts(line.ends(caught_up))

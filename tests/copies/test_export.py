@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(made: Market, tm
         "gs://bucket/flights": ("neither a folder of this machine nor one of S3",),
         str(tmp_path): ("exists", "left alone"),
         str(tmp_path / "no" / "x"): ("no folder for",),
-        str(inside): ("lies in the warehouse",),
+        str(inside): ("is inside the warehouse",),
     }.items():
         made.tidemark("export", "market", "--to", to).failed(2, *words)
     to = str(tmp_path / "x")

@@ -117,9 +117,9 @@ def test_a_patch_is_a_savepoint_on_a_fork_and_the_diff_of_both_is_what_was_asked
     again = given("--execute", "--json").ok().json
     assert again == told, "it finds its own work"
     assert given("--execute", "--delete", f"tills={given.table('k.parquet', given.rows['tills'][1:])}").failed(
-        4, "savepoint fixed is there already"
+        4, "savepoint fixed exists already"
     )
-    given("--execute", "--timeline", "fixed", name="other").failed(4, "timeline fixed is there already", "--timeline")
+    given("--execute", "--timeline", "fixed", name="other").failed(4, "timeline fixed exists already", "--timeline")
 
 
 def test_the_live_timeline_goes_back_to_a_patch_and_reads_again(given: Given) -> None:
@@ -210,7 +210,7 @@ def test_tables_that_do_not_fit_are_refused_row_by_row(refused: Given) -> None:
     refused("--set", f"tills={twice}", plain=False).failed(2, "keys are there twice")
     none = refused.folder / "none.parquet"
     pq.write_table(pa.table({"item": ["never"]}), none)
-    refused("--delete", f"sold={none}", plain=False).failed(2, "none that is there is deleted")
+    refused("--delete", f"sold={none}", plain=False).failed(2, "no existing key is deleted")
     long = refused.table("long.parquet", [{**refused.rows["tills"][0], "receipts": [1], "by_item": None}])
     refused("--set", f"tills={long}", plain=False).ok()
     torn = refused.folder / "torn.parquet"
@@ -232,7 +232,7 @@ def test_access_times_are_given_or_those_of_the_checkpoint(refused: Given) -> No
 
 
 def test_names_that_are_taken_and_points_that_are_not_there_are_refused(refused: Given) -> None:
-    refused(name="june").failed(4, "savepoint june is there already")
+    refused(name="june").failed(4, "savepoint june exists already")
     refused("--timeline", "t9").failed(2, "t9")
     refused(source="july").failed(3, "july")
     refused(source="chk-77").failed(3, "chk-77")
@@ -301,7 +301,7 @@ def test_operators_that_are_gone_are_left_behind_where_that_is_allowed(given: Gi
     given.market.tidemark.declare(DECLARATION.replace(fold, ""), file="market.py", name="market")
     given.market.line.pipeline = given.market.tidemark.context.pipeline("market")
     line = ("--set", f"tills={given.tills}", "--execute")
-    given(*line, plain=False).failed(2, "sold: is not declared any more", "--allow-non-restored-state")
+    given(*line, plain=False).failed(2, "sold: is no longer declared", "--allow-non-restored-state")
     given(*line, "--allow-non-restored-state", plain=False).ok()
     assert "sold" not in given.market.line.coordinator.checkpoint(4).handles
     assert given.market.rows("tills", 4)[0]["by_item"] == {"cake": 7}

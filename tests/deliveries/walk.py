@@ -327,7 +327,7 @@ class Walk:
                 elif "goes back to its rows" in words:
                     assert tables[name].rows == old[name].rows
                 else:
-                    assert "goes on with its rows" in words
+                    assert "continues with its rows" in words
                     assert tables[name].rows == live[name].rows | old[name].rows
             if "is sent again" in words:
                 assert name in plan.resent

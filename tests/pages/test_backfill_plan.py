@@ -75,7 +75,7 @@ def test_what_cannot_be_repeated_is_refused_as_the_command_refuses_it(world: Tri
     timelines.restore(world.pages, "trips", RestoreRequest(checkpoint=first, request="r"))
     world.checkpoint("c")
     for ask in (by_page, by_command):
-        with pytest.raises(ConflictError, match="did not come from"):
+        with pytest.raises(ConflictError, match="is not an ancestor of"):
             ask(world, second)
     with pytest.raises(NotFoundError):
         by_page(world, 99)

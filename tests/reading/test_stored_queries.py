@@ -175,7 +175,7 @@ def test_a_text_that_is_gone_or_damaged_is_named(books: Books) -> None:
     try:
         path.write_text(sound.replace("SELECT", "select"))
         asked = ("state", "query", "books", "customers", "--dialect", "duckdb")
-        command(*asked).failed(CorruptObjectError.code, sha, "not that of its name")
+        command(*asked).failed(CorruptObjectError.code, sha, "does not match its name")
         path.unlink()
         command(*asked).failed(CorruptObjectError.code, sha, "it is gone")
     finally:

@@ -179,7 +179,7 @@ def test_a_timeline_that_began_with_what_was_revised_since_takes_no_checkpoint_a
     shelf.erase("accounts", "ann")
     with pytest.raises(ConflictError, match="a key was erased from chk-1 while timeline late began there"):
         shelf.recovery.fork(Beginning(checkpoint=found), "late")
-    with pytest.raises(ConflictError, match="begin again"):
+    with pytest.raises(ConflictError, match="run the command again"):
         shelf.checkpoint("bob", timeline="late")
     survey = look(shelf.coordinator, None)
     assert survey.stillborn == {"late"}

@@ -58,7 +58,7 @@ def whole(shelf: MemoryShelf) -> None:
 def test_a_genesis_that_comes_too_late_for_its_sinks_is_refused_and_repeated() -> None:
     shelf = shelved()
     beginning = Beginning(checkpoint=shelf.coordinator.checkpoint(1), savepoint="keep")
-    with pytest.raises(ConflictError, match="whose sinks timeline t3 would go on with, is about to be deleted"):
+    with pytest.raises(ConflictError, match="whose sinks timeline t3 would continue, is about to be deleted"):
         beside(shelf, ("genesis", "before"), lambda: outlived(shelf)).restore(beginning)
     assert shelf.coordinator.timelines.live() == "t2"
     whole(shelf)

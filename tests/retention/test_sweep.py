@@ -131,7 +131,7 @@ def test_files_of_an_aborted_attempt_and_of_a_killed_compaction_go() -> None:
         shelf.merge()
         shelf.checkpoint("a")
     (orphan,) = [f for f in shelf.sweep(KEEP).deleted if "dead" in f.path]
-    assert orphan.why == "orphan: compaction accounts.1.dead came to nothing"
+    assert orphan.why == "orphan: compaction accounts.1.dead ended without a result"
 
 
 def test_a_file_of_nobody_is_left_alone_and_told_of() -> None:

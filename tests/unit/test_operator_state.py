@@ -219,7 +219,7 @@ def test_an_operator_with_lists_but_without_keys_is_not_removed_silently() -> No
     world = World(changed(function=forgets), partitions=1)
     assert not world.checkpoint([Order("a", "", "", "")]).handles["o"]
     world.pipeline = replace(PIPELINE, operators=[Fold("n", key_by="key", state=N)])
-    with pytest.raises(IncompatibleStateError, match="o: is not declared any more, but has state"):
+    with pytest.raises(IncompatibleStateError, match="o: is no longer declared, but has state"):
         world.coordinator.trigger(world.pipeline, PlanRequest(origin="test"))
     asked = PlanRequest(origin="test", allow_non_restored_state=True)
     plan = getattr(world.coordinator.trigger(world.pipeline, asked), "plan")  # noqa: B009

@@ -79,7 +79,7 @@ def apply(
         note(f"Next: tidemark retention apply {pipeline}{_again(keep)} --grace {grace} --execute")
         return
     with Counted() as counted:
-        done = retention.sweep_and_verify(context, pipeline, keep, grace_ms=grace_ms, tell=counted)
+        done = retention.sweep_and_verify(context, pipeline, keep, grace_ms=grace_ms, on_progress=counted)
     facts = dict(applied_facts(done))
     show_fields(facts if as_json else {**facts, "released": spans(done.swept.released)}, as_json=as_json)
     refuse_damaged(done.verified)

@@ -40,7 +40,7 @@ def verify(
         raise UsageError("both a savepoint and a checkpoint", next="name one of them.")
     at = savepoint if checkpoint is None else parse_id(checkpoint)
     with Counted() as counted:
-        found = verification.verify(open_context(), pipeline, at, content=content, tell=counted)
+        found = verification.verify(open_context(), pipeline, at, content=content, on_progress=counted)
     if as_json:
         print_json(_told(pipeline, found, content))
     elif found.damages:

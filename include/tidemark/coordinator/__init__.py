@@ -1,1 +1,1 @@
-"""The protocol over ports alone, in rooms that import downwards: recovery, checkpoints, plans, records."""
+"""The protocol, over ports alone; its packages import downwards: recovery, checkpoints, plans, records."""

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillTerms:
-    """What a backfill is asked to do.
+    """The terms of a backfill.
 
     Attributes:
         begins: the savepoint or checkpoint that the fork begins at.
-        fork: its name; empty = one is made of the beginning and the code.
+        fork: name of the fork; empty = derived from the beginning and the code.
         to: id of the checkpoint to end with; None = the live head.
         max_records: offsets per partition of one step.
         origin: the DAG run id, or "cli".
-        promotes: whether the fork may become live; refused at once where there is a `to`.
-        send: once promoted, the fork sends what it emitted and the live timeline had not sent.
+        promotes: whether the fork may become live; refused at once if `to` is given.
+        send: once promoted, send the rows that the fork emitted and the live timeline had not sent.
     """
 
     begins: RestoreRequest
@@ -55,9 +55,9 @@ class Differences:
     """How a fork's newest checkpoint differs from the one it repeats, operator by operator.
 
     Attributes:
-        pair: the two.
-        changes: of every operator that both have, with the same keys.
-        not_compared: uids of the others.
+        pair: the two checkpoints.
+        changes: the changes of every operator that both have, with the same keys.
+        not_compared: uids of the other operators.
     """
 
     pair: Pair
@@ -66,12 +66,12 @@ class Differences:
 
 
 def restore_once(context: Context, name: str, request: RestoreRequest) -> Restored | None:
-    """Restores at the first call of a request; None where another call did, whatever came after it.
+    """Restores at the first call of a request; None if another call did so already, whatever happened since.
 
-    For callers that repeat a request, and send it several times at once, as the runs of one backfill in Airflow do.
+    For callers that repeat a request and send it concurrently, such as the DAG runs of one Airflow backfill.
 
     Raises:
-        TidemarkError: as `timelines.restore`.
+        TidemarkError: as in `timelines.restore`.
     """
     coordinator = context.coordinator(context.require_pipeline(name))
     were_live = {closing.successor for closing in coordinator.timelines.closings()}
@@ -83,16 +83,16 @@ def restore_once(context: Context, name: str, request: RestoreRequest) -> Restor
 
 
 def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: StepListener = ignore_step) -> Backfill:
-    """The backfill that some terms mean; found again by the same terms and the same code.
+    """Opens the backfill with some terms; the same terms and the same code find the same backfill.
 
     Args:
         context: of this process.
         name: the pipeline.
-        terms: what is asked for.
+        terms: the terms.
         listener: called at every step, for progress.
 
     Raises:
-        NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; the savepoint is drained.
+        NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; or the savepoint is drained.
         DamagedError: the checkpoint is not whole, and the fork was not begun yet.
     """
     coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
@@ -113,11 +113,11 @@ def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: S
 
 
 def repeat(context: Context, one: Backfill) -> Iterator[Checkpoint]:
-    """Completes what is left, step by step, in this process; see `Backfill.repeat`.
+    """Completes the remaining steps, one by one, in this process; see `Backfill.repeat`.
 
     Raises:
-        BusyError: another process repeats it.
-        TidemarkError: as `Backfill.repeat`.
+        BusyError: another process works on this backfill.
+        TidemarkError: as in `Backfill.repeat`.
     """
 
     def execute(owned: OwnedAttempt) -> Sealed:
@@ -130,7 +130,7 @@ def repeat(context: Context, one: Backfill) -> Iterator[Checkpoint]:
 
 
 def plan_step(context: Context, one: Backfill) -> CheckpointPlan | Checkpoint | None:
-    """The plan of the next step, to be folded and completed by other calls; see `Backfill.trigger`."""
+    """Returns the plan of the next step, to be folded and completed by other calls; see `Backfill.trigger`."""
     with context.lock(one.pipeline.name, one.fork):
         found = one.trigger()
     if isinstance(found, CheckpointPlan):
@@ -139,11 +139,11 @@ def plan_step(context: Context, one: Backfill) -> CheckpointPlan | Checkpoint | 
 
 
 def complete_step(context: Context, name: str, plan: CheckpointPlan) -> Checkpoint:
-    """Publishes a step that was folded. A fork reports no offsets of consumer groups and sends nothing.
+    """Publishes a folded step. A fork reports no offsets of consumer groups and sends nothing.
 
     Raises:
-        GateFailedError: its gate refused it.
-        TidemarkError: it was aborted, or is not sealed.
+        GateFailedError: the gate refused the step.
+        TidemarkError: the step was aborted, or is not sealed.
     """
     with context.lock(name, plan.slot.timeline):
         made = completed_or_raise(name, make_loop(context, context.pipeline(name)).complete(plan))
@@ -152,7 +152,7 @@ def complete_step(context: Context, name: str, plan: CheckpointPlan) -> Checkpoi
 
 
 def compare(context: Context, one: Backfill) -> Differences | None:
-    """How the fork differs from what it repeats; None where it has repeated nothing yet.
+    """Compares the fork with the checkpoints that it repeats; None if it has repeated nothing yet.
 
     Raises:
         StoreError, StateOverflowError: as readers of state raise them.
@@ -180,16 +180,16 @@ def compare(context: Context, one: Backfill) -> Differences | None:
 
 
 def promote(context: Context, one: Backfill, catch_up: Callable[[], object] | None = None) -> Promoted:
-    """Catches up and makes the fork live; see `Backfill.promote`.
+    """Catches up with the live timeline and makes the fork live; see `Backfill.promote`.
 
     Args:
         context: of this process.
         one: the backfill.
-        catch_up: repeats what is left; in this process by default.
+        catch_up: completes the remaining steps; in this process by default.
 
     Raises:
-        ConflictError: the fork was live, and something else has become live since; or it lacks sources.
-        TidemarkError: as `Backfill.promote`.
+        ConflictError: the fork was live, and another timeline has become live since; or it lacks sources.
+        TidemarkError: as in `Backfill.promote`.
     """
     done = one.promote(catch_up or (lambda: list(repeat(context, one))))
     if isinstance(done, Superseded):

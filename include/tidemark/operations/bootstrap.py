@@ -1,4 +1,4 @@
-"""Starts a pipeline with state from tables and with the offsets where reading begins (H2)."""
+"""Starts a pipeline with state from tables, and with the offsets where reading begins."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from tidemark.transfer.bootstrap_tables import GivenTable
 
 _NUMBER = 1
-"""What `_changed` of given rows says: no checkpoint has changed them."""
+"""The value of `_changed` in bootstrapped rows: no checkpoint has changed them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapRequest:
-    """What a pipeline is to begin with.
+    """The initial state and offsets of a pipeline.
 
     Attributes:
-        pipeline: the declaration; it has no checkpoint yet.
-        tables: path of a table per uid; operators that are left out start empty.
+        pipeline: the pipeline, which has no checkpoint yet.
+        tables: path of a table per uid; omitted operators start empty.
         starts: where reading begins.
-        at: when the keys were accessed last, also the first watermark; None = now, and no watermark.
+        at: when the keys were last accessed, also the first watermark; None = now, and no watermark.
     """
 
     pipeline: str
@@ -44,11 +44,11 @@ class BootstrapRequest:
 
 
 def plan_bootstrap(context: Context, request: BootstrapRequest) -> Imported:
-    """What a bootstrap would do: reads every table and asks Kafka; writes nothing.
+    """Returns what a bootstrap would do: reads every table and asks Kafka; writes nothing.
 
     Raises:
         NotFoundError: no such pipeline, table or topic.
-        UsageError: no such operator, a table that does not fit, starts that do not; or a ttl wants a time.
+        UsageError: no such operator, a table or starts that do not fit, or a missing time for a state with a TTL.
         ConflictError: the pipeline has begun.
         BrokerError, StoreError: Kafka or a table could not be read.
     """
@@ -61,10 +61,10 @@ def plan_bootstrap(context: Context, request: BootstrapRequest) -> Imported:
 
 
 def bootstrap(context: Context, request: BootstrapRequest) -> Imported:
-    """Makes stored rows of the tables, then completes the first checkpoint of the pipeline, as an import does.
+    """Converts the tables to stored rows, then completes the pipeline's first checkpoint, as an import does.
 
     Raises:
-        TidemarkError: as `plan_bootstrap`, and as the steps raise.
+        TidemarkError: as in `plan_bootstrap`, and as the steps raise.
     """
     from tidemark.storage.parquet_folder import ParquetFolder
     from tidemark.storage.scratch import scratch_folder
@@ -90,11 +90,11 @@ def _given(context: Context, request: BootstrapRequest) -> tuple[Pipeline, Mappi
         if uid not in schemas:
             raise UsageError(f"{pipeline.name} has no operator {uid!r}", next=f"name one of: {', '.join(schemas)}.")
         if uid in pipeline.tables:
-            raise UsageError(f"{uid} is copied from a table of its own", next="leave it out.")
+            raise UsageError(f"{uid} is copied from a table of its own", next="omit it.")
     timed = [uid for uid in request.tables if request.at is None and _expires(schemas[uid])]
     if timed:
         raise UsageError(
-            f"state of {', '.join(timed)} expires, but nothing says when its keys were accessed last",
+            f"state of {', '.join(timed)} expires, but the time when its keys were last accessed is not given",
             next="give the time with --at.",
         )
     given = {uid: GivenTable(path, schemas[uid]) for uid, path in request.tables.items()}

@@ -1,4 +1,4 @@
-"""Makes checkpoints: all steps in one process, or plan, fold, validate and complete in a process each."""
+"""Makes checkpoints: all steps in one process; or plan, fold, validate and complete in one process each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _SAFE = "every completed checkpoint is intact."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What `run_once` came to: a checkpoint, or the one that covers the interval already."""
+    """The result of `run_once`: a checkpoint, or the one that already covers the interval."""
 
     checkpoint: Checkpoint | None
     covered_by: int | None = None
@@ -43,9 +43,9 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What `plan` came to. `slot` and `id` are None where `covered_by` names the checkpoint that covers it already.
+    """The result of `plan`. `slot` and `id` are None if the checkpoint `covered_by` already covers the interval.
 
-    `published` are ids that an earlier run had sealed and this call published; they are not announced yet.
+    `published` lists the ids that an earlier run had sealed and this call published; they are not announced yet.
     """
 
     slot: str | None = None
@@ -62,7 +62,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """What `fold` came to: the plan that is left sealed, and the ids of those it published on the way."""
+    """The result of `fold`: the plan that is left sealed, and the ids that were published on the way."""
 
     slot: str
     id: int
@@ -77,13 +77,13 @@ def make_loop(
     timeline: str | None = None,
     on_completed: Callable[[Checkpoint], None] = lambda made: None,
 ) -> CheckpointLoop:
-    """The loop of a pipeline over the parts of a context, which every verb of this module drives.
+    """Makes a pipeline's loop from the parts of a context. Every verb of this module drives it.
 
     Args:
         context: of this process.
         pipeline: the declaration.
         listener: called at every step; by default the context's own listener.
-        timeline: a fork; the live timeline without it.
+        timeline: a fork; by default the live timeline.
         on_completed: see `CheckpointLoop`.
     """
     return CheckpointLoop(
@@ -108,13 +108,13 @@ def run_once(
     Args:
         context: of this process.
         name: the pipeline.
-        request: what is wanted.
+        request: the request.
         listener: called at every step, for progress.
-        timeline: a fork; the live timeline without it. A fork sends nothing and reports no offsets.
+        timeline: a fork; by default the live timeline. A fork sends nothing and reports no offsets.
 
     Raises:
         NotFoundError: no such timeline.
-        TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
+        TidemarkError: as the steps raise; the failure is recorded, and the plan aborted if a retry cannot help.
     """
     pipeline = context.pipeline(name)
     context.warehouse.refuse_unconditional()
@@ -136,7 +136,7 @@ def run_once(
 
 
 def plan(context: Context, name: str, request: PlanRequest) -> Planned:
-    """Freezes the next plan, or adopts the open one; a sealed leftover is published first.
+    """Freezes the next plan, or adopts the open one; a plan that was left sealed is published first.
 
     Raises:
         StoppedError: the pipeline is stopped.
@@ -156,12 +156,12 @@ def plan(context: Context, name: str, request: PlanRequest) -> Planned:
 
 
 def fold(context: Context, name: str, slot: str, request: PlanRequest) -> Folded:
-    """Executes a plan up to its seal; goes on with further ones until the request's interval is covered.
+    """Executes a plan up to its seal, and further plans until the request's interval is covered.
 
-    All but the last are published here, the last one is left sealed for `validate` and `complete`.
+    All but the last are published here; the last one is left sealed for `validate` and `complete`.
 
     Raises:
-        TidemarkError: as the steps raise; the failure is recorded, and the plan aborted where a retry is no use.
+        TidemarkError: as the steps raise; the failure is recorded, and the plan aborted if a retry cannot help.
     """
     pipeline = context.pipeline(name)
 
@@ -179,10 +179,10 @@ def fold(context: Context, name: str, slot: str, request: PlanRequest) -> Folded
 
 
 def validate(context: Context, name: str, slot: str) -> Verdict:
-    """The gate's verdict that `fold` recorded.
+    """Returns the gate's verdict that `fold` recorded.
 
     Raises:
-        GateFailedError: it was no pass; the verdict is attached.
+        GateFailedError: the verdict is not a pass; it is attached to the error.
         TidemarkError: the plan was aborted for another reason, or is not sealed.
     """
     state = context.coordinator(name).state(get_plan(context, name, slot))
@@ -192,7 +192,7 @@ def validate(context: Context, name: str, slot: str) -> Verdict:
 
 
 def complete(context: Context, name: str, slot: str) -> Checkpoint:
-    """Publishes what is sealed; finds its own manifest when it is called again.
+    """Publishes a sealed plan. A repeated call finds its own manifest.
 
     Raises:
         ConflictError: the timeline ended first, or the plan is not sealed.
@@ -205,18 +205,18 @@ def complete(context: Context, name: str, slot: str) -> Checkpoint:
 
 
 def abort(context: Context, name: str, slot: str, error: BaseException) -> FailureReason | None:
-    """Gives a plan up because of an error; None where it was sealed or completed first."""
+    """Gives a plan up because of an error; None if it was sealed or completed first."""
     state = context.coordinator(name).abort(get_plan(context, name, slot), failure_of(error))
     return state.record.failure.reason if isinstance(state, Aborted) else None
 
 
 def count_failures(context: Context, name: str, slot: str | None = None) -> int:
-    """Failures that count, since the newest checkpoint of the live timeline (E8).
+    """Counts failures since the newest checkpoint of the live timeline; only reasons that count are included.
 
     Args:
         context: of this process.
         name: the pipeline.
-        slot: of a plan that failed; 0 is the answer where it did not, or where its failure does not count.
+        slot: slot of a failed plan; the result is 0 if the plan did not fail, or its failure does not count.
     """
     coordinator = context.coordinator(context.require_pipeline(name))
     if slot is not None:
@@ -227,23 +227,23 @@ def count_failures(context: Context, name: str, slot: str | None = None) -> int:
 
 
 def decline(context: Context, name: str, plan: CheckpointPlan) -> FailureReason | None:
-    """Gives a plan up because a person said so; None where it was sealed or completed first."""
+    """Gives a plan up because a person declined it; None if it was sealed or completed first."""
     failure = Failure(reason=FailureReason.DECLINED, message="declined by the operator", next=f"tidemark run {name}")
     state = context.coordinator(name).abort(plan, failure)
     return state.record.failure.reason if isinstance(state, Aborted) else None
 
 
 def find_pending(context: Context, name: str) -> CheckpointPlan | None:
-    """The plan in progress: open, or sealed and not yet published."""
+    """Returns the plan in progress: open, or sealed and not yet published."""
     found = context.coordinator(context.require_pipeline(name)).open_plan()
     return found.plan if isinstance(found, OpenPlan | SealedPlan) else None
 
 
 def get_plan(context: Context, name: str, slot: str) -> CheckpointPlan:
-    """The plan of a slot, as XCom names it (`t1/3.1`).
+    """Returns the plan of a slot, as XCom names it (`t1/3.1`).
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such plan.
     """
     found = context.coordinator(name).objects.plan(Slot.parse(slot))
     if found is None:
@@ -258,7 +258,7 @@ def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) 
 
 
 def _last_plan(done: Progress, given: CheckpointPlan) -> CheckpointPlan:
-    """The plan that a fold stopped at; where nothing more was planned, that of the newest checkpoint it completed."""
+    """The plan that a fold stopped at; if no further plan was made, that of the newest checkpoint it completed."""
     if isinstance(done.state, SealedPlan | Aborted | Void):
         return done.state.plan
     if done.checkpoints:
@@ -267,18 +267,18 @@ def _last_plan(done: Progress, given: CheckpointPlan) -> CheckpointPlan:
 
 
 def made_on_fork(name: str, done: Progress) -> Made:
-    """What a checkpoint on a fork came to."""
+    """The result of a checkpoint on a fork."""
     if done.checkpoints:
         return Made(checkpoint=done.checkpoints[-1])
     return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
 
 
 def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
-    """The id of the covering checkpoint.
+    """Returns the id of the covering checkpoint.
 
     Raises:
         StoppedError: nothing was planned because the pipeline is stopped.
-        ConflictError: nothing was planned because it pauses.
+        ConflictError: nothing was planned because the minimum pause is not over.
     """
     if isinstance(ended, Covered):
         return ended.checkpoint.id
@@ -289,11 +289,11 @@ def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
 
 
 def completed_or_raise(name: str, state: PlanState) -> Checkpoint:
-    """The checkpoint of a completed plan.
+    """Returns the checkpoint of a completed plan.
 
     Raises:
-        GateFailedError: it was aborted by its gate.
-        TidemarkError: it was aborted for another reason.
+        GateFailedError: the gate aborted the plan.
+        TidemarkError: the plan was aborted for another reason.
         ConflictError: its timeline ended first, or it is not sealed.
     """
     if isinstance(state, Completed):
@@ -314,7 +314,7 @@ def completed_or_raise(name: str, state: PlanState) -> Checkpoint:
 
 
 def report_left_behind(plan: CheckpointPlan) -> None:
-    """Logs the state that a plan leaves behind (G11); it stays readable at older checkpoints."""
+    """Logs the state that a plan leaves behind; older checkpoints still contain it."""
     for uid, handle in plan.left_behind.items():
         _log.warning(
             "state_left_behind",
@@ -327,7 +327,7 @@ def report_left_behind(plan: CheckpointPlan) -> None:
 
 
 def report_failure(report: FailureReport) -> None:
-    """Logs a recorded failure; at `error` with `exceeded=True` once the tolerable number is passed (D6)."""
+    """Logs a recorded failure; at `error` with `exceeded=True` once the tolerable number is exceeded."""
     _log.error(
         "checkpoint_failed",
         reason=report.failure.reason.value,
@@ -340,7 +340,7 @@ def report_failure(report: FailureReport) -> None:
 
 
 def report_offsets(context: Context, pipeline: Pipeline, checkpoint: Checkpoint) -> None:
-    """Sets the offsets of the consumer groups that sources name; for monitoring only, so that no failure is raised."""
+    """Sets the offsets of the consumer groups that sources name. They are only for monitoring, so nothing is raised."""
     plan = checkpoint.plan
     for name, source in pipeline.inputs.items():
         if source.group is None:
@@ -349,7 +349,7 @@ def report_offsets(context: Context, pipeline: Pipeline, checkpoint: Checkpoint)
         failure = None
         try:
             context.log.report_group_offsets(source.group, ends)
-        except TidemarkError as error:  # no answer, a topic that is gone since the read, or an option that is wrong
+        except TidemarkError as error:  # no answer, a topic deleted since the read, or a wrong option
             failure = error.what
             _log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=failure)
         try:

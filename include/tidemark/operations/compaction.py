@@ -1,4 +1,4 @@
-"""Compacts the runs of the newest checkpoint into `base` while checkpoints continue, and describes the levels."""
+"""Compacts the runs of the newest checkpoint into `base` while checkpoints continue; describes the levels."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,20 +21,20 @@ from tidemark.system import random_id
 def compact(
     context: Context, name: str, uid: str | None = None, *, full: bool = False, listener: StepListener = ignore_step
 ) -> list[CompactionRecord]:
-    """Compacts what is due in the newest checkpoint of the live timeline; the next plan adopts the records.
+    """Compacts the runs that are due in the live timeline's newest checkpoint; the next plan adopts the records.
 
-    Starts no Spark session where nothing is due. Holds no lock: checkpoints go on meanwhile.
+    Starts no Spark session if nothing is due. Holds no lock: checkpoints continue in the meantime.
 
     Args:
         context: of this process.
         name: the pipeline.
-        uid: one operator; all of them without it.
+        uid: one operator; by default all of them.
         full: rewrite down to the deepest level, due or not.
         listener: called at every step.
 
     Raises:
         NotFoundError: no such pipeline or operator.
-        ConflictError, StateOverflowError, StoreError, EngineError: as the steps raise them; no answer changes.
+        ConflictError, StateOverflowError, StoreError, EngineError: as the steps raise them; no result changes.
     """
     newest = next(context.coordinator(context.require_pipeline(name)).checkpoints(), None)
     if newest is None:
@@ -90,12 +90,12 @@ def _compact(
 
 
 def describe_layers(context: Context, found: Checkpoint, uid: str) -> dict[str, Any]:
-    """The layers of one operator's state; each member is None where the tables' logs are gone.
+    """The layers of one operator's state; each member is None if the tables' logs are gone.
 
     Returns:
-        `live_runs`, not compacted so far; `deepest_level`, 0 where there are runs only; `run_rows`, of the run that
-        this checkpoint wrote: `files`, and `min avg max` of the rows in one, which is what one task of Spark wrote;
-        `compaction`, where this checkpoint adopted one: its record, the checkpoint that it read, the bytes that it
+        `live_runs`: runs that are not compacted yet; `deepest_level`: 0 if there are only runs; `run_rows`: for the
+        run that this checkpoint wrote, `files`, and `min avg max` of the rows per file, which one Spark task wrote
+        each; `compaction`, if this checkpoint adopted one: its record, the checkpoint that it read, the bytes that it
         wrote, and bytes and rows of the state before and after.
     """
     handle = found.handles[uid]
@@ -110,7 +110,7 @@ def describe_layers(context: Context, found: Checkpoint, uid: str) -> dict[str, 
 
 
 def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list[str]:
-    """Operators whose run an attempt has committed so far; one that writes nothing is not among them."""
+    """Operators whose run an attempt has committed so far, without those that write nothing."""
     from tidemark.storage.warehouse_path import located
     from tidemark.tables.delta_reader import newest, written_by
 
@@ -133,7 +133,7 @@ def _describe_adopted(context: Context, found: Checkpoint, uid: str) -> dict[str
     return {
         "record": key,
         "checkpoint": f"chk-{record.checkpoint}",
-        # What is merged lies under the newest checkpoint that it contains.
+        # Merged rows are listed under the newest checkpoint that they contain.
         "written_bytes": after[-1].bytes if after else None,
         "bytes_before": record.input.bytes,
         "bytes_after": record.output.bytes,
@@ -150,7 +150,7 @@ def _find_groups(context: Context, handle: StateHandle) -> list[Group] | None:
 
 
 def _spread(groups: Sequence[Group], checkpoint: int) -> dict[str, Any] | None:
-    """Rows per file of the run that a checkpoint wrote; None where it wrote none."""
+    """Rows per file of the run that a checkpoint wrote; None if it wrote none."""
     rows = [f.file.rows for g in groups if g.level == 0 and g.checkpoint == checkpoint for f in g.files]
     if not rows:
         return None

@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureTerms:
-    """How far an erasure goes.
+    """The scope of an erasure.
 
     Attributes:
-        forever: records of the key never count again; else those count that are yet to be read.
-        owner: the person who asks for it.
+        forever: records of the key never count again; otherwise, records that are read later count.
+        owner: the person who requests it.
         now: delete old files at once, instead of with the next sweep.
     """
 
@@ -39,19 +39,20 @@ _DEFAULT_TERMS = ErasureTerms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureReport:
-    """What an erasure came to, or would come to: `done` is None where it was not done.
+    """The result of an erasure, or its preview: `done` is None if it was not executed.
 
     Attributes:
         uid: the operator.
         key: its key, as text.
-        found: where the key was, ahead of the erasure.
-        remains: what it does not reach.
-        done: what was done.
-        swept: what was deleted at once.
-        chained: the same of operators behind it that have the same key columns: the key is erased there as well.
-        in_part: per operator behind it whose keys are these columns and more, its key columns, and how many rows.
-        untold: operators behind it with other key columns, with these: which of their rows came from it is unknown.
-        is_declared: whether the pipeline's file was found; without it the downstream operators are unknown.
+        found: where the key was before the erasure.
+        remains: the places that the erasure does not reach.
+        done: the completed erasure.
+        swept: the files that were deleted at once.
+        chained: reports of downstream operators with the same key columns, from which the key is erased as well.
+        in_part: per downstream operator whose keys include these columns: its key columns, and the number of rows.
+        untold: downstream operators with other key columns, with these. It is unknown which of their rows came from the
+            key.
+        is_declared: whether the pipeline's file was found; without it, the downstream operators are unknown.
     """
 
     uid: str
@@ -67,7 +68,7 @@ class ErasureReport:
 
 
 def plan_erasure(context: Context, name: str, uid: str, key: Sequence[str]) -> ErasureReport:
-    """Where a key is, and what an erasure of it would write again; writes nothing.
+    """Returns where a key is, and what its erasure would write again; writes nothing.
 
     Raises:
         NotFoundError: no such pipeline, or no checkpoint names the operator.
@@ -85,20 +86,20 @@ def erase(
     key: Sequence[str],
     terms: ErasureTerms = _DEFAULT_TERMS,
 ) -> ErasureReport:
-    """Erases a key from every restore point; see `Eraser.erase`. A repetition finishes what one left that died.
+    """Erases a key from every restore point; see `Eraser.erase`. A repetition finishes what a killed call left.
 
-    Operators behind the named one that have the same key columns lose the key as well. All are looked at first.
+    Downstream operators with the same key columns lose the key as well. All of them are searched first.
 
     Args:
         context: of this process.
         name: the pipeline.
         uid: the operator.
         key: the key columns' values as text.
-        terms: how far it goes.
+        terms: the scope of the erasure.
 
     Raises:
         BusyError: another process works on a timeline of the pipeline.
-        TidemarkError: as `plan_erasure` and `Eraser.erase`.
+        TidemarkError: as in `plan_erasure` and `Eraser.erase`.
     """
     erasers = _erasers(context, name, uid, key, terms)
     coordinator = erasers[0].coordinator
@@ -107,14 +108,14 @@ def erase(
             held.enter_context(context.lock(name, timeline))
         report = _search_all(context, name, erasers)
         done, *behind = [eraser.erase() for eraser in erasers]
-    # By no rule: nothing is released, and what is free goes whatever its grace time.
+    # Without a rule nothing is released, and free files are deleted whatever their grace time.
     sweeper = Sweeper(coordinator=coordinator, files=context.table_files, rule=None, grace_ms=0)
     chained = tuple(replace(r, done=d) for r, d in zip(report.chained, behind, strict=True))
     return replace(report, done=done, chained=chained, swept=sweeper.sweep() if terms.now else None)
 
 
 def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> ErasureReport:
-    """What all of them find; raises what any of them raises, ahead of the first change."""
+    """The findings of all erasers. Raises whatever any of them raises, before the first change."""
     first, *behind = [_search(context, eraser) for eraser in erasers]
     found = _chained(context, name, first.uid)
     if found is None:
@@ -126,7 +127,7 @@ def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> Erasu
 
 
 def _chained(context: Context, name: str, uid: str) -> Chained | None:
-    """The operators behind one; None where the pipeline's file is gone."""
+    """The downstream operators; None if the pipeline's file is gone."""
     try:
         return Chained.behind(context.pipeline(name), _schema(context, name, uid))
     except NotFoundError:
@@ -134,7 +135,7 @@ def _chained(context: Context, name: str, uid: str) -> Chained | None:
 
 
 def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> list[Eraser]:
-    """Of an operator, then of those behind it that hold the same key."""
+    """The erasers of an operator and of the downstream operators that hold the same key."""
     made = [_eraser(context, name, uid, key, terms)]
     chained = _chained(context, name, uid)
     texts = _columns(_schema(context, name, uid), key)
@@ -142,7 +143,7 @@ def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: E
         try:
             ordered = in_order(_schema(context, name, behind), texts)
         except NotFoundError:
-            continue  # declared, and in no checkpoint yet: it holds nothing
+            continue  # declared, but in no checkpoint yet: it holds nothing
         made.append(_eraser(context, name, behind, ordered, terms))
     return made
 
@@ -169,18 +170,18 @@ def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: Er
 
 
 def _schema(context: Context, name: str, uid: str) -> OperatorSchema:
-    """The newest stored schema of an operator, whichever timeline has it.
+    """The newest stored schema of an operator, from whichever timeline has it.
 
     Raises:
-        NotFoundError: no checkpoint names it.
+        NotFoundError: no checkpoint names the operator.
     """
     known: dict[str, None] = {}
     for found in reversed(context.coordinator(name).timelines.all()):
         if uid in found.plan.schemas:
             return found.plan.schemas[uid]
         known.update(dict.fromkeys(found.plan.schemas))
-    told = f"name one of: {', '.join(known)}." if known else f"tidemark run {name}"
-    raise NotFoundError(f"no checkpoint of {name} has an operator {uid!r}", next=told)
+    remedy = f"name one of: {', '.join(known)}." if known else f"tidemark run {name}"
+    raise NotFoundError(f"no checkpoint of {name} has an operator {uid!r}", next=remedy)
 
 
 def _columns(schema: OperatorSchema, values: Sequence[T]) -> dict[str, T]:
@@ -188,7 +189,7 @@ def _columns(schema: OperatorSchema, values: Sequence[T]) -> dict[str, T]:
 
 
 def _texts(values: Sequence[object]) -> tuple[str, ...]:
-    """As `typed_key` reads them again."""
+    """The texts that `typed_key` can parse again."""
     return tuple(
         v.isoformat() if isinstance(v, date) else str(v).lower() if v in (True, False) else str(v) for v in values
     )

@@ -1,4 +1,4 @@
-"""Exports a checkpoint as a folder of plain files, on this machine or in a bucket (G7, G8)."""
+"""Exports a checkpoint as a folder of plain files, on this machine or in a bucket."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be exported: a verified checkpoint, its coordinator, the savepoint that named it (or nothing)."""
+    """The source of an export: a verified checkpoint, its coordinator, and the savepoint that named it, if any."""
 
     coordinator: CheckpointCoordinator
     found: Checkpoint
@@ -38,26 +38,26 @@ def export(context: Context, name: str, at: int | str | None, to: str) -> Export
     Args:
         context: of this process.
         name: the pipeline.
-        at: a checkpoint by its id, a savepoint by its name; the newest checkpoint without it.
-        to: the folder, on this machine's disk or as `s3://BUCKET/FOLDER`; there is an export in it when it is
-            complete, and none before.
+        at: a checkpoint by its id, or a savepoint by its name; by default the newest checkpoint.
+        to: the folder, on this machine's disk or as `s3://BUCKET/FOLDER`. It holds no export until the export is
+            complete.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint, savepoint or bucket.
-        UsageError: the folder exists, its parent does not, it is no folder; or only Spark can read a state.
-        ConflictError: another export to the same URL was complete first.
+        UsageError: the folder exists, its parent does not exist or is no folder; or only Spark can read a state.
+        ConflictError: another export to the same URL was completed first.
         DamagedError: the checkpoint is not whole.
         StateOverflowError, StoreError: as readers of state raise them; no part of a local folder is left.
     """
     if is_url(to):
         with open_export(context.settings, to) as place:
             place.refuse_taken()
-            return _uploaded(context, _asked(context, name, at), place)
+            return _upload(context, _verify_source(context, name, at), place)
     target = _target(context, to)
-    return _made(context, _asked(context, name, at), target)
+    return _write_local(context, _verify_source(context, name, at), target)
 
 
-def _asked(context: Context, name: str, at: int | str | None) -> "Asked":
+def _verify_source(context: Context, name: str, at: int | str | None) -> "Asked":
     coordinator = context.coordinator(context.require_pipeline(name))
     found = (
         Savepoints(coordinator).checkpoint_of(at) if isinstance(at, str) else reads.get_checkpoint(context, name, at)
@@ -66,23 +66,23 @@ def _asked(context: Context, name: str, at: int | str | None) -> "Asked":
     return Asked(coordinator=coordinator, found=found, savepoint=at if isinstance(at, str) else "")
 
 
-def _made(context: Context, asked: "Asked", target: Path) -> Export:
+def _write_local(context: Context, asked: "Asked", target: Path) -> Export:
     from tidemark.storage.parquet_folder import appearing
 
     with open_job(asked.coordinator, "export", asked.found.id) as job:
         try:
             with appearing(target, f".{target.name}.{job}") as folder:
-                return _written(context, asked, folder)
+                return _write_files(context, asked, folder)
         except OSError as error:
             raise StoreError(
                 f"could not write {target}: {error.strerror or error}",
                 safe="the warehouse was only read; no part of the folder was left.",
-                next="make room or mend the permissions, or name another folder.",
+                next="make room or correct the permissions, or name another folder.",
             ) from error
 
 
-def _uploaded(context: Context, asked: "Asked", place: "S3Export") -> Export:
-    """Writes to a scratch folder first: what is sent has to be named by size and hash before it is."""
+def _upload(context: Context, asked: "Asked", place: "S3Export") -> Export:
+    """Writes to a scratch folder first: size and hash of each file must be known before it is uploaded."""
     from tidemark.storage.scratch import scratch_folder
 
     here, pipeline = context.warehouse.local_folder, asked.found.plan.pipeline
@@ -94,16 +94,16 @@ def _uploaded(context: Context, asked: "Asked", place: "S3Export") -> Export:
         try:
             folder = here / scratch / "export"
             folder.mkdir()
-            return place.publish(_written(context, asked, folder), folder, job)
+            return place.publish(_write_files(context, asked, folder), folder, job)
         except OSError as error:
             raise StoreError(
                 f"could not write {pipeline}'s scratch folder: {error.strerror or error}",
                 safe="no checkpoint was touched; no export was completed.",
-                next="make room on the warehouse's disk or mend the permissions, then export again.",
+                next="make room on the warehouse's disk or correct the permissions, then export again.",
             ) from error
 
 
-def _written(context: Context, asked: "Asked", folder: Path) -> Export:
+def _write_files(context: Context, asked: "Asked", folder: Path) -> Export:
     from tidemark.storage.parquet_folder import ParquetFolder
     from tidemark.transfer.export_folder import FolderExport
 
@@ -147,17 +147,17 @@ def _target(context: Context, to: str) -> Path:
     if not target.parent.is_dir():
         raise UsageError(f"no folder for {to}", next=f"mkdir -p {target.parent}    (or name another folder).")
     if target.resolve().is_relative_to(context.warehouse.local_folder.resolve()):
-        raise UsageError(f"{to} lies in the warehouse", next="name a folder outside of it.")
+        raise UsageError(f"{to} is inside the warehouse", next="name a folder outside it.")
     return target
 
 
 @contextmanager
 def open_export(settings: Settings, url: str) -> Iterator["S3Export"]:
-    """The place of an export in a bucket, while the block runs. Asks nothing of the store yet.
+    """Opens the destination of an export in a bucket while the block runs. Sends no request to the store yet.
 
     Raises:
-        UsageError: no URL of a folder in a bucket, or AWS's variables do not fit. The message does not repeat the URL,
-            because it may contain a password.
+        UsageError: the URL is not a folder in a bucket, or the AWS variables do not fit. The message does not repeat
+            the URL, because it may contain a password.
     """
     wanted = S3Url.parsed(url)
     from tidemark.transfer.export_bucket import S3Export

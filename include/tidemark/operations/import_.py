@@ -1,4 +1,4 @@
-"""Imports an export as the first checkpoint of a pipeline, or of a timeline next to its live one (G8, H2)."""
+"""Imports an export as the first checkpoint of a pipeline, or of a timeline next to its live one."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """What to import.
+    """The request to import an export.
 
     Attributes:
-        folder: of the export, on this machine's disk or as `s3://BUCKET/FOLDER`.
-        pipeline: the one that goes on from it, by any name.
-        timeline: a new one beside the live one; None = the first one, of a pipeline without checkpoints.
-        allow_non_restored_state: leave the state of operators out that the pipeline does not declare.
+        folder: folder of the export, on this machine's disk or as `s3://BUCKET/FOLDER`.
+        pipeline: the pipeline that continues from it; its name may differ.
+        timeline: a new timeline next to the live one; None = the first one, of a pipeline without checkpoints.
+        allow_non_restored_state: omit the state of operators that the pipeline does not declare.
     """
 
     folder: str
@@ -45,16 +45,16 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import came to, or would come to: `checkpoint` is None where it was not done.
+    """The result of an import, or its preview: `checkpoint` is None if it was not executed.
 
     Attributes:
-        export: what was brought in.
-        pipeline: into which pipeline.
-        timeline: and timeline.
-        checkpoint: its name there.
+        export: the imported export.
+        pipeline: the target pipeline.
+        timeline: the target timeline.
+        checkpoint: name of the new checkpoint.
         rows: stored rows per declared uid.
         empty: declared operators that start empty.
-        left_behind: uids of the export whose state was left out.
+        left_behind: uids of the export whose state was omitted.
     """
 
     export: Export
@@ -67,12 +67,12 @@ class Imported:
 
 
 def plan_import(context: Context, request: ImportRequest) -> Imported:
-    """What an import would do; writes nothing but scratch.
+    """Returns what an import would do; writes nothing but scratch files.
 
     Raises:
         NotFoundError: no such export, bucket or pipeline.
-        UsageError: no URL of a folder in a bucket; no credentials for it.
-        StoreError: the bucket cannot be read; the disk.
+        UsageError: the URL is not a folder in a bucket; or there are no credentials for it.
+        StoreError: the bucket or the disk cannot be read.
         DamagedError, CorruptObjectError: the export is not whole.
         IncompatibleStateError: the declaration does not fit; the message names every uid and field.
         ConflictError: the timeline has begun.
@@ -84,19 +84,19 @@ def plan_import(context: Context, request: ImportRequest) -> Imported:
 
 
 def import_folder(context: Context, request: ImportRequest) -> Imported:
-    """Brings an export's rows into tables of the pipeline's, then completes the checkpoint that names them.
+    """Copies an export's rows to tables of the pipeline, then completes the checkpoint that names them.
 
-    A repetition after a crash finishes what is there, or begins anew beside what nothing names.
+    After a crash, a repetition finishes the checkpoint, or starts again; no object names the earlier rows.
 
     Raises:
-        TidemarkError: as `plan_import`, and as the steps raise.
+        TidemarkError: as in `plan_import`, and as the steps raise.
     """
     with _open_import(context, request) as (folder, wanted):
         return import_rows(context, folder, wanted)
 
 
 def import_rows(context: Context, folder: "ExportFolder", wanted: Importing) -> Imported:
-    """Brings verified rows in, and completes the checkpoint that names them.
+    """Imports verified rows, and completes the checkpoint that names them.
 
     Raises:
         TidemarkError: as the steps raise.
@@ -137,7 +137,7 @@ def _open_import(context: Context, request: ImportRequest) -> Iterator[tuple["Ex
 
 @contextmanager
 def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]:
-    """The export's folder on this machine; of one in a bucket a copy, in a scratch folder while the block lasts."""
+    """The export's folder on this machine; an export in a bucket is copied to a scratch folder while the block runs."""
     from tidemark.storage.scratch import scratch_folder
     from tidemark.transfer.import_folder import ExportFolder
 
@@ -156,7 +156,7 @@ def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]
             raise StoreError(
                 f"could not write {request.pipeline}'s scratch folder: {error.strerror or error}",
                 safe="nothing was imported.",
-                next="make room on the warehouse's disk or mend the permissions, then import again.",
+                next="make room on the warehouse's disk or correct the permissions, then import again.",
             ) from error
         yield ExportFolder(folder)
 
@@ -175,13 +175,11 @@ def _bring(context: Context, importer: Importer, folder: "ExportFolder", wanted:
 
     made = Bringer(coordinator=importer.coordinator, tables=context.tables).bring(brought, write)
     if StateHandle((made,)) != wanted.handles(brought.number)[brought.uid]:
-        raise StoreError(
-            f"{brought.table} is not the table that was to be made", next="import again: it takes another name."
-        )
+        raise StoreError(f"{brought.table} is not the expected table", next="import again: it uses another name.")
 
 
 def describe_import(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, done: Checkpoint | None) -> Imported:
-    """What an import comes to."""
+    """Describes the result of an import, or its preview."""
     named = {segment.path for handle in inputs.handles.values() for segment in handle}
     brought = {path.split("/")[2] for path in named}
     return Imported(

@@ -35,18 +35,18 @@ def execute_attempt(
     context.renew_lock(pipeline, owned.plan)
     if context.observers.lineage is None:
         return context.execute(pipeline, owned, listener)
-    told = Attempted(plan=owned.plan, attempt=owned.number, naming=_naming(context))
-    _announce(context, told.started(context.clock.now_ms()))
+    event = Attempted(plan=owned.plan, attempt=owned.number, naming=_naming(context))
+    _announce(context, event.started(context.clock.now_ms()))
     try:
         return context.execute(pipeline, owned, listener)
     except BaseException as error:
-        # A timeout of Airflow and Ctrl-C are no Exceptions, and end an attempt all the same.
-        _announce(context, told.failed(context.clock.now_ms(), classify(error)))
+        # Airflow's timeouts and Ctrl-C are no Exceptions, but end an attempt all the same.
+        _announce(context, event.failed(context.clock.now_ms(), classify(error)))
         raise
 
 
 def announce(context: Context, found: Checkpoint) -> None:
-    """Announces a completed checkpoint; called again, it says the same of the same run."""
+    """Announces a completed checkpoint; a repeated call announces the same event."""
     if context.observers.lineage is not None:
         _announce(context, attempted(found, _naming(context)).completed(context.clock.now_ms(), found))
 

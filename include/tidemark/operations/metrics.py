@@ -24,7 +24,7 @@ _log = structlog.get_logger("tidemark")
 
 
 def measure(context: Context, name: str) -> Standing:
-    """How a pipeline stands now: two listings and a few objects, whatever its history.
+    """Measures a pipeline now: two listings and a few objects, whatever its history.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -48,7 +48,7 @@ def measure(context: Context, name: str) -> Standing:
 
 
 def measure_punctuality(context: Context, name: str, live: Branch) -> Punctuality:
-    """How a pipeline stands to its deadline.
+    """Measures a pipeline against its deadline.
 
     Args:
         context: of this process.
@@ -65,7 +65,7 @@ def measure_punctuality(context: Context, name: str, live: Branch) -> Punctualit
 
 
 def list_gauges(context: Context, name: str) -> dict[str, Any]:
-    """Every gauge of a pipeline, and what is no number: the newest checkpoint's manifest and timeline.
+    """Every gauge of a pipeline, and two values that are no numbers: the newest checkpoint's manifest and timeline.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -80,11 +80,11 @@ def list_gauges(context: Context, name: str) -> dict[str, Any]:
 
 
 def check_deadline(context: Context, name: str) -> dict[str, Any]:
-    """Whether a pipeline is late, in facts that may leave the house: JSON values, no data.
+    """Whether a pipeline is late, as JSON values without any data, which you may publish.
 
     Returns:
-        `pipeline late stopped newest failures_in_row`; `age_ms deadline_ms late_since_ms`, and the first two in
-        words.
+        `pipeline late stopped newest failures_in_row`; `age_ms deadline_ms late_since_ms`, and the first two of these
+        in words.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -107,9 +107,9 @@ def check_deadline(context: Context, name: str) -> dict[str, Any]:
 
 
 def report_metrics(context: Context, name: str, *more: Metrics) -> None:
-    """Tells the gauges of a pipeline to StatsD, where it is set, and to others; a failure is logged once.
+    """Reports a pipeline's gauges to StatsD, if it is configured, and to other receivers; a failure is logged once.
 
-    What is measured is read in this thread, as the run itself reads the store: only telling may hang.
+    The store is read in this thread, as the run itself reads it: only sending the values may hang.
 
     Args:
         context: of this process.
@@ -120,15 +120,15 @@ def report_metrics(context: Context, name: str, *more: Metrics) -> None:
     if not sinks or context.observers.metrics_calls.given_up:
         return
     try:
-        told = gauges(measure(context, name))
-    except Exception as error:  # noqa: BLE001  (no defect of measuring is the run's business)
+        values = gauges(measure(context, name))
+    except Exception as error:  # noqa: BLE001  (a defect of measuring must not fail the run)
         _log.warning("metrics_not_measured", pipeline=name, why=f"{type(error).__name__}: {error}")
         return
-    context.observers.metrics_calls.call(lambda: _tell(sinks, name, told))
+    context.observers.metrics_calls.call(lambda: _send(sinks, name, values))
 
 
 def _deepest(context: Context, newest: Checkpoint | None) -> tuple[int, int]:
-    """Most live runs and deepest level of any operator."""
+    """The greatest number of live runs and the deepest level of any operator."""
     uids = () if newest is None else newest.plan.schemas
     found = [compaction.describe_layers(context, newest, uid) for uid in uids if newest is not None]
     known = [layers for layers in found if layers["live_runs"] is not None]
@@ -138,13 +138,13 @@ def _deepest(context: Context, newest: Checkpoint | None) -> tuple[int, int]:
     )
 
 
-def _tell(sinks: Sequence[Metrics], name: str, told: Mapping[str, float]) -> None:
+def _send(sinks: Sequence[Metrics], name: str, values: Mapping[str, float]) -> None:
     for sink in sinks:
-        sink.tell(name, told)
+        sink.tell(name, values)
 
 
 def sealed_ms(coordinator: CheckpointCoordinator, plan: CheckpointPlan, sealed: Sealed) -> int:
-    """When a plan was sealed; where its outcome is gone, as its plan and its steps tell."""
+    """When a plan was sealed; if its outcome is gone, derived from its plan and the timings of its steps."""
     outcome = coordinator.objects.outcome(plan.slot, sealed.attempt)
     if outcome is not None and outcome.sealed is not None:
         return outcome.at_ms
@@ -152,7 +152,7 @@ def sealed_ms(coordinator: CheckpointCoordinator, plan: CheckpointPlan, sealed: 
 
 
 def _words(ms: int) -> str:
-    """A span without its milliseconds, as in `1 day, 2:00:00`."""
+    """A duration without milliseconds, as in `1 day, 2:00:00`."""
     return str(timedelta(seconds=ms // 1000))
 
 

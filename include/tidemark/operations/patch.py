@@ -1,4 +1,4 @@
-"""Patches a savepoint: a fork with values set and keys deleted, pinned under a new name (H3)."""
+"""Patches a savepoint: makes a fork with values set and keys deleted, pinned under a new name."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchRequest:
-    """What to correct, and how the result is called.
+    """The corrections of a patch, and the name of the result.
 
     Attributes:
         pipeline: the declaration.
         source: the checkpoint or savepoint to correct.
-        name: of the new savepoint.
+        name: name of the new savepoint.
         values: path of a table of keys with their new state, per uid.
-        deletes: path of a table of keys that shall be gone, per uid.
-        timeline: of the fork; None = called like the savepoint.
-        at: when the keys that are set were accessed last; None = as late as the corrected checkpoint allows.
+        deletes: path of a table of keys to delete, per uid.
+        timeline: name of the fork; None = the name of the savepoint.
+        at: when the keys that are set were last accessed; None = as late as the corrected checkpoint allows.
         owner: the person responsible for the new savepoint.
-        note: what it is for.
-        expires_at_ms: when it ends; None = never.
+        note: its purpose.
+        expires_at_ms: when it expires; None = never.
     """
 
     pipeline: str
@@ -64,7 +64,7 @@ class PatchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patched:
-    """What a patch came to, or would come to: `checkpoint` is None where it was not done."""
+    """The result of a patch, or its preview: `checkpoint` is None if it was not executed."""
 
     source: Checkpoint
     savepoint: str
@@ -74,12 +74,12 @@ class Patched:
 
 
 def source_of(text: str, *, force: bool = False, allow_non_restored_state: bool = False) -> RestoreRequest:
-    """What is to be corrected, or forked: `chk-17`, `17`, or a savepoint, which can never read as an id.
+    """Parses the source of a patch or a fork: `chk-17`, `17`, or a savepoint, which never looks like an id.
 
     Args:
         text: its name.
-        force: also a savepoint that the pipeline was drained with.
-        allow_non_restored_state: leave the state of operators behind that the pipeline does not declare.
+        force: also accept a savepoint that the pipeline was drained with.
+        allow_non_restored_state: leave the state of operators that the pipeline does not declare behind.
     """
     if text.removeprefix("chk-").isdecimal():
         return RestoreRequest(checkpoint=parse_id(text), allow_non_restored_state=allow_non_restored_state)
@@ -87,10 +87,10 @@ def source_of(text: str, *, force: bool = False, allow_non_restored_state: bool 
 
 
 def tables_of(texts: Iterable[str]) -> dict[str, str]:
-    """Path of a table per uid, of texts `UID=TABLE`.
+    """Parses texts `UID=TABLE` to the path of a table per uid.
 
     Raises:
-        UsageError: another form, or two tables for one operator.
+        UsageError: a text has another form, or an operator has two tables.
     """
     found: dict[str, str] = {}
     for text in texts:
@@ -104,11 +104,11 @@ def tables_of(texts: Iterable[str]) -> dict[str, str]:
 
 
 def plan_patch(context: Context, request: PatchRequest) -> Patched:
-    """What a patch would do: reads every table and looks up its keys; writes nothing.
+    """Returns what a patch would do: reads every table and looks up its keys; writes nothing.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint, savepoint or table.
-        UsageError: no such operator, or one that cannot be patched; a table that does not fit; nothing to do.
+        UsageError: no such operator, or it cannot be patched; a table does not fit; or there is nothing to do.
         ConflictError: the name of the savepoint or of the timeline is taken.
         DamagedError, IncompatibleStateError: the checkpoint is not whole, or does not fit the declaration.
         StateOverflowError, StoreError: as readers of state raise them.
@@ -123,7 +123,7 @@ def patch(context: Context, request: PatchRequest) -> Patched:
 
     Raises:
         BusyError: another process works on that timeline.
-        TidemarkError: as `plan_patch`, and as the steps raise.
+        TidemarkError: as in `plan_patch`, and as the steps raise.
     """
     with _prepare(context, request) as prepared:
         wanted = prepared.wanted
@@ -142,12 +142,12 @@ def _prepare(context: Context, request: PatchRequest) -> Iterator["_Prepared"]:
     with ExitStack() as opened:
         folder = ParquetFolder(Path(opened.enter_context(TemporaryDirectory(prefix="tidemark-patch-"))))
         rows = {uid: opened.enter_context(patch_rows(context.warehouse.root, patch)) for uid, patch in given.items()}
-        # Written aside once: their hashes tell this patch from every other one, before it has an id.
+        # Written to scratch once: their hashes distinguish this patch from every other one, before it has an id.
         files = {uid: made.write(folder, uid, 0) for uid, made in rows.items()}
         digest = checksum({uid: [f.sha256 for f in found] for uid, found in files.items()})
         uids = tuple(uid for uid, found in files.items() if found)
         if not uids:
-            raise UsageError("no key is set, and none that is there is deleted", next="look at the tables.")
+            raise UsageError("no key is set, and no existing key is deleted", next="check the tables.")
         wanted = _wanted(request, beginning, context.pipeline(request.pipeline), digest)
         states = {uid: made.told(files[uid]) for uid, made in rows.items()}
         yield _Prepared(wanted=replace(wanted, uids=uids), rows=rows, states=states, given=given)
@@ -200,14 +200,14 @@ def _write_patch(context: Context, prepared: "_Prepared", uid: str, folder: str,
     except OSError as error:
         raise StoreError(
             f"could not write {folder}: {error.strerror or error}",
-            safe="nothing names what was written.",
-            next="make room or mend the permissions, then repeat the patch.",
+            safe="no checkpoint names the written rows.",
+            next="make room or correct the permissions, then repeat the patch.",
         ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """A patch whose rows are made, and not written yet."""
+    """A patch whose rows are prepared, but not written yet."""
 
     wanted: Patching
     rows: Mapping[str, "PatchRows"]
@@ -227,11 +227,11 @@ class _Prepared:
 
 def _wanted(request: PatchRequest, beginning: Beginning, pipeline: Pipeline, digest: str) -> Patching:
     timeline = request.timeline or request.name
-    told = {"of": beginning.checkpoint.id, "as": request.name, "timeline": timeline, "rows": digest}
+    identity = {"of": beginning.checkpoint.id, "as": request.name, "timeline": timeline, "rows": digest}
     savepoint = SavepointRequest(
         name=request.name,
         owner=request.owner,
-        origin=f"patch {checksum(told)}",
+        origin=f"patch {checksum(identity)}",
         note=request.note,
         expires_at_ms=request.expires_at_ms,
     )
@@ -254,27 +254,27 @@ def _refuse_unpatchable(pipeline: Pipeline, uids: list[str]) -> None:
 
 
 def _accessed_ms(schema: OperatorSchema, found: Checkpoint, at: datetime | None) -> int:
-    """When the keys that are set count as accessed: a function of what was given and recorded, never of a wall clock.
+    """When the keys that are set count as accessed. Depends on the request and the checkpoint, never on a wall clock.
 
-    No later than the checkpoint's own time on the operator's clock, because access times never decrease.
+    Not later than the checkpoint's own time on the operator's clock, because access times never decrease.
     """
     now, ttls = found.now.of(schema.clock), [f.ttl.ms for f in schema.fields if f.ttl is not None]
     if at is None:
         if now is None and ttls:
             raise UsageError(
                 f"state of {schema.uid} expires on event time, and {found.plan.name} has no watermark",
-                next="say when the keys were accessed last: --at TIME.",
+                next="give the time when the keys were last accessed: --at TIME.",
             )
         return found.plan.logical_time_ms if now is None else now
     given = to_ms(at)
     if now is not None and given > now:
         raise UsageError(
-            f"--at is later than {found.plan.name} is on the clock of {schema.uid}",
-            next="give an earlier time, or leave --at out.",
+            f"--at is later than {found.plan.name} on the clock of {schema.uid}",
+            next="give an earlier time, or omit --at.",
         )
     if now is not None and ttls and given + min(ttls) <= now:
         raise UsageError(
-            f"what is set of {schema.uid} would have expired already at {found.plan.name}",
-            next="give a later time, or leave --at out.",
+            f"the state set for {schema.uid} would have expired already at {found.plan.name}",
+            next="give a later time, or omit --at.",
         )
     return given

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 def run_sql(context: Context, name: str, statement: str, checkpoint: int | None = None) -> "pa.Table":
-    """The rows of one read-only statement over a pipeline's state and manifests; see `adapters.sql_views`.
+    """Returns the rows of one read-only statement over a pipeline's state and manifests; see `readers.sql_views`.
 
     Args:
         context: of this process.
         name: the pipeline.
         statement: DuckDB's dialect, over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states`,
             `checkpoint_offsets`, `operator_states` and `metrics`.
-        checkpoint: the id that `<uid>` is as of, and that the others go up to; the newest one without it.
+        checkpoint: the id that `<uid>` is as of, and that the other views end with; by default the newest one.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or view.
-        UsageError: no read-only statement, or DuckDB refuses it.
+        UsageError: the statement is not read-only, or DuckDB refuses it.
         StateOverflowError, StoreError: as readers of state raise them.
     """
     from tidemark.readers import checkpoint_tables as tables
@@ -78,11 +78,11 @@ def connect_rows(name: str, rows: "pa.Table") -> "duckdb.DuckDBPyConnection":
 
 
 def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
-    """What changed in an operator's state from one checkpoint to another, key by key; see `adapters.state_diff`.
+    """Compares an operator's state at two checkpoints, key by key; see `readers.state_diff`.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
-        UsageError: the two have other keys.
+        UsageError: the two states have different keys.
         StateOverflowError, StoreError: as readers of state raise them.
     """
     from tidemark.readers.state_diff import Comparison
@@ -104,7 +104,7 @@ def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
 
 
 def hash_state(context: Context, name: str, uid: str, checkpoint: int | None = None) -> tuple[Checkpoint, "StateHash"]:
-    """The hash of an operator's resolved state, and the checkpoint it is of; see `adapters.state_hash`.
+    """Returns the hash of an operator's resolved state, with its checkpoint; see `readers.state_hash`.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
@@ -121,14 +121,14 @@ def hash_state(context: Context, name: str, uid: str, checkpoint: int | None = N
 def describe_query(
     context: Context, name: str, uid: str, dialect: str, checkpoint: int | None = None
 ) -> dict[str, Any]:
-    """The query that gives an operator's state, for another engine, and the segments that feed it.
+    """Returns the query that gives an operator's state in another engine, and the segments that it reads.
 
     Args:
         context: of this process.
         name: the pipeline.
         uid: the operator.
         dialect: `spark` or `duckdb`.
-        checkpoint: an id; the newest one without it.
+        checkpoint: an id; by default the newest one.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
@@ -155,7 +155,7 @@ def describe_query(
 
 
 def _ancestor(context: Context, name: str, one: Checkpoint, other: Checkpoint) -> int:
-    """Id of the newest common ancestor; 0 where none is left."""
+    """Id of the newest common ancestor; 0 if none is left."""
     timelines = context.coordinator(name).timelines
     while one.id != other.id:
         older, newer = sorted((one, other), key=lambda c: c.id)
@@ -168,14 +168,14 @@ def _ancestor(context: Context, name: str, one: Checkpoint, other: Checkpoint) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffRequest:
-    """What to compare.
+    """The request to compare two states.
 
     Attributes:
         uid: the operator.
         before: a checkpoint id.
-        after: another one; it may be older, or of another timeline.
-        detail: what to tell.
-        limit: at most this many rows; counts are of all.
+        after: another one; it may be older, or on another timeline.
+        detail: the level of detail.
+        limit: the most rows to return; counts include all rows.
     """
 
     uid: str
@@ -186,9 +186,9 @@ class DiffRequest:
 
 
 class _Line:
-    """A line of checkpoints as one statement sees it: read no further than it asks, the same to all of its views.
+    """A lineage of checkpoints for one statement: read only as far as needed, and the same for all of its views.
 
-    The live timeline; or a checkpoint and what it came from.
+    It is the live timeline, or a checkpoint and its ancestors.
     """
 
     def __init__(self, context: Context, name: str, last: int | None) -> None:
@@ -200,10 +200,10 @@ class _Line:
 
     @cached_property
     def newest(self) -> Checkpoint:
-        """The head.
+        """Returns the head.
 
         Raises:
-            NotFoundError: there is none yet.
+            NotFoundError: there is no checkpoint yet.
         """
         for found in self._older:
             return found

@@ -33,11 +33,11 @@ def list_checkpoints(context: Context, name: str, limit: int | None = None) -> l
 
 
 def get_checkpoint(context: Context, name: str, checkpoint_id: int | None = None) -> Checkpoint:
-    """A completed checkpoint; the newest one without an id.
+    """Returns a completed checkpoint; without an id, the newest one.
 
     Raises:
-        NotFoundError: there is none.
-        ReleasedError: retention has let it go.
+        NotFoundError: there is no such checkpoint.
+        ReleasedError: retention has released it.
     """
     coordinator = context.coordinator(context.require_pipeline(name))
     if checkpoint_id is not None:
@@ -50,10 +50,10 @@ def get_checkpoint(context: Context, name: str, checkpoint_id: int | None = None
 def get_recorded_checkpoint(
     context: Context, name: str, checkpoint_id: int
 ) -> tuple[Checkpoint, TombstoneRecord | None]:
-    """A completed checkpoint, whether it was released or not; and if it was, when and why.
+    """Returns a completed checkpoint, released or not; and if it was released, when and why.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such checkpoint.
     """
     coordinator = context.coordinator(context.require_pipeline(name))
     found = coordinator.timelines.checkpoint(checkpoint_id)
@@ -61,16 +61,16 @@ def get_recorded_checkpoint(
 
 
 def list_released(context: Context, name: str) -> frozenset[str]:
-    """Names of the checkpoints that retention has let go."""
+    """Names of the checkpoints that retention has released."""
     found = of_checkpoints(context.coordinator(context.require_pipeline(name)).objects)
     return frozenset(checkpoint for checkpoint, record in found.items() if record.confirmed)
 
 
 def get_checkpoint_as_of(context: Context, name: str, when: datetime) -> Checkpoint:
-    """The newest checkpoint of the live timeline whose logical time is not after a time.
+    """Returns the newest checkpoint of the live timeline whose logical time is not after a time.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such checkpoint.
         UsageError: the time has no zone.
     """
     checked_time(when)
@@ -105,7 +105,7 @@ def find_checkpoint_id(context: Context, name: str, at: int | str | datetime | N
 
 
 def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention) -> dict[int, tuple[str, ...]]:
-    """What a rule keeps as of a checkpoint, of it and of those that it came from: id → reasons, newest first.
+    """The checkpoints that a rule keeps among a checkpoint and its ancestors: id → reasons, newest first.
 
     Reads manifests back to the oldest one that the rule may keep, however many there are.
     """
@@ -114,7 +114,7 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
 
 
 def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The manifest, whole, with the resolving SQL of every operator."""
+    """The whole manifest, with the resolving SQL of every operator."""
     from tidemark.portable_sql.dialects import SPARK
 
     body: dict[str, Any] = to_json(checkpoint)
@@ -123,7 +123,7 @@ def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any
 
 
 def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dialect") -> str:
-    """The query over `segments` that resolves a state: the stored text, filled, where the manifest names one.
+    """Returns the query over `segments` that resolves a state: the stored text if the manifest names one.
 
     Raises:
         UsageError: only Spark can read the state.
@@ -148,15 +148,15 @@ def read_state(
     key: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> "pa.Table":
-    """The resolved state of an operator: one row per live key, read without Spark.
+    """Returns the resolved state of an operator: one row per live key, read without Spark.
 
     Args:
         context: of this process.
         name: the pipeline.
         uid: the operator.
-        checkpoint: an id; the newest one without it.
-        key: the key columns' values as text: at most one row comes back.
-        limit: at most this many rows, in order of keys.
+        checkpoint: an id; by default the newest one.
+        key: the key columns' values as text; at most one row is returned.
+        limit: the most rows to return, sorted by key.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
@@ -196,7 +196,7 @@ def write_state_file(context: Context, name: str, uid: str, to: Path, *, checkpo
 
 
 def schema_of(checkpoint: Checkpoint, uid: str) -> OperatorSchema:
-    """The stored schema of an operator at a checkpoint.
+    """Returns the stored schema of an operator at a checkpoint.
 
     Raises:
         NotFoundError: the checkpoint names no such operator.
@@ -208,10 +208,10 @@ def schema_of(checkpoint: Checkpoint, uid: str) -> OperatorSchema:
 
 
 def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
-    """The values that texts name, by the types of the key columns.
+    """Converts texts to values, by the types of the key columns.
 
     Raises:
-        UsageError: too many or too few, or a text that is no such value.
+        UsageError: too many or too few texts, or a text that does not fit its type.
     """
     if len(texts) != len(schema.keys):
         names = ", ".join(k.name for k in schema.keys)
@@ -234,7 +234,7 @@ def _parse(column: KeyColumn, text: str) -> object:
             at = datetime.fromisoformat(text)
             return at if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, KeyError) as error:
-        raise UsageError(f"not a {column.type.kind}: {text!r}", next=f"give a value of {column.name}.") from error
+        raise UsageError(f"not a {column.type.kind}: {text!r}", next=f"give a value for {column.name}.") from error
     return text
 
 
@@ -247,7 +247,7 @@ def _int64(text: str) -> int:
 
 @contextmanager
 def _new_file(to: Path) -> Iterator[BinaryIO]:
-    """A file that did not exist, and that does not exist where writing it fails."""
+    """Opens a file that must not exist; the file is removed if writing it fails."""
     try:
         file = to.open("xb")
     except FileExistsError as error:
@@ -272,7 +272,7 @@ def _unwritable(to: Path, error: OSError) -> StoreError:
     return StoreError(
         f"could not write {to}: {error.strerror or error}",
         safe="the warehouse was only read; no part of the file was left.",
-        next="make room or mend the permissions, or name another file.",
+        next="make room or correct the permissions, or name another file.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Replays a checkpoint from its parent into a scratch folder, and compares the states (Q5)."""
+"""Replays a checkpoint from its parent into a scratch folder, and compares the states."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -22,13 +22,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedState:
-    """One operator's state, as the manifest has it and as it was computed again.
+    """One operator's state in the manifest and as it was replayed.
 
     Attributes:
         uid: the operator.
         recorded: hash of the manifest's state.
-        replayed: hash of the other one.
-        differing: the first keys whose exact fields differ, or that one of the two lacks; each as column → value.
+        replayed: hash of the replayed state.
+        differing: the first keys whose exact fields differ, or that one of the states lacks; each as column → value.
     """
 
     uid: str
@@ -45,29 +45,29 @@ class ReplayedState:
 class Rehearsal:
     """An attempt that cannot be revoked and seals nothing; implements `ports.Attempt`.
 
-    Its plan is that of a completed checkpoint, but for the places where it writes: all below one scratch folder.
+    Its plan is that of a completed checkpoint, except where it writes: everything goes below one scratch folder.
     """
 
     def __init__(self, plan: CheckpointPlan, scratch: str) -> None:
         tables = {uid: f"{scratch}/state/{uid}/{plan.slot.timeline}-1" for uid in plan.tables}
-        # The pipeline's name is the root of dead letters; sinks are named by the plan, and nothing is sent twice.
+        # The pipeline's name is the root of dead letters; the plan names the sinks, and nothing is sent twice.
         self._plan = replace(plan, pipeline=scratch, tables=tables, sinks={})
 
     @property
     def plan(self) -> CheckpointPlan:
-        """What is tried."""
+        """The replayed plan."""
         return self._plan
 
     @property
     def number(self) -> int:
-        """Always the first."""
+        """Always the number of the first attempt."""
         return 1
 
     def check(self) -> None:
         """Never raises."""
 
     def seal(self, sealed: Sealed) -> None:
-        """Nothing is published."""
+        """Does nothing: no result is published."""
 
 
 def replay(
@@ -75,20 +75,20 @@ def replay(
 ) -> list[ReplayedState]:
     """Repeats a checkpoint by its own plan and compares the resolved states, operator by operator.
 
-    Ranges, input handles, logical time and watermark are those of the manifest; gate and sinks are left out.
+    Ranges, input handles, logical time and watermark are those of the manifest; gate and sinks are skipped.
 
     Args:
         context: of this process.
         name: the pipeline.
         checkpoint_id: a completed checkpoint.
-        force: repeat it although the code of now is not the code that planned it.
+        force: replay it although the current code is not the code that planned it.
         listener: called at every step, for progress.
 
     Raises:
         NotFoundError: no such pipeline or checkpoint.
         UsageError: other code planned it.
-        DataLostError: Kafka has not all of its records any more.
-        TidemarkError: as the steps raise it.
+        DataLostError: Kafka no longer has all of its records.
+        TidemarkError: as the steps raise.
     """
     found, pipeline = reads.get_checkpoint(context, name, checkpoint_id), context.pipeline(name)
     _refuse_released_input(context, name, found)
@@ -96,7 +96,7 @@ def replay(
         raise UsageError(
             f"other code planned {found.plan.name} (fingerprint {found.plan.fingerprint[:12]},"
             f" now {pipeline.fingerprint[:12]}), so a difference would prove nothing",
-            next="check out the code of then, or compare anyway with --force.",
+            next="check out the earlier code, or compare anyway with --force.",
         )
     ungated = replace(pipeline, gate=None, max_dead_letters=1.0)
     try:
@@ -107,17 +107,17 @@ def replay(
             return [_compared(context, found, again, uid) for uid in found.plan.schemas]
     except DataLostError as error:
         raise DataLostError(
-            f"{found.plan.name} cannot be repeated: {error.what}",
+            f"{found.plan.name} cannot be replayed: {error.what}",
             safe=f"{found.plan.name} itself is intact; nothing was written.",
             next=f"tidemark checkpoint list {name}    (replay a later one, whose records Kafka still has).",
         ) from error
 
 
 def _refuse_released_input(context: Context, name: str, found: Checkpoint) -> None:
-    """A replay reads what the plan read: the parent's state, whose files may have gone with the parent.
+    """Refuses a replay whose input is gone: it reads the parent's state, whose files may be deleted with the parent.
 
     Raises:
-        ReleasedError: they have.
+        ReleasedError: the input is gone.
     """
     coordinator = context.coordinator(name)
     if found.plan.parent is None or not any(found.plan.handles.values()):
@@ -135,7 +135,7 @@ def _refuse_released_input(context: Context, name: str, found: Checkpoint) -> No
         usable(coordinator.timelines, parent)
     except ReleasedError as error:
         raise ReleasedError(
-            f"{found.plan.name} cannot be repeated: what it began with is gone: {error.what}",
+            f"{found.plan.name} cannot be replayed: its input state is gone: {error.what}",
             safe=f"{found.plan.name} itself is intact; nothing was written.",
             next=error.next,
         ) from error

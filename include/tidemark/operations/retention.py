@@ -20,22 +20,22 @@ from tidemark.model.retention.findings import Verified
 from tidemark.operations import verification
 
 _SHOWN = 1000
-"""How many files an answer lists by default."""
+"""The default number of files in an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a sweep came to, and what a check of every restore point that is left has found."""
+    """The result of a sweep, and of the check of every remaining restore point."""
 
     swept: Swept
     verified: Verified
 
 
 def get_rule(context: Context, name: str, keep: str | None = None) -> Retention | None:
-    """The rule that counts: what is given, else what the pipeline's DAG has declared; None = all is kept.
+    """Returns the rule in effect: the given one, else the one that the pipeline's DAG declares; None = keep everything.
 
     Raises:
-        DeclarationError: what is given is no rule.
+        DeclarationError: the given text is no rule.
         NotFoundError: no such pipeline.
     """
     return (
@@ -44,28 +44,28 @@ def get_rule(context: Context, name: str, keep: str | None = None) -> Retention 
 
 
 def declare_rule(context: Context, name: str, rule: Retention | None) -> bool:
-    """Writes down what a DAG declares, where it differs; returns whether it did."""
+    """Stores the rule that a DAG declares, if it differs. Returns whether it was stored."""
     return Rules(context.coordinator(context.require_pipeline(name))).record(rule)
 
 
 def plan_sweep(context: Context, name: str, keep: str | None = None) -> DeletionPlan:
-    """What a sweep would do now; writes nothing.
+    """Returns what a sweep would do now; writes nothing.
 
     Raises:
-        NotFoundError, DeclarationError: as `get_rule`.
-        StoreError, CorruptObjectError: what is needed is unknown; nothing may be deleted.
+        NotFoundError, DeclarationError: as in `get_rule`.
+        StoreError, CorruptObjectError: it is unknown which files are needed; nothing may be deleted.
     """
     rule = get_rule(context, name, keep)
     return plan(context.coordinator(name), context.table_files, rule)
 
 
 def sweep(context: Context, name: str, keep: str | None = None, *, grace_ms: int = GRACE_MS) -> Swept:
-    """Releases what nothing keeps, and deletes what has been free for the grace time.
+    """Releases checkpoints that nothing keeps, and deletes files that have been free for the grace time.
 
     Raises:
-        NotFoundError, DeclarationError: as `get_rule`.
+        NotFoundError, DeclarationError: as in `get_rule`.
         DamagedError: the newest checkpoint of a timeline is not whole; nothing was released.
-        StoreError, CorruptObjectError: as `plan_sweep`, or a file could not be deleted: ask again.
+        StoreError, CorruptObjectError: as in `plan_sweep`, or a file could not be deleted: try again.
     """
     sweeper = Sweeper(
         coordinator=context.coordinator(name),
@@ -78,40 +78,40 @@ def sweep(context: Context, name: str, keep: str | None = None, *, grace_ms: int
 
 
 def sweep_and_verify(
-    context: Context, name: str, keep: str | None = None, *, grace_ms: int = GRACE_MS, tell: Tell = tell_nobody
+    context: Context, name: str, keep: str | None = None, *, grace_ms: int = GRACE_MS, on_progress: Tell = tell_nobody
 ) -> Applied:
-    """Sweeps, then checks every restore point that is left.
+    """Sweeps, then checks every remaining restore point.
 
     Raises:
-        TidemarkError: as `sweep`.
+        TidemarkError: as in `sweep`.
     """
     swept = sweep(context, name, keep, grace_ms=grace_ms)
-    return Applied(swept=swept, verified=verification.open_verifier(context, name).verify_all(tell))
+    return Applied(swept=swept, verified=verification.open_verifier(context, name).verify_all(on_progress))
 
 
 def give_up(context: Context, name: str, number: int, *, execute: bool = False) -> GivenUp:
-    """Gives up a checkpoint whose manifest is damaged, or says what that would come to.
+    """Gives up a checkpoint whose manifest is damaged; without `execute`, returns the effect of doing so.
 
     Raises:
-        TidemarkError: as `GivingUp.outlook`.
+        TidemarkError: as in `GivingUp.outlook`.
     """
     verb = GivingUp(coordinator=context.coordinator(context.require_pipeline(name)))
     return verb.give_up(number) if execute else verb.outlook(number)
 
 
 def measure_storage(context: Context, name: str) -> Storage:
-    """Where the bytes of a pipeline are.
+    """Measures the storage of a pipeline.
 
     Raises:
         NotFoundError: no such pipeline.
-        StoreError, CorruptObjectError: what is needed is unknown.
+        StoreError, CorruptObjectError: it is unknown which files are needed.
     """
     rule = get_rule(context, name)
     return storage(context.coordinator(name), context.table_files, rule)
 
 
 def open_holds(context: Context, name: str) -> Holding:
-    """Legal holds on savepoints of a pipeline.
+    """Opens the legal holds on the savepoints of a pipeline.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -120,7 +120,7 @@ def open_holds(context: Context, name: str) -> Holding:
 
 
 def plan_facts(found: DeletionPlan, grace_ms: int, *, shown: int | None = _SHOWN) -> Mapping[str, object]:
-    """A plan as JSON values; `shown` files at most, None = all."""
+    """A deletion plan as JSON values, with at most `shown` files; None = all."""
     due = found.due(grace_ms)
     return {
         "pipeline": found.pipeline,
@@ -161,7 +161,7 @@ def _damaged(found: DeletionPlan) -> list[dict[str, object]]:
 
 
 def given_up_facts(found: GivenUp) -> Mapping[str, object]:
-    """A checkpoint that is given up, as JSON values."""
+    """A given-up checkpoint as JSON values."""
     return {
         "checkpoint": found.manifest.name,
         "key": found.manifest.key,
@@ -196,7 +196,7 @@ def swept_facts(swept: Swept) -> Mapping[str, object]:
 
 
 def applied_facts(done: Applied) -> Mapping[str, object]:
-    """The same, with what the check has found."""
+    """A sweep and the check after it, as JSON values."""
     return {**swept_facts(done.swept), "verified": len(done.verified.points), "broken": list(done.verified.broken)}
 
 

@@ -9,7 +9,7 @@ from tidemark.model.retention.savepoint import SavepointRecord
 
 
 def open_savepoints(context: Context, name: str) -> Savepoints:
-    """The savepoints of a pipeline, whether it runs, is paused, or its file is broken (G9).
+    """Opens the savepoints of a pipeline, whether it is running, paused, or its file is broken.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -20,10 +20,10 @@ def open_savepoints(context: Context, name: str) -> Savepoints:
 def resolve_checkpoint_id(
     context: Context, name: str, checkpoint: int | None = None, savepoint: str | None = None
 ) -> int | None:
-    """The id that a checkpoint or a savepoint names; None where neither is given.
+    """Returns the id that a checkpoint or a savepoint names; None if neither is given.
 
     Raises:
-        UsageError: both.
+        UsageError: both are given.
         NotFoundError: no such savepoint, or it is disposed.
     """
     if savepoint is None:
@@ -59,9 +59,9 @@ def describe_disposal(context: Context, name: str, savepoint: str) -> dict[str, 
 
 
 def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> dict[str, object]:
-    """A savepoint as JSON values: the record, with the size and time of what it pins.
+    """A savepoint as JSON values: its record, with the size and time of its checkpoint.
 
-    `full_bytes` and `logical_time` are None where the manifest cannot be read: a list must not fail of that.
+    `full_bytes` and `logical_time` are None if the manifest cannot be read, so that a list does not fail.
     """
     try:
         found = context.coordinator(name).timelines.checkpoint(record.checkpoint)

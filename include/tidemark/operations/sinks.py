@@ -1,4 +1,4 @@
-"""Sinks: reads one as of a checkpoint, sends and lists what waits in outboxes, skips a record."""
+"""Sinks: reads one as of a checkpoint, lists and sends the rows that wait in outboxes, skips a record."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def list_sinks(context: Context, name: str) -> list[dict[str, Any]]:
-    """The sinks of a pipeline with what waits to be sent, JSON values only.
+    """Lists the sinks of a pipeline and the rows that wait to be sent, as JSON values.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -38,15 +38,15 @@ def list_sinks(context: Context, name: str) -> list[dict[str, Any]]:
 
 
 def skip_record(context: Context, name: str, sink: str, record: str, owner: str = "", note: str = "") -> dict[str, Any]:
-    """Leaves a record that Kafka refuses out of a sink from now on; without an owner it only says what it would do.
+    """Leaves a record that Kafka refuses out of a sink from now on; without an owner, this is a dry run.
 
     Returns:
-        The record, JSON values only; `skipped` says whether it is left out now.
+        The record as JSON values; `skipped` says whether it is left out now.
 
     Raises:
-        UsageError: that is no id of an emitted record.
+        UsageError: the text is no id of an emitted record.
         NotFoundError: Kafka has refused no such record of the sink.
-        ConflictError: the record does not wait any more.
+        ConflictError: the record no longer waits.
     """
     RecordPlace.parse(record)
     coordinator = context.coordinator(context.require_pipeline(name))
@@ -60,7 +60,7 @@ def skip_record(context: Context, name: str, sink: str, record: str, owner: str 
 
 
 def list_skipped_records(context: Context, name: str, sink: str | None = None) -> list[dict[str, Any]]:
-    """The records that sinks leave out, oldest first per sink, JSON values only.
+    """Lists the records that sinks leave out, oldest first per sink, as JSON values.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -73,18 +73,18 @@ def list_skipped_records(context: Context, name: str, sink: str | None = None) -
 def read_sink(
     context: Context, name: str, sink: str, *, checkpoint: int | None = None, limit: int | None = None
 ) -> "pa.Table":
-    """The rows of a sink as of a checkpoint, read without Spark: emitted fields, row id, `_checkpoint`.
+    """Returns the rows of a sink as of a checkpoint, read without Spark: emitted fields, row id, `_checkpoint`.
 
     Args:
         context: of this process.
         name: the pipeline.
-        sink: its name; of a sink to Kafka this is the outbox.
-        checkpoint: an id; the newest one without it.
-        limit: only the last so many rows.
+        sink: its name; for a Kafka sink, the rows of its outbox are returned.
+        checkpoint: an id; by default the newest one.
+        limit: return only the last rows, at most this many.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or sink.
-        StoreError: a file of it is gone.
+        StoreError: a file of the sink is gone.
     """
     from tidemark.readers.sink_reader import read_sink
 
@@ -93,10 +93,10 @@ def read_sink(
 
 
 def sink_of(checkpoint: Checkpoint, sink: str) -> SinkTable:
-    """The table of a sink as of a checkpoint.
+    """Returns the table of a sink as of a checkpoint.
 
     Raises:
-        NotFoundError: the checkpoint names no such sink, or one that keeps no rows.
+        NotFoundError: the checkpoint has no such sink, or the sink keeps no rows.
     """
     known = {table.name: table for table in checkpoint.sinks.values()}
     if sink not in known:
@@ -156,10 +156,10 @@ _log = structlog.get_logger("tidemark")
 
 
 def deliver(context: Context, name: str) -> int:
-    """Sends what waits in the outboxes of the live timeline; returns how many records have left them for good.
+    """Sends the rows that wait in the outboxes of the live timeline; returns the number of records sent for good.
 
-    Each sink is sent to by itself, oldest checkpoint first. A sink that fails is left alone until the next call,
-    which begins with what is left (J2). Nothing raises: the checkpoints are complete, and stay so.
+    Each sink is sent to separately, oldest checkpoint first. A sink that fails is left alone until the next call, which
+    begins with its remaining rows. Nothing is raised: the checkpoints are complete and stay complete.
     """
     sent = 0
     try:
@@ -169,7 +169,7 @@ def deliver(context: Context, name: str) -> int:
             if due.table.name in failing:
                 continue
             if not is_live(coordinator, due):
-                _log.info("delivery_stopped", pipeline=name, why=f"timeline {due.timeline} is not live any more")
+                _log.info("delivery_stopped", pipeline=name, why=f"timeline {due.timeline} is no longer live")
                 break
             try:
                 records = _send(context, due)
@@ -179,15 +179,16 @@ def deliver(context: Context, name: str) -> int:
                 failing.add(due.table.name)
                 _report(context, coordinator, due, error)
     except Exception as error:
-        told = _typed(error)
-        _log.warning("records_not_delivered", pipeline=name, why=told.what, next=told.next, exc_info=told is not error)
+        typed = _as_tidemark_error(error)
+        trace = typed is not error
+        _log.warning("records_not_delivered", pipeline=name, why=typed.what, next=typed.next, exc_info=trace)
     return sent
 
 
 def _send(context: Context, due: Undelivered) -> int:
-    """Sends the rows of a checkpoint that are due, without those that are skipped; returns how many have arrived.
+    """Sends the due rows of a checkpoint, without skipped ones; returns the number of acknowledged records.
 
-    Where Kafka refused one of them before, all ahead of it has arrived then: sending goes on there.
+    If Kafka refused one of them before, all records before it have arrived, so sending continues with that one.
     """
     plan, name = due.checkpoint.plan, due.table.name
     refusals = Refusals(context.coordinator(plan.pipeline).objects)
@@ -205,7 +206,7 @@ def _outbox(context: Context, due: Undelivered) -> Outbox:
     from tidemark.readers.sink_reader import outbox_rows
 
     plan, table, sink = due.checkpoint.plan, due.table, due.table.sink
-    assert sink is not None  # noqa: S101  (what keeps rows is a sink)
+    assert sink is not None  # noqa: S101  (every table that keeps rows has a sink)
 
     def rows() -> Iterator[EmittedRow]:
         held = outbox_rows(context.warehouse.root, table, plan.id)
@@ -215,27 +216,27 @@ def _outbox(context: Context, due: Undelivered) -> Outbox:
 
 
 def _report(context: Context, coordinator: CheckpointCoordinator, due: Undelivered, error: Exception) -> None:
-    """Logs why a sink could not send, and keeps it for `tidemark sink list`."""
-    plan, told = due.checkpoint.plan, _typed(error)
+    """Logs why a sink could not send, and records it for `tidemark sink list`."""
+    plan, typed = due.checkpoint.plan, _as_tidemark_error(error)
     where = {"pipeline": plan.pipeline, "sink": due.table.name}
     _log.warning(
         "records_not_delivered",
         **where,
         topic=due.table.topic,
         checkpoint=plan.name,
-        why=told.what,
-        next=told.next,
-        exc_info=told is not error,
+        why=typed.what,
+        next=typed.next,
+        exc_info=typed is not error,
     )
-    record, size, why = (told.record, told.size, told.why) if isinstance(told, RecordRefusedError) else ("", 0, "")
+    record, size, why = (typed.record, typed.size, typed.why) if isinstance(typed, RecordRefusedError) else ("", 0, "")
     try:
         ahead = _outbox(context, due).digest_ahead(record)
         failure = DeliveryFailure(
             sink=due.table.name,
             topic=due.table.topic or "",
             checkpoint=plan.id,
-            what=told.what,
-            next=told.next,
+            what=typed.what,
+            next=typed.next,
             record=record,
             size=size,
             why=why,
@@ -248,8 +249,8 @@ def _report(context: Context, coordinator: CheckpointCoordinator, due: Undeliver
         _log.warning("delivery_failure_not_kept", **where, why=second.what)
 
 
-def _typed(error: Exception) -> TidemarkError:
-    """An error of ours as it is; a foreign one in our three lines."""
+def _as_tidemark_error(error: Exception) -> TidemarkError:
+    """Returns Tidemark's own errors unchanged; wraps any other error."""
     if isinstance(error, TidemarkError):
         return error
     return TidemarkError(

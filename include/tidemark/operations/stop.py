@@ -12,11 +12,11 @@ from tidemark.ports import PlanRequest, StepListener
 
 
 def stop(context: Context, name: str, why: str) -> Stopped:
-    """Stops a pipeline at once: no plan is made any more, a checkpoint in progress may end.
+    """Stops a pipeline at once: no further plan is made; a checkpoint in progress may end.
 
     Raises:
         NotFoundError: no such pipeline.
-        StoreError: it was not recorded.
+        StoreError: the stop was not recorded.
     """
     return Stopping(context.coordinator(context.require_pipeline(name))).stop(why)
 
@@ -24,12 +24,12 @@ def stop(context: Context, name: str, why: str) -> Stopped:
 def stop_with_savepoint(
     context: Context, name: str, request: SavepointRequest, why: str, listener: StepListener = ignore_step
 ) -> Stopped:
-    """Completes a last checkpoint, pins it, then stops (G3).
+    """Completes a last checkpoint, pins it, then stops.
 
     Raises:
         NotFoundError: no such pipeline.
-        ConflictError: the name is taken, another process works on it, or the pipeline is stopped already.
-        TidemarkError: as `checkpoints.run_once`. The pipeline runs on, and the error says so (G4).
+        ConflictError: the name is taken, another process works on the pipeline, or it is stopped already.
+        TidemarkError: as in `checkpoints.run_once`. The pipeline continues to run, and the error says so.
     """
 
     def complete() -> Checkpoint:
@@ -43,11 +43,11 @@ def stop_with_savepoint(
 
 
 def resume(context: Context, name: str, why: str, *, force: bool = False) -> StopRecord | None:
-    """Lets plans be made again; None where the pipeline was not stopped.
+    """Allows plans to be made again; None if the pipeline was not stopped.
 
     Raises:
         NotFoundError: no such pipeline.
-        ConflictError: it was drained, and `force` is not given.
+        ConflictError: the pipeline was drained, and `force` is not given.
     """
     return Stopping(context.coordinator(context.require_pipeline(name))).resume(why, force=force)
 

@@ -28,28 +28,28 @@ _SAFE = "every checkpoint of every timeline is intact."
 
 
 def plan_restore(context: Context, name: str, request: RestoreRequest) -> RestorePlan:
-    """What a restore would come to; writes nothing. Asks Kafka what it still has.
+    """Returns the effect of a restore; writes nothing. Asks Kafka which records it still has.
 
     Raises:
         NotFoundError, ConflictError, UsageError: see `RestoreRequest.beginning`.
-        DamagedError: the checkpoint is not whole; each bad file is named.
+        DamagedError: the checkpoint is not whole; each damaged file is listed.
         IncompatibleStateError: the checkpoint does not fit the declaration.
-        DataLostError: a topic is gone altogether.
+        DataLostError: a topic no longer exists.
         BrokerError: Kafka does not answer.
     """
     return _planned(context, name, request)[2]
 
 
 def restore(context: Context, name: str, request: RestoreRequest) -> tuple[RestorePlan, Restored]:
-    """Makes a new timeline live; see `Recovery.restore`. A repeated call finishes what one left that died.
+    """Makes a new timeline live; see `Recovery.restore`. A repeated call finishes what a killed one left.
 
     Returns:
-        What it was going to do, and what it did.
+        The plan of the restore, and its result.
 
     Raises:
-        DataLostError: Kafka lacks what comes after the checkpoint, and the request does not accept that.
+        DataLostError: Kafka lacks records after the checkpoint, and the request does not accept that.
         ConflictError: another restore or promote came first.
-        TidemarkError: as `plan_restore`.
+        TidemarkError: as in `plan_restore`.
     """
     recovery, beginning, plan = _planned(context, name, request)
     if not request.accept_loss:
@@ -62,20 +62,20 @@ def restore(context: Context, name: str, request: RestoreRequest) -> tuple[Resto
 
 
 def plan_fork(context: Context, name: str, timeline: str, request: RestoreRequest) -> Genesis:
-    """What a fork would begin with; writes nothing.
+    """Returns the genesis that a fork would begin with; writes nothing.
 
     Raises:
-        TidemarkError: as `fork`.
+        TidemarkError: as in `fork`.
     """
     recovery, beginning = find_beginning(context, name, request)
     return recovery.fork_draft(beginning, timeline, request.request)
 
 
 def fork(context: Context, name: str, timeline: str, request: RestoreRequest) -> Forked:
-    """Begins a named timeline beside the live one; see `Recovery.fork`.
+    """Begins a named timeline next to the live one; see `Recovery.fork`.
 
     Raises:
-        TidemarkError: as `Recovery.fork` and `RestoreRequest.beginning`.
+        TidemarkError: as in `Recovery.fork` and `RestoreRequest.beginning`.
     """
     recovery, beginning = find_beginning(context, name, request)
     done = recovery.fork(beginning, timeline, request.request)
@@ -84,7 +84,7 @@ def fork(context: Context, name: str, timeline: str, request: RestoreRequest) ->
 
 
 def plan_promote(context: Context, name: str, timeline: str) -> Promoted:
-    """What a promote would come to, did nothing happen until then; writes nothing.
+    """Returns the effect of a promote at this moment; writes nothing.
 
     Raises:
         NotFoundError: no such timeline.
@@ -115,10 +115,10 @@ def promote(context: Context, name: str, timeline: str, *, discard: bool = False
 
 
 def plan_close(context: Context, name: str, timeline: str) -> Ended:
-    """What the end of a timeline would come to; writes nothing.
+    """Returns the effect of ending a timeline; writes nothing.
 
     Raises:
-        NotFoundError, ConflictError: as `Ending.plan`.
+        NotFoundError, ConflictError: as in `Ending.plan`.
     """
     return Ending(coordinator=context.coordinator(context.require_pipeline(name))).plan(timeline)
 
@@ -127,10 +127,10 @@ def close(context: Context, name: str, timeline: str) -> Ended:
     """Ends a timeline that is not live; see `Ending.close`.
 
     Raises:
-        BusyError: another process makes a checkpoint of it, or a backfill.
-        NotFoundError, ConflictError: as `Ending.close`.
+        BusyError: another process makes a checkpoint or a backfill on the timeline.
+        NotFoundError, ConflictError: as in `Ending.close`.
     """
-    plan_close(context, name, timeline)  # ahead of the lock, which any name would get
+    plan_close(context, name, timeline)  # before taking the lock, which would succeed for any name
     with context.lock(name, timeline):
         return Ending(coordinator=context.coordinator(name)).close(timeline)
 
@@ -141,7 +141,7 @@ def list_timelines(context: Context, name: str) -> list[Branch]:
 
 
 def get_timeline(context: Context, name: str, timeline: str) -> Branch:
-    """One of them.
+    """Returns one timeline by its name.
 
     Raises:
         NotFoundError: no such timeline.
@@ -156,15 +156,15 @@ def _planned(context: Context, name: str, request: RestoreRequest) -> tuple[Reco
     verification.open_verifier(context, name).verify_kept_rows(plan.genesis, plan.checkpoint)
     if request.newest_whole and plan.sent_again:
         raise ConflictError(
-            f"a step back would send records to {', '.join(plan.sent_again)} again, under other ids",
+            f"a fallback would send records to {', '.join(plan.sent_again)} again, under other ids",
             safe="nothing was started or changed.",
-            next=f"leave --restore-sinks out, or name the checkpoint: --checkpoint {plan.checkpoint.plan.name}.",
+            next=f"omit --restore-sinks, or name the checkpoint: --checkpoint {plan.checkpoint.plan.name}.",
         )
     return recovery, beginning, plan
 
 
 def find_beginning(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning]:
-    """The recovery and the verified checkpoint that it begins with, so that nothing half-starts (G14)."""
+    """Returns the recovery and the verified beginning of a timeline, so that nothing is left half started."""
     coordinator, pipeline = context.coordinator(context.require_pipeline(name)), context.pipeline(name)
     if request.newest_whole:
         line = coordinator.timelines.chain(coordinator.timelines.live())
@@ -259,29 +259,29 @@ def promoted_facts(timeline: str, found: Promoted) -> Mapping[str, object]:
 
 
 def report_state_left_behind(name: str, genesis: Genesis) -> None:
-    """Logs the state that a timeline leaves behind (G11); the genesis keeps it readable."""
+    """Logs the state that a timeline leaves behind; the genesis keeps it readable."""
     for uid, handle in genesis.left_behind.items():
         _log.warning("state_left_behind", pipeline=name, timeline=genesis.timeline, uid=uid, rows=handle.rows)
 
 
 def behind(name: str, found: Behind) -> ConflictError:
-    """The error of a promote whose fork has to catch up."""
+    """The error of a promote whose fork must catch up first."""
     lacking = ", ".join(c.plan.name for c in found.lacking)
     won = "a checkpoint completed meanwhile: " if found.overtaken else ""
     return ConflictError(
-        f"{won}timeline {found.timeline} lacks what the live one has: {lacking}",
+        f"{won}timeline {found.timeline} lacks offsets of the live one: {lacking}",
         safe=_SAFE,
         next=f"tidemark run {name} --timeline {found.timeline}    (catches up), then promote again; or add --discard.",
     )
 
 
 def superseded(name: str, found: Superseded) -> ConflictError:
-    """The error of a restore or promote that another one came before."""
-    left = "" if found.genesis is None else f"; {found.genesis.timeline} stays beside it"
+    """The error of a restore or promote that came after another one."""
+    left = "" if found.genesis is None else f"; {found.genesis.timeline} stays next to it"
     return ConflictError(
         f"timeline {found.closing.timeline} was closed for {found.closing.successor} first{left}",
         safe=_SAFE,
-        next=f"tidemark timeline list {name}    (then ask again, of what is live now).",
+        next=f"tidemark timeline list {name}    (then try again, with the timeline that is live now).",
     )
 
 

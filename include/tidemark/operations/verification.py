@@ -1,4 +1,4 @@
-"""Verifies restore points: all of them on request, and one before a restore or fork relies on it."""
+"""Verifies restore points: all of them on request, or one before a restore or fork relies on it."""
 
 from tidemark.context import Context
 from tidemark.coordinator.recovery.integrity import Tell, Verifier, tell_nobody
@@ -9,7 +9,7 @@ from tidemark.model.retention.findings import Verified
 
 
 def verify(
-    context: Context, name: str, at: int | str | None = None, *, content: bool = False, tell: Tell = tell_nobody
+    context: Context, name: str, at: int | str | None = None, *, content: bool = False, on_progress: Tell = tell_nobody
 ) -> Verified:
     """Checks every restore point of a pipeline, or one.
 
@@ -18,7 +18,7 @@ def verify(
         name: the pipeline.
         at: only this checkpoint, by its id, or this savepoint, by its name.
         content: compare the content of every data file, not only its size.
-        tell: called with the progress.
+        on_progress: called with the progress.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or savepoint, or no checkpoint yet.
@@ -28,25 +28,25 @@ def verify(
     verifier = open_verifier(context, context.require_pipeline(name), content=content)
     if at is not None:
         points = verifier.points
-        return verifier.verify_one(points.savepoint(at) if isinstance(at, str) else points.checkpoint(at), tell)
-    verified = verifier.verify_all(tell)
+        return verifier.verify_one(points.savepoint(at) if isinstance(at, str) else points.checkpoint(at), on_progress)
+    verified = verifier.verify_all(on_progress)
     if not verified.points and not verified.damages:
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
     return verified
 
 
 def verify_checkpoint(context: Context, checkpoint: Checkpoint) -> None:
-    """Returns where all that a checkpoint needs is there and whole; to be called before a restore or a fork starts.
+    """Refuses a checkpoint that is not whole; call it before a restore or a fork starts.
 
     Raises:
-        DamagedError: naming each bad file and every restore point that it breaks.
+        DamagedError: lists each damaged file and every restore point that it breaks.
         StoreError: the store could not be read.
     """
     open_verifier(context, checkpoint.plan.pipeline).verify_checkpoint(checkpoint)
 
 
 def open_verifier(context: Context, name: str, *, content: bool = False) -> Verifier:
-    """What checks the restore points of a pipeline."""
+    """Opens the verifier of a pipeline's restore points."""
     checks = context.table_checks(content=content)
     points = RestorePoints(pipeline=name, objects=context.coordinator(name).objects)
     return Verifier(points=points, check=checks, inspected=lambda: checks.inspected)

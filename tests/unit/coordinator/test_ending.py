@@ -118,7 +118,7 @@ def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> Non
         replace(house.recovery, coordinator=replace(house.coordinator, listener=crash)).restore(
             Beginning(checkpoint=made[0])
         )
-    with pytest.raises(ConflictError, match="timeline t2 is being restored: it may take the next place of t1"):
+    with pytest.raises(ConflictError, match="timeline t2 is being restored: it may take the next slot of t1"):
         Ending(coordinator=house.coordinator).close("t2")
 
 
@@ -221,7 +221,7 @@ def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
 
     with pytest.raises(Died):
         Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix", discard=True)
-    with pytest.raises(ConflictError, match="it may take the next place of t1 at any moment"):
+    with pytest.raises(ConflictError, match="it may take the next slot of t1 at any moment"):
         Ending(coordinator=house.coordinator).close("fix")
     house.send(1)
     house.complete()
@@ -238,7 +238,7 @@ def test_a_backfill_whose_fork_was_closed_wants_another_name_and_keeps_nothing()
     Ending(coordinator=house.coordinator).close("again")
     assert kept(house) == [made[4].id]
     for verb in (one.outlook, one.begin, one.pair):
-        with pytest.raises(ConflictError, match="not that of this backfill: it was closed"):
+        with pytest.raises(ConflictError, match="does not belong to this backfill: it was closed"):
             verb()
     with pytest.raises(ConflictError, match="timeline again was closed"):
         list(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))

@@ -161,7 +161,7 @@ def test_all_that_does_not_fit_is_said_at_once_by_uid_and_field() -> None:
         house.plan()
     assert caught.value.what == (
         "the pipeline does not fit its state:"
-        " others: was='nobody' names no operator with state; there are accounts (correct was=, or leave it out);"
+        " others: was='nobody' names no operator with state; there are accounts (correct was=, or omit it);"
         " accounts.key: (account STRING) became (amount BIGINT) (give the operator a new uid);"
         " accounts.total: sum('amount') became max('amount') (declare it under a new name)"
     )
@@ -192,7 +192,7 @@ def test_a_ttl_and_a_limit_change_in_the_tables_that_are_there() -> None:
 def test_a_removed_operator_is_refused_unless_it_is_let_go() -> None:
     house, _ = _house_with_runs()
     house.pipeline = replace(PIPELINE, operators=[Fold("others", key_by="account", state=Account)])
-    with pytest.raises(IncompatibleStateError, match=r"accounts: is not declared any more, but has state \(declare"):
+    with pytest.raises(IncompatibleStateError, match=r"accounts: is no longer declared, but has state \(declare"):
         house.plan()
     left = house.coordinator.checkpoint(3).handles
     plan = house.complete(replace(ASK, allow_non_restored_state=True)).plan
@@ -232,7 +232,7 @@ def test_a_rename_is_refused_while_the_old_name_is_declared_too() -> None:
     with pytest.raises(IncompatibleStateError, match="one: was='accounts' is declared too"):
         house.plan()
     house.pipeline = replace(PIPELINE, operators=[one, two])
-    with pytest.raises(IncompatibleStateError, match="two: was='accounts' is said of two operators"):
+    with pytest.raises(IncompatibleStateError, match="two: was='accounts' is given for two operators"):
         house.plan()
 
 

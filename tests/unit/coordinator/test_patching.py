@@ -192,10 +192,10 @@ def test_names_that_are_taken_are_refused_before_anything_is_written() -> None:
     patcher(house).patch(patching(source))
     house.recovery.fork(Beginning(checkpoint=source), "mine")
     before = house.store.list("")
-    with pytest.raises(ConflictError, match="savepoint fixed is there already"):
+    with pytest.raises(ConflictError, match="savepoint fixed exists already"):
         patcher(house).patch(patching(source, timeline="other", origin="patch 2"))
     for timeline in ("mine", "fixed"):
-        with pytest.raises(ConflictError, match=f"timeline {timeline} is there already"):
+        with pytest.raises(ConflictError, match=f"timeline {timeline} exists already"):
             patcher(house).patch(patching(source, "better", timeline, "patch 2"))
     with pytest.raises(NameRefusedError):
         patcher(house).patch(patching(source, "better", "t7", "patch 2"))
@@ -208,7 +208,7 @@ def test_a_fork_that_somebody_ran_before_the_patch_was_planned_keeps_what_it_did
         patcher(house, Crash("ids:before")).patch(patching(source))
     loop = replace(house.loop, timeline="fixed")
     loop.run_once(ASK)
-    with pytest.raises(ConflictError, match="has gone on without the patch"):
+    with pytest.raises(ConflictError, match="has continued without the patch"):
         patcher(house).patch(patching(source))
 
 

@@ -207,7 +207,7 @@ def test_trimmed_offsets_stop_the_plan_with_the_exact_gap() -> None:
     assert str(caught.value) == (
         "data lost: topic payments, partition 0, offsets [3, 5) were deleted before they were read\n"
         "Safe: every completed checkpoint and older restore point is intact; nothing was written.\n"
-        "Next: lengthen the topic's retention; to go on with a recorded gap, repeat with --accept-loss."
+        "Next: lengthen the topic's retention; to continue with a recorded gap, repeat with --accept-loss."
     )
     assert house.store.objects == before
 

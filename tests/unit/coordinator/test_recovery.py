@@ -161,7 +161,7 @@ def test_forks_go_on_beside_the_live_timeline_and_beside_each_other() -> None:
     assert [str(c.plan.slot) for c in done] == ["one/2.1", "two/2.1", "t1/4.1"]
     assert [held(house, c) for c in done] == [{"a": 4}] * 3
     assert len({c.handles["accounts"].segments[-1].path for c in done}) == 3
-    with pytest.raises(ConflictError, match="timeline one is there already: it began at chk-1"):
+    with pytest.raises(ConflictError, match="timeline one exists already: it began at chk-1"):
         house.recovery.fork(Beginning(checkpoint=made[1]), "one")
 
 
@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written() -> None:
     made = three(house)
     other = replace(PIPELINE, operators=[Fold("people", key_by="account", state=Account)])
     recovery = Recovery(coordinator=house.coordinator, pipeline=other)
-    with pytest.raises(IncompatibleStateError, match="accounts: is not declared any more"):
+    with pytest.raises(IncompatibleStateError, match="accounts: is no longer declared"):
         recovery.restore(Beginning(checkpoint=made[0]))
     assert house.coordinator.timelines.names() == ["t1"]
     left = recovery.fork(Beginning(checkpoint=made[0], allow_non_restored_state=True), "empty").genesis

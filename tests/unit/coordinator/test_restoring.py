@@ -131,7 +131,7 @@ def test_a_time_means_the_newest_checkpoint_of_the_live_timeline_that_is_not_aft
     for end in (2_000_000, 3_000_000):
         house.complete(replace(ASK, interval_end=at(end)))
     assert [plan(house, as_of_ms=ms).checkpoint.id for ms in (2_000_000, 2_999_999, 3_000_000)] == [1, 1, 2]
-    with pytest.raises(NotFoundError, match="no checkpoint is as old as that"):
+    with pytest.raises(NotFoundError, match="no checkpoint is that old"):
         plan(house, as_of_ms=1)
     with pytest.raises(UsageError, match="name one restore point"):
         RestoreRequest(checkpoint=1, as_of_ms=1)
@@ -141,7 +141,7 @@ def test_a_sink_keeps_its_rows_and_what_is_emitted_again_is_skipped() -> None:
     house = telling(DeltaSink("seen"))
     made = three(house)
     assert plan(house, checkpoint=1).sinks == {
-        "seen": "keeps its rows; what is emitted again for the same records is skipped"
+        "seen": "keeps its rows; rows that are emitted again for the same records are skipped"
     }
     restored(house, checkpoint=1)
     half = house.complete(replace(ASK, max_records=1))
@@ -172,7 +172,7 @@ def test_a_sink_goes_back_with_the_state_on_request() -> None:
     house = telling(DeltaSink("seen"))
     made = three(house)
     assert plan(house, checkpoint=1, restore_sinks=True).sinks == {
-        "seen": "goes back to its rows of then; what is read again emits anew"
+        "seen": "goes back to its rows as of the checkpoint; records that are read again emit again"
     }
     restored(house, checkpoint=1, restore_sinks=True)
     half = house.complete(replace(ASK, max_records=1))
@@ -194,9 +194,9 @@ def test_what_happens_to_topics_is_told_plainly() -> None:
     three(house)
     for due in undelivered(house.coordinator)[:2]:
         delivered(house.coordinator, due)
-    again = "what was sent to topic out stays; what is read again is sent again, under other ids"
+    again = "records sent to topic out stay; records that are read again are sent again, under other ids"
     assert plan(house, checkpoint=1, restore_sinks=True).sinks == {"seen": again}
-    assert plan(house, checkpoint=1).sinks == {"seen": "what was sent to topic out stays, and is not sent again"}
+    assert plan(house, checkpoint=1).sinks == {"seen": "records sent to topic out stay, and are not sent again"}
     assert plan(house, checkpoint=1, restore_sinks=True).sent_again == ("out",)
     assert plan(house, checkpoint=1).sent_again == ()
     assert plan(house, checkpoint=2, restore_sinks=True).sent_again == (), "chk-3 was not sent yet"
@@ -232,7 +232,7 @@ def test_a_claim_ends_the_savepoint_and_there_is_no_second_one() -> None:
     assert (done.genesis.parent, done.genesis.savepoint, done.genesis.claim) == (2, "sp", True)
     claimed = house.savepoints.find("sp")
     assert claimed is not None and claimed.claimed_by == "t2"
-    with pytest.raises(ConflictError, match="savepoint sp was claimed by timeline t2: there is no second claim"):
+    with pytest.raises(ConflictError, match="savepoint sp was claimed by timeline t2: it cannot be claimed again"):
         RestoreRequest(savepoint="sp", claim=True).beginning(house.coordinator)
     with pytest.raises(NotFoundError, match="claimed by timeline t2"):
         RestoreRequest(savepoint="sp").beginning(house.coordinator)

@@ -196,7 +196,7 @@ def refused(house: House, words: str) -> None:
 def test_a_timeline_that_was_born_of_it_needs_it_until_its_first_checkpoint(house: House) -> None:
     house.savepoints.create(asked(checkpoint=2))
     house.recovery.restore(Beginning(checkpoint=house.coordinator.checkpoint(2)))
-    refused(house, "timeline t2, which was born of it")
+    refused(house, "timeline t2, which began at it")
     house.complete()
     assert house.savepoints.dispose("sp").disposed
 

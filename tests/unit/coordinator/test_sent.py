@@ -202,7 +202,7 @@ def test_what_a_promote_was_asked_to_send_is_sent_by_the_timeline_that_is_restor
     house.complete(replace(ASK, max_records=1))
     assert deliver(house) == [0, 1, 2]
     promote(house, send=True)
-    assert "is not sent again" in plan(house, checkpoint=1).sinks["seen"]
+    assert "are not sent again" in plan(house, checkpoint=1).sinks["seen"]
     restored(house, checkpoint=1)
     house.complete()
     assert deliver(house) == [3, 4, 5, 6, 7]
@@ -360,9 +360,9 @@ def test_sinks_that_were_added_since_stay_and_are_told_of_where_they_go_back() -
     house.send(2)
     house.complete()
     assert deliver(house) == [1, 2]
-    assert plan(house, checkpoint=1).sinks["seen"] == "what was sent to topic out stays, and is not sent again"
+    assert plan(house, checkpoint=1).sinks["seen"] == "records sent to topic out stay, and are not sent again"
     back = plan(house, checkpoint=1, restore_sinks=True)
-    assert back.sinks["seen"].endswith("is sent again, under other ids")
+    assert back.sinks["seen"].endswith("are sent again, under other ids")
     assert back.sent_again == ("out",)
     restored(house, checkpoint=1)
     house.complete()
@@ -450,7 +450,7 @@ def test_rows_that_were_let_go_are_told_of_and_hold_up_nothing() -> None:
     sweep(house)
     found = plan(house, savepoint="sp")
     assert (found.due, found.gone) == ({"seen": (made[2],)}, {"seen": (made[1],)})
-    assert "rows of chk-2 (timeline t1) were never sent, and retention has let them go" in found.sinks["seen"]
+    assert "rows of chk-2 (timeline t1) were never sent, and retention has released them" in found.sinks["seen"]
     restored(house, savepoint="sp")
     house.send(1)
     house.complete()

@@ -33,7 +33,7 @@ def test_a_damaged_record_of_a_compaction_is_passed_over(caplog: pytest.LogCaptu
     made = house.complete()
     assert not made.plan.adopted
     assert house.state("accounts") == {("a",): (4, 4)}
-    assert f"a compaction is not adopted: object damaged: {second}" in caplog.text
+    assert f"a compaction was not adopted: object damaged: {second}" in caplog.text
     compacted(house)
     house.send(1)
     assert house.complete().plan.adopted, "the next one is"
@@ -52,7 +52,7 @@ def test_a_damaged_table_of_a_compaction_is_passed_over(
         patch.setattr(house.tables, "files_exist", damaged)
         house.send(1)
         assert not house.complete().plan.adopted
-    assert "a compaction is not adopted: version 0 of " in caplog.text
+    assert "a compaction was not adopted: version 0 of " in caplog.text
     house.send(1)
     assert house.complete().plan.adopted, "the table is back"
     assert house.state("accounts") == {("a",): (3, 3)}

@@ -1,7 +1,7 @@
-"""Attempts: one outcome key per try of a plan, on which *sealed* and *revoked* compete.
+"""Attempts: each attempt of a plan has one outcome key, for which *sealed* and *revoked* compete.
 
-Attempt n belongs to whoever put *revoked* on n-1; attempt 0 exists only to be revoked by the owner of attempt 1. An
-abort revokes the last attempt for good (ADR 0003), so a plan is either sealed or aborted, never both (I6).
+Attempt n belongs to the process that put *revoked* on n-1; attempt 0 exists only to be revoked by the owner of attempt
+1. An abort revokes the last attempt for good (ADR 0003), so a plan is either sealed or aborted, never both.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from tidemark.ports import Clock, PutOutcome, WriteIds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedAttempt:
-    """One try of a plan, owned by this process (port `Attempt`).
+    """One attempt of a plan, owned by this process (port `Attempt`).
 
     Attributes:
-        plan: what is tried.
-        number: which try.
-        deadline_ms: when it expires (D3); None = never.
+        plan: the plan that the attempt executes.
+        number: number of the attempt.
+        deadline_ms: when the attempt expires; None = never.
     """
 
     plan: CheckpointPlan
@@ -34,24 +34,24 @@ class OwnedAttempt:
     write_ids: WriteIds
 
     def check(self) -> None:
-        """Reads the attempt's outcome key; called before every step and inside every commit.
+        """Reads the attempt's outcome key. Called before every step and inside every commit.
 
         Raises:
             FencedError: a later attempt or an abort revoked this one.
-            CheckpointExpiredError: it passed the checkpoint timeout.
+            CheckpointExpiredError: the attempt exceeded the checkpoint timeout.
         """
         outcome = self.objects.outcome(self.plan.slot, self.number)
         if outcome is not None and outcome.kind is OutcomeKind.REVOKED:
             raise _fenced(self.plan, self.number)
         if outcome is None and self.deadline_ms is not None and self.clock.now_ms() > self.deadline_ms:
             raise CheckpointExpiredError(
-                f"{self.plan.name} expired: attempt {self.number} passed the pipeline's checkpoint_timeout",
+                f"{self.plan.name} expired: attempt {self.number} exceeded the pipeline's checkpoint_timeout",
                 safe="every completed checkpoint is intact; nothing was published.",
-                next="run the pipeline again; raise checkpoint_timeout, or lower max_records, if it stays too slow.",
+                next="run the pipeline again; if it stays too slow, raise checkpoint_timeout or lower max_records.",
             )
 
     def seal(self, sealed: Sealed) -> None:
-        """Puts *sealed* with all acks.
+        """Puts *sealed*, with all acks.
 
         Raises:
             FencedError: *revoked* came first.
@@ -77,22 +77,22 @@ class Attempts:
     write_ids: WriteIds
 
     def state(self, plan: CheckpointPlan) -> PlanState:
-        """What a plan has come to; an abort that was decided but not recorded is recorded on the way."""
+        """Returns the state of a plan. An abort that was decided but not yet recorded is recorded on the way."""
         taken = self._slot_taken(plan)
         return taken if taken is not None else self._walk(plan)
 
     def begin(self, plan: CheckpointPlan, deadline_ms: int | None = None) -> OwnedAttempt | PlanState:
-        """Takes the plan's next attempt by revoking the last one, or says why there is none to take."""
+        """Takes the plan's next attempt by revoking the last one, or returns the state that leaves none to take."""
         while isinstance(found := self.state(plan), OpenPlan):
             if self._revoke(plan, found.attempt, None):
                 return self._owned(plan, found.attempt + 1, deadline_ms)
         return found
 
     def resume(self, plan: CheckpointPlan, number: int, deadline_ms: int | None = None) -> OwnedAttempt:
-        """An attempt that the caller's parent process began and handed over by number.
+        """Returns an attempt that the caller's parent process began and handed over by number.
 
         Raises:
-            FencedError: it was never begun, or is over.
+            FencedError: the attempt was never begun, or has ended.
         """
         found = self.state(plan)
         if not isinstance(found, OpenPlan) or found.attempt != number or number == 0:
@@ -100,7 +100,7 @@ class Attempts:
         return self._owned(plan, number, deadline_ms)
 
     def abort(self, plan: CheckpointPlan, failure: Failure) -> PlanState:
-        """Revokes the last attempt for good and writes the abort record; a sealed plan is returned as it is."""
+        """Revokes the last attempt for good and writes the abort record. A sealed plan is returned unchanged."""
         while isinstance(found := self.state(plan), OpenPlan):
             self._revoke(plan, found.attempt, failure)
         return found
@@ -124,13 +124,13 @@ class Attempts:
         if isinstance(entry, Checkpoint) and entry.plan == plan:
             now = self.objects.slot(plan.slot.timeline, plan.slot.sequence)
             return Completed(checkpoint=now if isinstance(now, Checkpoint) else entry)
-        # A plan of this slot that was aborted in favour of the one that completed.
+        # This plan was aborted, and another plan of the same slot completed.
         if (record := self.objects.abort(plan.slot)) is not None and record.id == plan.id:
             return None
         raise ConflictError(
             f"the slot {plan.slot} of {plan.name} belongs to another checkpoint",
             safe="nothing was written.",
-            next="plan again: the timeline has moved on.",
+            next="run the command again: the timeline has moved on, so it makes another plan.",
         )
 
     def _walk(self, plan: CheckpointPlan) -> OpenPlan | SealedPlan | Aborted:
@@ -155,7 +155,7 @@ class Attempts:
         return self.objects.put(keys.outcome_key(plan.slot, number), outcome) is PutOutcome.WON
 
     def _record_abort(self, plan: CheckpointPlan, outcome: Outcome, failure: Failure) -> AbortRecord:
-        # Nothing but the final revocation goes in, so that whoever finishes it writes the same bytes.
+        # Everything comes from the final revocation, so every process that finishes the abort writes the same bytes.
         record = AbortRecord(
             id=plan.id,
             slot=plan.slot,
@@ -172,6 +172,6 @@ class Attempts:
 def _fenced(plan: CheckpointPlan, number: int) -> FencedError:
     return FencedError(
         f"attempt {number} of {plan.name} was revoked: a later attempt or an abort took over",
-        safe="what this attempt wrote is part of no state; the next commit removes it.",
-        next=f"tidemark checkpoint list {plan.pipeline}    (shows what became of it; the later attempt goes on).",
+        safe="the files that this attempt wrote belong to no state; the next commit removes them.",
+        next=f"tidemark checkpoint list {plan.pipeline}    (shows the outcome; the later attempt continues).",
     )

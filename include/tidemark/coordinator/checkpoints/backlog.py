@@ -1,4 +1,4 @@
-"""What waits to be sent per sink, since when and why; and leaving out a record that Kafka refuses."""
+"""The backlog of each sink: which checkpoints wait to be sent, since when, and why. Skips refused records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,18 @@ from tidemark.model.checkpoint.sinks import SinkTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkBacklog:
-    """What waits of one sink.
+    """The checkpoints and records that wait to be sent to one sink.
 
     Attributes:
         sink: its name.
         kind: see `SinkTable.kind`.
-        topic: where to; None of a Delta sink.
-        checkpoints: names of the checkpoints that wait, oldest first; the open plan of a sink that attempts send to.
-        records: how many records their operators emitted.
-        since_ms: when the oldest of them was planned; None where nothing waits.
-        failure: why the oldest was not sent, as far as sending was tried.
-        skipped: how many records are left out.
+        topic: the destination; None for a Delta sink.
+        checkpoints: names of the checkpoints that wait, oldest first. For a sink that attempts send to, this includes
+            the open plan if Kafka refused one of its records.
+        records: number of records that the sink's operators emitted in these checkpoints.
+        since_ms: when the oldest of these checkpoints was planned; None if nothing waits.
+        failure: why the oldest could not be sent; None if sending was not tried or did not fail.
+        skipped: number of records that are left out of the sink.
     """
 
     sink: str
@@ -39,7 +40,7 @@ class SinkBacklog:
 
 
 def backlogs(coordinator: CheckpointCoordinator) -> list[SinkBacklog]:
-    """The sinks of the live timeline, in order of names: those of its newest checkpoint, and others that still wait."""
+    """Lists sinks by name: those of the live timeline's newest checkpoint, and others that still have a backlog."""
     refusals, waiting = Refusals(coordinator.objects), undelivered(coordinator)
     newest = next(iter(coordinator.checkpoints()), None)
     tables = {due.table.name: due.table for due in waiting}
@@ -75,34 +76,34 @@ def _backlog(
 
 
 def refusal_to_skip(coordinator: CheckpointCoordinator, sink: str, record: str) -> DeliveryFailure:
-    """The refusal of a record that still waits.
+    """Returns the refusal of a record that still waits.
 
     Raises:
         NotFoundError: Kafka has refused no such record of the sink.
-        ConflictError: the record does not wait any more.
+        ConflictError: the record no longer waits.
     """
     name = coordinator.name
     failure = next((f for f in Refusals(coordinator.objects).failures(sink) if f.record == record), None)
     if failure is None:
         raise NotFoundError(
             f"Kafka has refused no record {record} of sink {sink}",
-            safe="only a record that was refused can be skipped; nothing was changed.",
-            next=f"tidemark sink list {name}    names the records that were refused.",
+            safe="you can skip only a record that Kafka refused; nothing was changed.",
+            next=f"tidemark sink list {name}    (lists the refused records).",
         )
     standing = coordinator.open_plan()
     open_id = standing.plan.id if isinstance(standing, OpenPlan) else None
     waits = (d for d in undelivered(coordinator) if d.table.name == sink and d.checkpoint.id == failure.checkpoint)
     if failure.checkpoint != open_id and next(waits, None) is None:
         raise ConflictError(
-            f"record {record} does not wait any more: its checkpoint was sent, aborted, or left its timeline",
+            f"record {record} no longer waits: its checkpoint was sent, aborted, or left its timeline",
             safe="nothing was changed.",
-            next=f"tidemark sink list {name}    shows what waits.",
+            next=f"tidemark sink list {name}    (shows what waits).",
         )
     return failure
 
 
 def skip(coordinator: CheckpointCoordinator, failure: DeliveryFailure, owner: str, note: str) -> bool:
-    """Leaves the refused record out of its sink from now on; returns whether this call did."""
+    """Leaves the refused record out of its sink from now on. Returns whether this call did so."""
     record = SkippedRecord(
         sink=failure.sink,
         record=failure.record,

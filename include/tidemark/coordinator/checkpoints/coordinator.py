@@ -1,7 +1,7 @@
-"""The home of a checkpoint's verbs: trigger, begin, seal or abort, publish.
+"""The verbs of a checkpoint: trigger, begin, seal or abort, publish.
 
-Each verb is idempotent, may be called by any process at any time, and finishes what others left half done (I10).
-Correctness rests on put-if-absent objects and on the tables' compare-and-set, never on a lock or a clock.
+Every verb is idempotent, can be called by any process at any time, and finishes work that another process left half
+done. Correctness rests on put-if-absent objects and on the tables' compare-and-set, never on a lock or a clock.
 """
 
 from collections.abc import Iterator
@@ -54,10 +54,10 @@ from tidemark.ports import (
 )
 
 
-# Publication: the put-if-absent of a manifest is the commit point of a checkpoint (E5).
+# Publication: the put-if-absent of the manifest is the commit point of a checkpoint.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publisher:
-    """Publishes what is sealed; any process may, and all write the same bytes."""
+    """Publishes sealed plans. Any process may do so: all of them write the same bytes."""
 
     objects: Objects
 
@@ -65,7 +65,7 @@ class Publisher:
         """Puts the manifest into the plan's slot.
 
         Raises:
-            FencedError: what is offered was never sealed (I6).
+            FencedError: the attempt was never sealed, so its plan may have been aborted.
             ConflictError: another plan's manifest is in the slot.
             StoreError: the store could not be written.
         """
@@ -84,7 +84,7 @@ class Publisher:
         raise ConflictError(
             f"{plan.name} cannot be published: its slot {slot} belongs to another checkpoint",
             safe="the other checkpoint and every older restore point are intact.",
-            next="run the pipeline again: it plans anew.",
+            next="run the pipeline again: it makes another plan.",
         )
 
     def _refuse_unsealed(self, plan: CheckpointPlan, sealed: Sealed) -> None:
@@ -111,7 +111,7 @@ class Publisher:
             raise CorruptObjectError(
                 f"object missing: {keys.slot_key(slot.timeline, slot.sequence - 1)}, the parent of {plan.name}",
                 safe="nothing was published.",
-                next="put the object back from a backup of the warehouse, or restore an older restore point.",
+                next="restore the object from a backup of the warehouse, or go back to an older restore point.",
             )
         return entry.covered_until_ms
 
@@ -125,15 +125,15 @@ class CheckpointCoordinator:
     """Coordinates the checkpoints of one pipeline.
 
     Attributes:
-        store: below the pipeline's folder.
+        store: the object store, rooted at the pipeline's folder.
         log: Kafka, for planning.
         clock: the only clock.
-        write_ids: the only randomness.
+        write_ids: the only source of randomness.
         listener: called at every step.
-        files_exist: whether all files of a handle are there; asked before a compaction is adopted.
-        foreign: tables that broadcast states copy; None where no pipeline has any.
-        name: of the pipeline, for messages that say what to type.
-        index: of its manifests, for retention; nothing else goes by it.
+        files_exist: checks whether all files of a handle exist, before a compaction is adopted.
+        foreign: the tables that broadcast states copy; None if no pipeline has any.
+        name: the pipeline's name, for the commands in error messages.
+        index: index of the pipeline's manifests. Only retention uses it.
     """
 
     store: CheckpointStore
@@ -153,25 +153,25 @@ class CheckpointCoordinator:
 
     @property
     def timelines(self) -> Timelines:
-        """Reading of timelines."""
+        """Reads timelines."""
         return Timelines(self.objects)
 
     @property
     def fates(self) -> Fates:
-        """Promotes and ends of timelines."""
+        """Claims and ends of timelines."""
         return Fates(objects=self.objects, clock=self.clock, write_ids=self.write_ids)
 
     @property
     def attempts(self) -> Attempts:
-        """Attempts of plans."""
+        """Begins, finds and revokes attempts of plans."""
         return Attempts(objects=self.objects, clock=self.clock, write_ids=self.write_ids)
 
     def head(self, timeline: str | None = None) -> Head:
-        """The head of a timeline, of the live one by default."""
+        """Returns the head of a timeline, by default of the live one."""
         return self.timelines.live_head() if timeline is None else self.timelines.head(timeline)
 
     def plan_of(self, checkpoint_id: int) -> CheckpointPlan:
-        """The plan with an id, whatever became of it.
+        """Returns the plan with an id, whatever its outcome.
 
         Raises:
             NotFoundError: the id was never planned.
@@ -179,35 +179,35 @@ class CheckpointCoordinator:
         return self.timelines.plan(checkpoint_id)
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint:
-        """The completed checkpoint with an id, to be read, restored or pinned.
+        """Returns the completed checkpoint with an id, to be read, restored or pinned.
 
         Raises:
-            NotFoundError: there is none.
-            ReleasedError: retention has let it go.
+            NotFoundError: there is no such checkpoint.
+            ReleasedError: retention has released it.
         """
         return usable(self.timelines, self.timelines.checkpoint(checkpoint_id))
 
     def checkpoints(self, timeline: str | None = None) -> Iterator[Checkpoint]:
-        """Completed checkpoints, newest first: those of a timeline (the live one by default) and what it came from."""
+        """Completed checkpoints of a timeline (by default the live one), then of its ancestors, newest first."""
         return self.timelines.chain(timeline if timeline is not None else self.timelines.live())
 
     def covered_by(self, interval_end: datetime, timeline: str | None = None) -> Checkpoint | None:
-        """The first checkpoint that covered an interval's end; None while it is not covered."""
+        """Returns the first checkpoint that covers an interval's end; None while none does."""
         end, head = to_ms(interval_end), self.head(timeline)
         if head.covered_until_ms is None or head.covered_until_ms < end:
             return None
         return self.timelines.covered_by(head.timeline, end)
 
     def state(self, plan: CheckpointPlan) -> PlanState:
-        """What a plan has come to."""
+        """Returns the state of a plan."""
         return self.attempts.state(plan)
 
     def open_plan(self, timeline: str | None = None) -> NothingOpen | PlanState:
-        """What stands at the next slot of a timeline (of the live one by default)."""
+        """Returns the plan at the next slot of a timeline (by default the live one), with its state."""
         return self.standing(self.head(timeline))
 
     def standing(self, head: Head) -> NothingOpen | PlanState:
-        """What stands at the slot behind a head."""
+        """Returns the plan at the slot after a head, with its state."""
         slot, aborted = head.next_slot, list[AbortRecord]()
         while (plan := self.objects.plan(slot)) is not None:
             state = self.attempts.state(plan)
@@ -220,11 +220,11 @@ class CheckpointCoordinator:
     def trigger(
         self, pipeline: Pipeline, request: PlanRequest, timeline: str | None = None
     ) -> OpenPlan | Completed | Covered | Refused:
-        """Finds or makes the plan to execute next; publishes on the way what was sealed and left behind.
+        """Finds or makes the plan to execute next; a plan that was left sealed is published on the way.
 
         Returns:
-            OpenPlan: begin it. Completed: a sealed plan was found and published. Covered: the request's interval
-            is covered, or all that it wants repeated is. Refused: MIN_PAUSE or STOPPED.
+            OpenPlan: begin it. Completed: a sealed plan was found and published. Covered: the request's interval is
+            covered, or everything that it asks to repeat is repeated. Refused: MIN_PAUSE or STOPPED.
 
         Raises:
             DataLostError, NotFoundError, BrokerError: the ranges cannot be planned; nothing was written.
@@ -241,54 +241,55 @@ class CheckpointCoordinator:
                 answer = self._open(pipeline, request, head, found)
                 if answer is not None:
                     return answer
-            # Anything else means that the timeline moved on while we looked: look again.
+            # Any other state means that the timeline moved on in the meantime: look again.
 
     def begin(self, plan: CheckpointPlan, timeout: timedelta | None = None) -> OwnedAttempt | PlanState:
         """Takes the next attempt of a plan.
 
         Returns:
-            The attempt, owned by the caller; or what the plan has come to, where there is none to take.
+            The attempt, owned by the caller; or the plan's state, if no attempt can be taken.
         """
         self.listener("attempt", "before")
         if is_outdated(self.objects, plan):
-            # The plan is written, its attempts are not: whoever revised the parent has seen the plan, or is seen here.
+            # The plan is written but has no attempts yet: an erasure that revised the parent either saw the plan, or is
+            # seen here.
             return self.abort(plan, state_erased(plan))
         found = self.attempts.begin(plan, self._deadline(timeout))
         self.listener("attempt", "after")
         return found
 
     def resume(self, plan: CheckpointPlan, number: int, timeout: timedelta | None = None) -> OwnedAttempt:
-        """The attempt that a parent process began and handed to this one by its number.
+        """Returns the attempt that a parent process began and handed over by number.
 
         Raises:
-            FencedError: it was never begun, or is over.
+            FencedError: the attempt was never begun, or has ended.
         """
         return self.attempts.resume(plan, number, self._deadline(timeout))
 
     def abort(self, plan: CheckpointPlan, failure: Failure) -> PlanState:
-        """Closes a plan for good, unless it was sealed first.
+        """Closes a plan for good, unless it is sealed already.
 
         Returns:
-            Aborted; or SealedPlan, Completed, Void where it was too late.
+            Aborted; or SealedPlan, Completed or Void if it was too late to abort.
         """
         return self.attempts.abort(plan, failure)
 
     def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
-        """Puts the manifest: the commit point. Idempotent; see `Publisher.publish`."""
+        """Puts the manifest, which is the commit point. Idempotent; see `Publisher.publish`."""
         self.listener("publish", "before")
         done = Publisher(objects=self.objects).publish(plan, sealed)
         self.listener("publish", "after")
         return done
 
     def complete(self, plan: CheckpointPlan) -> PlanState:
-        """Publishes a plan if it is sealed, and says what it has come to."""
+        """Publishes a plan if it is sealed. Returns the plan's state."""
         found = self.state(plan)
         return self.publish(plan, found.sealed) if isinstance(found, SealedPlan) else found
 
     def record_failure(
         self, pipeline: Pipeline, plan: CheckpointPlan, error: BaseException, *, publishing: bool = False
     ) -> FailureReport:
-        """Classifies a failure, aborts the plan where a retry cannot help, and counts failures in a row."""
+        """Classifies a failure, aborts the plan if a retry cannot help, and counts failures in a row."""
         failure = failure_of(error, publishing=publishing)
         if isinstance(error, RecordRefusedError) and error.record:
             self.keep_refusal(plan, error)
@@ -301,7 +302,7 @@ class CheckpointCoordinator:
         )
 
     def keep_refusal(self, plan: CheckpointPlan, error: RecordRefusedError) -> None:
-        """Keeps which record of an attempt Kafka refused, so that it can be named and left out."""
+        """Records which record of an attempt Kafka refused, so that you can see it and skip it."""
         topic = next((table.topic for table in plan.sinks.values() if table.name == error.sink), None)
         Refusals(self.objects).put_failure(
             DeliveryFailure(
@@ -320,7 +321,7 @@ class CheckpointCoordinator:
         )
 
     def failures_in_a_row(self) -> int:
-        """Failures that count, since the newest checkpoint of the live timeline (E8)."""
+        """Counts failures since the newest checkpoint of the live timeline; only reasons that count are included."""
         slot, found = self.head().next_slot, []
         while (record := self.objects.abort(slot)) is not None:
             found.append(record)
@@ -337,7 +338,7 @@ class CheckpointCoordinator:
             planned = self._planner().plan(pipeline, request, head, found)
             if isinstance(planned, Refused | Covered) or not planned.adopted:
                 return planned
-            return None  # somebody else's plan: look at it like at any open one
+            return None  # another process's plan: treated like any open plan
         if found.plan.fingerprint != pipeline.fingerprint:
             self.abort(found.plan, _code_changed(found.plan))
         elif is_outdated(self.objects, found.plan):
@@ -368,19 +369,19 @@ class CheckpointCoordinator:
 
 
 def state_erased(plan: CheckpointPlan) -> Failure:
-    """Why a plan is aborted whose parent was revised."""
+    """The failure of a plan whose parent was revised by an erasure."""
     return Failure(
         reason=FailureReason.STATE_ERASED,
         message=f"a key was erased from the state that {plan.name} was planned from",
-        next="nothing: the same offsets are planned anew.",
+        next="nothing: the same offsets are planned again.",
     )
 
 
 def _code_changed(plan: CheckpointPlan) -> Failure:
     return Failure(
         reason=FailureReason.CODE_CHANGED,
-        message=f"{plan.name} was planned by other code than that of now",
-        next="nothing: the same offsets are planned anew.",
+        message=f"{plan.name} was planned by other code than is deployed now",
+        next="nothing: the same offsets are planned again.",
     )
 
 

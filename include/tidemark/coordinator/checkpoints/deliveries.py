@@ -1,4 +1,4 @@
-"""What is still to be sent to Kafka: checkpoints of the live timeline whose outbox rows no delivery record covers."""
+"""Deliveries that are due: checkpoints of the live timeline whose outbox rows have no delivery record."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +12,10 @@ __all__ = ["Undelivered", "delivered", "is_live", "undelivered"]
 
 
 def undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered]:
-    """What is to be sent, oldest checkpoint first, also for sinks that the pipeline no longer declares.
+    """Lists undelivered checkpoints, oldest first; sinks that the pipeline no longer declares are included.
 
-    A sink that attempts send to has an outbox only if it had another guarantee before, or was on a fork: what that
-    holds is sent too.
+    A sink that attempts send to has an outbox only if it had another guarantee before, or if its timeline was a fork.
+    The rows of such an outbox are sent too.
     """
     timelines = coordinator.timelines
     head = timelines.live_head()
@@ -27,15 +27,16 @@ def undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered]:
 
 
 def is_live(coordinator: CheckpointCoordinator, due: Undelivered) -> bool:
-    """Whether the timeline is still live for which something is due; asked before each checkpoint is sent.
+    """Whether the timeline of a delivery is still live; asked before each checkpoint is sent.
 
-    A restore or a promote may have ended it since: then its successor says what is due, and sends it.
+    A restore or a promote may have ended the timeline in the meantime. Its successor then decides which rows are due,
+    and sends them.
     """
     return coordinator.timelines.live() == due.timeline
 
 
 def delivered(coordinator: CheckpointCoordinator, done: Undelivered) -> None:
-    """Records that all of it was acknowledged; a second record of the same loses, and says the same."""
+    """Records that Kafka acknowledged all of it; a second, equal record loses the put without harm."""
     record = DeliveryRecord(
         sink=done.table.name,
         checkpoint=done.checkpoint.id,

@@ -1,7 +1,7 @@
-"""The failure manager: what an error means (E7), whether it counts (E8, D6), and whether a retry makes sense.
+"""The failure manager: which reason an error has, whether it counts, and whether a retry makes sense.
 
-Every word of it is derived from the store's objects: failures in a row are the abort records of the slot that the
-timeline waits at, so a completed checkpoint resets them by moving on.
+Everything is derived from the store's objects: failures in a row are the abort records of the slot that the timeline
+waits at, so a completed checkpoint resets the count by moving to the next slot.
 """
 
 from collections.abc import Iterable
@@ -41,20 +41,20 @@ _REASONS: tuple[tuple[type[TidemarkError], FailureReason], ...] = (
     (BrokerError, FailureReason.BROKER_ERROR),
     (StoreError, FailureReason.STORE_ERROR),
     (EngineError, FailureReason.ENGINE_ERROR),
-    # Somebody else went on: what this attempt did is subsumed by it.
+    # Another process continued: it subsumes the work of this attempt.
     (FencedError, FailureReason.SUBSUMED),
-    # A second conflict in a row without a revocation: a foreign writer is in our tables.
+    # A second conflict in a row without a revocation means that a foreign process writes to Tidemark's tables.
     (ConflictError, FailureReason.STORE_ERROR),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReport:
-    """What a failure led to, for the caller to act on.
+    """The consequences of a failure, for the caller to act on.
 
     Attributes:
-        failure: reason, message and next step, as recorded.
-        state: what the plan has come to; None where nothing was planned or the store did not answer.
+        failure: the recorded reason, message and next step.
+        state: the plan's state; None if nothing was planned or the store did not answer.
         in_a_row: counted failures since the last completed checkpoint, this one included.
         tolerable: `Pipeline.tolerable_failed_checkpoints`.
     """
@@ -66,22 +66,22 @@ class FailureReport:
 
     @property
     def retry(self) -> bool:
-        """Whether a new try of the same plan makes sense."""
+        """Whether it makes sense to try the same plan again."""
         reason = self.failure.reason
         return isinstance(self.state, OpenPlan | SealedPlan) and not (reason.aborts or reason.waits)
 
     @property
     def exceeded(self) -> bool:
-        """Whether the caller shall pause the DAG and alert (D6): never for a failure that does not count."""
+        """Whether the caller must pause the DAG and alert; never for a failure that does not count."""
         return self.failure.reason.counts and self.in_a_row > self.tolerable
 
 
 def classify(error: BaseException, *, publishing: bool = False) -> FailureReason:
-    """The reason that an error stands for.
+    """Returns the failure reason of an error.
 
     Args:
-        error: any exception; what is not ours is TASK_FAILURE.
-        publishing: whether it arose from the put of the manifest.
+        error: any exception; one that is not Tidemark's own is a TASK_FAILURE.
+        publishing: whether putting the manifest raised it.
     """
     if publishing and isinstance(error, StoreError):
         return FailureReason.PUBLISH_FAILED
@@ -92,7 +92,7 @@ def classify(error: BaseException, *, publishing: bool = False) -> FailureReason
 
 
 def failure_of(error: BaseException, *, publishing: bool = False) -> Failure:
-    """The record of an error: its reason, what happened, what to do next, and the gate's verdict."""
+    """Returns the failure record of an error: its reason, message, next step, and the gate's verdict."""
     if isinstance(error, TidemarkError):
         message, after = error.what, error.next
         if isinstance(error, ProcessFunctionError):
@@ -110,11 +110,11 @@ def failure_of(error: BaseException, *, publishing: bool = False) -> Failure:
 
 
 def in_a_row(aborts: Iterable[AbortRecord], current: Failure | None = None, *, current_id: int | None = None) -> int:
-    """Counted failures in a row (E8): once per checkpoint id, only reasons that count.
+    """Counts failures in a row: one per checkpoint id, and only reasons that count.
 
     Args:
         aborts: abort records of the slot that the timeline waits at.
-        current: a failure that left its plan open, or is among `aborts` already.
+        current: a failure that left its plan open, or that is among `aborts` already.
         current_id: the checkpoint id of that plan.
     """
     counted = {record.id for record in aborts if record.failure.reason.counts}

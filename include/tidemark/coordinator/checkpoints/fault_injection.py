@@ -1,9 +1,9 @@
 """Fault injection: a step listener that kills or stops the process.
 
-`TIDEMARK_CRASH_AT=step:before|after[:nth][:stop]` says where.
+`TIDEMARK_CRASH_AT=step:before|after[:nth][:stop]` sets the point.
 
-Honoured only where `TIDEMARK_TEST_FAULTS=1` is set as well, so that a stray variable cannot harm a real run
-(reliability.md section 6). The process dies by SIGKILL, as a power cut would have it: no handler runs.
+The variable is ignored unless `TIDEMARK_TEST_FAULTS=1` is set as well, so that a leftover variable cannot harm a real
+run. The process dies by SIGKILL, as in a power cut: no handler runs.
 """
 
 import os
@@ -15,13 +15,13 @@ from tidemark.errors import UsageError
 
 @dataclass
 class CrashAt:
-    """Kills the process the nth time that a step's moment is reached (port `StepListener`).
+    """Kills the process when a step's moment is reached for the nth time (port `StepListener`).
 
     Attributes:
         step: a step, or its first part: `runs` matches `runs.aircraft`.
         moment: `before` or `after`.
         nth: which time.
-        stop: SIGSTOP instead of SIGKILL, so that a test can let another attempt pass and wake the sleeper.
+        stop: send SIGSTOP instead of SIGKILL, so that a test can run another attempt and then wake this process.
     """
 
     step: str
@@ -32,10 +32,10 @@ class CrashAt:
 
     @classmethod
     def parse(cls, text: str) -> "CrashAt":
-        """The crash point that the variable names.
+        """Parses the crash point in the variable.
 
         Raises:
-            UsageError: not of the form above.
+            UsageError: the text does not have the form above.
         """
         step, _, rest = text.partition(":")
         moment, *more = rest.split(":")
@@ -45,7 +45,7 @@ class CrashAt:
         return cls(step, moment, int(numbers[0]) if numbers else 1, "stop" in more)
 
     def __call__(self, step: str, moment: str) -> None:
-        """Called around every step; does not return from the one it waits for, unless it was stopped and woken."""
+        """Called around every step. At its own point it returns only if the process was stopped and is woken."""
         if moment != self.moment or (step != self.step and not step.startswith(self.step + ".")):
             return
         self._seen += 1

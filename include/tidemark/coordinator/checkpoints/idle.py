@@ -1,6 +1,6 @@
-"""A plan that reads nothing, completed without an engine: its state is its input, which an import or a patch has made.
+"""Completes a plan that reads nothing, without an engine: an import or a patch has already made its state.
 
-Its ranges end where they begin, so that whoever executes it comes to the same manifest (I10).
+The plan's ranges end where they begin, so every process that executes it writes the same manifest.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 
 
 def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> Checkpoint | None:
-    """Seals and publishes such a plan; finishes what an earlier call left. None where it was aborted.
+    """Seals and publishes such a plan, or finishes what an earlier call left. None if the plan was aborted.
 
     Raises:
         BusyError, ConflictError, StoreError: as the steps raise them.
@@ -28,7 +28,7 @@ def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> 
 
 
 def _sealed(plan: CheckpointPlan, attempt: int) -> Sealed:
-    """What an attempt comes to that reads nothing."""
+    """The sealed candidate of an attempt that reads nothing."""
     pending = PendingCheckpoint(plan)
     for uid, handle in plan.handles.items():
         sink = plan.sinks.get(uid)

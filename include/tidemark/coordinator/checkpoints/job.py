@@ -1,9 +1,9 @@
-"""The order of a checkpoint's steps: the only module that knows it (reliability.md section 3, steps 3 to 7).
+"""The order of a checkpoint's steps. This is the only module that knows it.
 
-read → per operator: fold or process, write the run, commit it, then its dead letters and what it emits → gate → fsync
-→ send, where a sink is sent to before the commit → seal. The outcome of the attempt is read again before every step; a
+read → per operator: fold or process, write the run, commit it, then its dead letters and its emitted rows → gate →
+fsync → send, if attempts send to a sink themselves → seal. The attempt's outcome is read again before every step; a
 commit reads it once more, after it has read the table version. Planning, taking the attempt and publishing belong to
-the coordinator. It works on ports alone, so the in-memory twin runs the same order.
+the coordinator. This module uses ports alone, so the in-memory twin runs the same order.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -31,15 +31,16 @@ from tidemark.sql.resolve import run_columns
 
 
 def skip_nothing(sink: str) -> Collection[str]:
-    """No record of a sink is left out."""
+    """Leaves no record of a sink out."""
     return ()
 
 
 @dataclass(frozen=True)
 class CheckpointJob:
-    """Executes attempts of plans, up to and including the seal; `skipped` gives ids of records that a sink leaves out.
+    """Executes attempts of plans, up to and including the seal.
 
-    They are left out by sinks that attempts send to; see `coordinator.records.refusals`.
+    `skipped` returns the ids of the records that a sink leaves out, for sinks that attempts send to; see
+    `coordinator.records.refusal_records`.
     """
 
     compute: Compute
@@ -55,9 +56,9 @@ class CheckpointJob:
         """Runs the steps in order.
 
         Raises:
-            FencedError: the attempt was revoked on the way; what it wrote is no part of any state.
-            GateFailedError: the candidate was rejected, or could not be judged; `verdict` says why.
-            DeadLettersExceededError: too large a share of the records could not be applied.
+            FencedError: the attempt was revoked on the way; its files belong to no state.
+            GateFailedError: the gate rejected the candidate, or could not judge it; `verdict` says why.
+            DeadLettersExceededError: the share of records that could not be applied is too large.
             DataLostError, StateOverflowError, BrokerError, EngineError, StoreError: as the steps raise them.
         """
         plan, pending, steps = attempt.plan, PendingCheckpoint(attempt.plan), self._steps(attempt)
@@ -90,7 +91,7 @@ class CheckpointJob:
 
     def _operator(self, steps: Steps, batch: Batch, uid: str) -> tuple[Ack, WrittenRun]:
         plan, started = steps.attempt.plan, self.clock.now_ms()
-        counts = self._prepared(steps, batch, uid)
+        counts = self._prepare(steps, batch, uid)
         run, handle = WrittenRun(rows=0, files=()), plan.handles[uid]
         commits: tuple[Commit, ...] = ()
         table = runs_table(plan, uid)
@@ -120,8 +121,8 @@ class CheckpointJob:
         )
         return ack, run
 
-    def _prepared(self, steps: Steps, batch: Batch, uid: str) -> UidCounts:
-        """Runs the function of a process, so that its counts are known."""
+    def _prepare(self, steps: Steps, batch: Batch, uid: str) -> UidCounts:
+        """Runs a process operator's function, so that its counts are known."""
         plan = steps.attempt.plan
         if plan.schemas[uid].kind == "process":
             counts = steps.take(f"process.{uid}", lambda: batch.prepare(uid))
@@ -137,7 +138,7 @@ class CheckpointJob:
                 f" ({counts.dead_lettered / counts.read:.1%}) were not applied,"
                 f" allowed are {self.max_dead_letters:.1%}",
                 safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
-                next="look at the records, mend the producer or the record type, or raise max_dead_letters.",
+                next="look at the records, fix the producer or the record type, or raise max_dead_letters.",
             )
 
 
@@ -155,7 +156,7 @@ def _seal(steps: Steps, sealed: Sealed) -> Sealed:
 
 
 def _close_after(error: BaseException, batch: Batch) -> None:
-    # What went wrong first is what is told: a server that is gone cannot release anything either.
+    # Report the first error: after a crash of the server, releasing the batch fails as well.
     try:
         batch.close()
     except TidemarkError as second:
@@ -163,10 +164,10 @@ def _close_after(error: BaseException, batch: Batch) -> None:
 
 
 def refuse_failed(plan: CheckpointPlan, verdict: Verdict) -> None:
-    """Raises for a verdict that is no pass.
+    """Raises if a verdict is not a pass.
 
     Raises:
-        GateFailedError: with the failed expectations in the message; `verdict` is attached to the error.
+        GateFailedError: the message lists the failed expectations; `verdict` is attached to the error.
     """
     if verdict.passed:
         return
@@ -175,12 +176,12 @@ def refuse_failed(plan: CheckpointPlan, verdict: Verdict) -> None:
     raise GateFailedError(
         what,
         safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
-        next="mend the data or the gate, then run the pipeline again: it plans the same offsets anew.",
+        next="fix the data or the gate, then run the pipeline again: it plans the same offsets again.",
     ).with_verdict(verdict)
 
 
 def runs_table(plan: CheckpointPlan, uid: str) -> str:
-    """The `runs` table of an operator, relative to the warehouse."""
+    """Path of an operator's `runs` table, relative to the warehouse."""
     return f"{plan.tables[uid]}/runs"
 
 

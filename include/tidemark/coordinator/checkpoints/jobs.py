@@ -1,4 +1,4 @@
-"""Open jobs: what reads a checkpoint for a while says so first, and says when it is over (design section 6)."""
+"""Open jobs: a process that reads a checkpoint for a while records when it begins and when it ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ from tidemark.model.retention.savepoint import TombstoneKind
 
 @contextmanager
 def open_job(coordinator: CheckpointCoordinator, kind: str, checkpoint: int) -> Iterator[str]:
-    """Keeps a job open for the duration of a block; gives its id. One that was killed stays open.
+    """Keeps a job open while a block runs, and yields its id. The job of a killed process stays open.
 
     Args:
         coordinator: of the pipeline.
         kind: see `JobRecord`.
-        checkpoint: its id.
+        checkpoint: id of the checkpoint that the job reads.
 
     Raises:
         ConflictError: the checkpoint is about to be deleted, or was released.
@@ -42,10 +42,10 @@ def open_job(coordinator: CheckpointCoordinator, kind: str, checkpoint: int) -> 
 
 
 def refuse_doomed(coordinator: CheckpointCoordinator, checkpoint: int) -> None:
-    """A job is a pin: once its record is written, what it reads must not be about to be deleted (design section 6).
+    """Refuses a checkpoint that is about to be deleted. Called once the job's record, which pins it, is written.
 
     Raises:
-        ConflictError: it is, or was released.
+        ConflictError: the checkpoint is about to be deleted, or was released.
     """
     tombstones = Tombstones(objects=coordinator.objects, clock=coordinator.clock, write_ids=coordinator.write_ids)
     tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, f"chk-{checkpoint}")

@@ -1,15 +1,15 @@
-"""The loop of a checkpoint: plan, attempt, commit, and again until the request's interval is covered.
+"""The checkpoint loop: plan, attempt, commit, and again until the request's interval is covered.
 
-There is one loop, and everything that makes checkpoints drives it: `tidemark run` and a backfill in one process, the
+There is one loop, and every process that makes checkpoints drives it: `tidemark run` and a backfill in one process, the
 tasks of a DAG in one process each, the simulation under every interleaving. `_next` is its only transition:
 
     nothing ──plan──▶ OpenPlan ──attempt──▶ SealedPlan ──commit──▶ Completed ──plan──▶ OpenPlan …
                          ▲                                             │
                          └──── Aborted, Void: plan again               └──▶ Covered, Refused: the end
 
-A state is read from the store, so a process may stop at any state and another one may continue there by the plan's
-slot. The tasks of a DAG do exactly that: `plan` stops at an open plan, `fold` at the sealed plan that covers the
-interval, `complete` commits it.
+The state is read from the store, so a process may stop at any state and another process may continue from there, given
+the plan's slot. The tasks of a DAG do exactly that: `plan` stops at an open plan, `fold` at the sealed plan that covers
+the interval, and `complete` commits it.
 """
 
 from collections.abc import Callable
@@ -41,16 +41,16 @@ Execute = Callable[[OwnedAttempt], Sealed]
 """Executes one attempt up to its seal; `CheckpointJob.execute`, passed by the context."""
 
 LoopState = PlanState | Covered | Refused
-"""Where the loop stands. It ends at Covered and Refused; a caller may end it earlier."""
+"""The state of the loop. The loop ends at Covered and Refused; a caller may end it earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the loop came.
+    """How far the loop got.
 
     Attributes:
-        state: where it stopped.
-        checkpoints: completed on the way, oldest first; the last one is that of `state` where `state` is Completed.
+        state: the state at which the loop stopped.
+        checkpoints: checkpoints completed on the way, oldest first; if `state` is Completed, the last one is its own.
     """
 
     state: LoopState
@@ -58,16 +58,16 @@ class Progress:
 
     @property
     def ended(self) -> Covered | Refused | None:
-        """Why nothing more was planned; None where the loop stopped because it had reached what was asked for."""
+        """Why nothing more was planned; None if the loop stopped because it reached its goal."""
         return self.state if isinstance(self.state, Covered | Refused) else None
 
 
 def _ignore_failure(report: FailureReport) -> None:
-    """The caller has no use for reports of failures: the error itself is raised."""
+    """Ignores reports of failures: the error itself is raised."""
 
 
 def _ignore_checkpoint(checkpoint: Checkpoint) -> None:
-    """The caller has no use for single checkpoints: `Progress` lists them."""
+    """Ignores single checkpoints: `Progress` lists them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +79,9 @@ class CheckpointLoop:
         pipeline: the declaration.
         execute: executes one attempt.
         on_failure: called with every failure before its error is raised, to pause and alert.
-        on_completed: called with each completed checkpoint before the next one is planned; the last one is the
-            caller's to handle, after the loop.
-        timeline: the live one by default.
+        on_completed: called with each completed checkpoint before the next one is planned. The caller handles the last
+            one itself, after the loop.
+        timeline: the timeline to plan on; by default the live one.
 
     Example:
         loop = CheckpointLoop(coordinator=coordinator, pipeline=pipeline, execute=job.execute)
@@ -103,16 +103,16 @@ class CheckpointLoop:
         """Completes one checkpoint: the open plan if there is one, else a new one.
 
         Returns:
-            Its checkpoint; none, and why, where the interval is covered already or no plan may be made.
+            Progress with that checkpoint; with none, and the reason, if the interval is covered or no plan may be made.
 
         Raises:
-            TidemarkError: planning or execution failed. Where a retry cannot help the plan was aborted, else it stays
-                open and the next call takes its next attempt.
+            TidemarkError: planning or execution failed. If a retry cannot help, the plan was aborted; otherwise it
+                stays open, and the next call takes its next attempt.
         """
         return self._drive(self._plan(request), request, lambda state: isinstance(state, Completed))
 
     def plan(self, request: PlanRequest) -> Progress:
-        """Stops at an open plan, new or adopted; publishes on the way what was sealed and left behind.
+        """Stops at an open plan, new or adopted; a plan that was left sealed is published on the way.
 
         Returns:
             OpenPlan, Covered or Refused.
@@ -124,21 +124,21 @@ class CheckpointLoop:
         return self._drive(self._plan(request), request, lambda state: isinstance(state, OpenPlan))
 
     def fold(self, plan: CheckpointPlan, request: PlanRequest) -> Progress:
-        """Takes up a plan, and stops at the sealed plan that covers the request's interval: all before it completes.
+        """Executes a plan and those after it; completes all but the sealed plan that covers the request's interval.
 
         Returns:
-            SealedPlan, or Completed where a sealed plan was published meanwhile. Aborted or Void where a plan was given
-            up: the caller reports that, because it asked for this plan and not for another one. Covered or Refused
-            where no further plan was made.
+            SealedPlan, or Completed if another process published the sealed plan in the meantime. Aborted or Void if a
+            plan was given up: the caller reports that, because it asked for this plan and not for another one.
+            Covered or Refused if no further plan was made.
 
         Raises:
-            ConflictError: the plan repeats what was recorded, and is outdated: only its backfill can plan it again.
-            TidemarkError: as `run_once`; the checkpoints completed so far stay.
+            ConflictError: the plan repeats recorded checkpoints and is outdated: only its backfill can plan it again.
+            TidemarkError: as in `run_once`; the checkpoints completed so far stay.
         """
         return self._drive(self._resume(plan, request), request, lambda state: _is_folded(state, request))
 
     def complete(self, plan: CheckpointPlan) -> PlanState:
-        """Publishes a plan if it is sealed, and says what it has come to; finds its own manifest when called again.
+        """Publishes a plan if it is sealed, and returns its state. A repeated call finds its own manifest.
 
         Raises:
             ConflictError, StoreError: the manifest could not be put; the failure was reported.
@@ -165,7 +165,7 @@ class CheckpointLoop:
             return self._attempt(state.plan)
         if isinstance(state, SealedPlan):
             return self.complete(state.plan)
-        # Completed; or aborted by another process, or void because the timeline ended: plan where the head is now.
+        # Completed; or aborted by another process, or void because the timeline ended: plan at the current head.
         return self._plan(request)
 
     def _plan(self, request: PlanRequest) -> LoopState:
@@ -183,16 +183,16 @@ class CheckpointLoop:
         return SealedPlan(plan=plan, sealed=sealed)
 
     def _resume(self, plan: CheckpointPlan, request: PlanRequest) -> LoopState:
-        """The state of a plan that another process made; of the plan that replaces it where it is outdated.
+        """Returns the state of a plan that another process made, or of the plan that replaces an outdated one.
 
-        Other code may be deployed since, a key erased, or the timeline ended.
+        In the meantime other code may have been deployed, a key erased, or the timeline ended.
         """
         state = self.coordinator.state(plan)
         if not self._is_replaced(state):
             return state
         if plan.replays:
             raise ConflictError(
-                f"{plan.name} was planned by other code, or before a key was erased, or its timeline has ended",
+                f"{plan.name} is outdated: it was planned by other code, a key was erased, or its timeline has ended",
                 safe="every completed checkpoint is intact.",
                 next=f"tidemark timeline list {self.pipeline.name}; then repeat the backfill.",
             )
@@ -217,7 +217,7 @@ class CheckpointLoop:
 
 
 def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
-    """Whether completing a plan is all that a request wants; an adopted plan may be for an earlier interval."""
+    """Whether completing a plan satisfies a request; an adopted plan may be for an earlier interval."""
     if request.interval_end is None:
         return True
     return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)

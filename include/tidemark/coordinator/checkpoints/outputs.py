@@ -1,4 +1,4 @@
-"""What an operator leaves besides its state: dead letters, and what a process emits to a sink (J1, J16)."""
+"""The outputs of an operator other than its state: dead letters, and the rows that a process emits to a sink."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -28,7 +28,7 @@ def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tup
     """Writes and commits an operator's dead letters: steps `dead_letters.<uid>` and `sinks.<uid>`.
 
     Returns:
-        The handle of its dead-letter table afterwards, and the commits that were made.
+        The handle of the operator's dead-letter table afterwards, and the commits that were made.
     """
     plan = steps.attempt.plan
     parent = plan.dead_letters[uid]
@@ -41,9 +41,9 @@ def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tup
 
 
 def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
-    """Writes and commits what goes to the table of the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
+    """Writes and commits the rows for the table of the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
 
-    Another operator gets it from the batch.
+    Rows emitted to another operator are not written; that operator gets them from the batch.
 
     Returns:
         The handle of the sink's table afterwards, and the commits that were made.
@@ -53,28 +53,28 @@ def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Co
         return (StateHandle() if table is None else table.handle), ()
     run = steps.take(f"emitted.{uid}", lambda: batch.write_emitted(uid, steps.folder(table.path)))
     if not run.rows:
-        return table.handle, ()  # a restored timeline that emits again what the sink has
+        return table.handle, ()  # a restored timeline emits only rows that the sink has
     target = Target(uid=uid, table=table.path, handle=table.handle, schema=table.stored)
     done = steps.commit(f"outputs.{uid}", target, run)
     return extended(table.handle, done), (done.commit,)
 
 
 def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[str], Collection[str]]) -> None:
-    """Writes what goes to sinks that keep no rows, per operator in the batch's order: steps `sent.<uid>` (D9).
+    """Writes to sinks that keep no rows, per operator in the batch's order: steps `sent.<uid>`.
 
-    Called once everything else of the attempt is done: what is sent cannot be taken back.
+    Called after every other step of the attempt, because sent records cannot be taken back.
 
     Args:
-        steps: of the attempt.
-        batch: what it emitted.
-        sender: reaches Kafka.
-        skipped: per sink the ids of records that are left out.
+        steps: steps of the attempt.
+        batch: the batch with the emitted rows.
+        sender: connection to Kafka.
+        skipped: returns, per sink, the ids of the records to leave out.
 
     Raises:
         FencedError: the attempt was revoked.
-        RecordRefusedError: Kafka refuses one record.
-        BrokerError: not all was acknowledged.
-        UsageError: a sink sends to Kafka, and there is no sender.
+        RecordRefusedError: Kafka refused a record.
+        BrokerError: Kafka did not acknowledge every record.
+        UsageError: a sink sends to Kafka, but there is no sender.
     """
     plan, services = steps.attempt.plan, Services(kafka=sender)
     for uid in batch.uids:
@@ -89,5 +89,5 @@ def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[s
 
 
 def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:
-    """The dead-letter table of an operator, relative to the warehouse."""
+    """Path of an operator's dead-letter table, relative to the warehouse."""
     return f"{plan.pipeline}/dead_letters/{uid}/{plan.slot.timeline}"

@@ -1,4 +1,4 @@
-"""What became of consumer-group offsets: one record per checkpoint and input, for metrics only (J10, J14)."""
+"""Reports of consumer-group offsets: one record per checkpoint and input, for monitoring only."""
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -9,13 +9,13 @@ from tidemark.model.checkpoint.store_objects import OffsetReport
 def reported(
     coordinator: CheckpointCoordinator, checkpoint: Checkpoint, target: tuple[str, str], failure: str | None
 ) -> None:
-    """Keeps what came of a report; of a repeated one the first stays.
+    """Records the result of reporting offsets; if it is reported again, the first record stays.
 
     Args:
         coordinator: of the pipeline.
-        checkpoint: whose ends were reported.
+        checkpoint: the checkpoint whose end offsets were reported.
         target: the input and its consumer group.
-        failure: why Kafka did not take them; None where it did.
+        failure: why Kafka did not accept the offsets; None if it did.
     """
     name, group = target
     record = OffsetReport(
@@ -30,6 +30,6 @@ def reported(
 
 
 def reports(coordinator: CheckpointCoordinator) -> list[OffsetReport]:
-    """Every report that was kept, in order of inputs and checkpoints."""
+    """All recorded reports, sorted by input and checkpoint."""
     found = (coordinator.objects.read(OffsetReport, key) for key in sorted(coordinator.objects.list("reports/")))
     return [report for report in found if report is not None]

@@ -1,4 +1,4 @@
-"""Flink's four restart strategies (I1) as small values, in the words of a scheduler's retries."""
+"""Flink's four restart strategies as small values, translated to a scheduler's retries."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,18 +6,18 @@ from datetime import timedelta
 from tidemark.errors import DeclarationError
 
 ENDLESS = 10_000
-"""Retries that stand for "until it works": weeks of them at the longest delay."""
+"""A number of retries that means "until it works": it lasts for weeks at the longest delay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """Plain data for a task: how often, how long apart.
+    """The retries of a task, as plain data.
 
     Attributes:
-        retries: tries after the first one.
-        delay_s: seconds before the first of them.
-        multiplier: growth of the delay from retry to retry; 1.0 = none.
-        max_delay_s: bound of the delay.
+        retries: attempts after the first one.
+        delay_s: seconds before the first retry.
+        multiplier: factor by which the delay grows from retry to retry; 1.0 = constant.
+        max_delay_s: upper bound of the delay.
     """
 
     retries: int
@@ -31,13 +31,13 @@ class NoRestart:
     """`none`: the first failure is final."""
 
     def retries(self) -> Retries:
-        """No retries."""
+        """Returns zero retries."""
         return Retries(retries=0, delay_s=0.0, multiplier=1.0, max_delay_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedDelay:
-    """`fixed-delay`: a number of retries, equally far apart (Flink's defaults: 1, 1 s)."""
+    """`fixed-delay`: a number of retries at a constant delay (Flink's defaults: 1 retry, 1 s)."""
 
     attempts: int = 1
     delay: timedelta = timedelta(seconds=1)
@@ -46,16 +46,16 @@ class FixedDelay:
         _check("FixedDelay", self.attempts, self.delay)
 
     def retries(self) -> Retries:
-        """As declared."""
+        """Returns the declared retries."""
         seconds = self.delay.total_seconds()
         return Retries(retries=self.attempts, delay_s=seconds, multiplier=1.0, max_delay_s=seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialDelay:
-    """`exponential-delay`, Flink's default with checkpointing: 1 s, doubling up to 5 minutes, endless.
+    """`exponential-delay`, Flink's default with checkpointing: 1 s, doubling up to 5 minutes, without end.
 
-    Jitter and the reset after an hour are the scheduler's: each checkpoint begins with fresh retries.
+    Jitter and the reset after an hour are left to the scheduler: each checkpoint begins with fresh retries.
     """
 
     initial: timedelta = timedelta(seconds=1)
@@ -72,7 +72,7 @@ class ExponentialDelay:
             )
 
     def retries(self) -> Retries:
-        """As declared."""
+        """Returns the declared retries."""
         return Retries(
             retries=self.attempts,
             delay_s=self.initial.total_seconds(),
@@ -83,10 +83,10 @@ class ExponentialDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """`failure-rate`: gives up after more than so many failures within an interval (Flink's: 1 per minute, 1 s apart).
+    """`failure-rate`: gives up after more than `failures` failures in an interval (Flink's: 1 per minute, 1 s apart).
 
-    A scheduler counts tries, not rates, so this gives up after that many retries of one task, whenever they were:
-    sooner than Flink where failures are rare, never later.
+    A scheduler counts attempts, not rates, so this strategy gives up after that many retries of one task, whenever they
+    happened: sooner than Flink if failures are rare, never later.
     """
 
     failures: int = 1
@@ -97,13 +97,13 @@ class FailureRate:
         _check("FailureRate", self.failures, self.delay)
 
     def retries(self) -> Retries:
-        """At most `failures` retries, `delay` apart."""
+        """Returns at most `failures` retries, `delay` apart."""
         seconds = self.delay.total_seconds()
         return Retries(retries=self.failures, delay_s=seconds, multiplier=1.0, max_delay_s=seconds)
 
 
 RestartStrategy = NoRestart | FixedDelay | ExponentialDelay | FailureRate
-"""The four of them."""
+"""The restart strategies."""
 
 
 def _check(name: str, attempts: int, delay: timedelta) -> None:

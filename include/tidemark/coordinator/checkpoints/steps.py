@@ -1,4 +1,4 @@
-"""One step of an attempt: checks the fence, calls the step listener before and after, and takes the time."""
+"""The steps of an attempt. Each step checks the fence, calls the step listener before and after, and is timed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 def ignore_step(step: str, moment: str) -> None:
-    """The step listener of normal operation: does nothing."""
+    """The step listener of normal operation; does nothing."""
 
 
 def both_listeners(first: StepListener, second: StepListener) -> StepListener:
-    """Calls two listeners at every step, the first one first.
+    """Combines two listeners: at every step, the first is called first.
 
     Example:
         >>> seen = []
@@ -33,12 +33,12 @@ def both_listeners(first: StepListener, second: StepListener) -> StepListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The table that an operator's rows go to, and what the parent left there.
+    """The table to which an operator's rows are committed, and its handle in the parent checkpoint.
 
     Attributes:
-        uid: the operator.
-        table: relative to the warehouse.
-        handle: what the parent left.
+        uid: uid of the operator.
+        table: path of the table, relative to the warehouse.
+        handle: the parent's handle of the table.
         schema: (column, SQL type) in order, without partition columns.
     """
 
@@ -53,12 +53,12 @@ class Steps:
     """Takes the steps of one attempt.
 
     Attributes:
-        attempt: whose steps they are.
-        tables: commits.
-        clock: of the timings.
-        write_ids: of the commits.
+        attempt: the attempt that takes the steps.
+        tables: commits to tables.
+        clock: times the steps.
+        write_ids: ids for the commits.
         listener: called before and after every step.
-        timings_ms: per step, filled by `take`.
+        timings_ms: duration of each step, filled by `take`.
     """
 
     attempt: Attempt
@@ -83,18 +83,18 @@ class Steps:
         return done
 
     def commit(self, step: str, target: Target, run: WrittenRun) -> Committed:
-        """Commits what was written, as a step with those of the fence inside; see `CommitGap`.
+        """Commits a written run as one step; the fence is checked again inside the commit, see `CommitGap`.
 
         Args:
             step: `runs.<uid>`, `sinks.<uid>` (dead letters) or `outputs.<uid>`.
-            target: where to.
-            run: what was written.
+            target: the table to commit to.
+            run: the written files.
         """
         gap = CommitGap(attempt=self.attempt, listener=self.listener, step=f"commit.{step}")
         return self.take(step, lambda: self.tables.commit(self._request(target, run), gap))
 
     def folder(self, table: str) -> str:
-        """The attempt's own folder in a table."""
+        """Path of the attempt's own folder in a table."""
         return f"{table}/{self.attempt.plan.id}.{self.attempt.number}"
 
     def _request(self, target: Target, run: WrittenRun) -> CommitRequest:
@@ -123,14 +123,14 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitGap:
-    """The attempt's fence inside a commit, as a step of its own (port `Fence`).
+    """The attempt's fence inside a commit, which is a step of its own (port `Fence`).
 
-    A commit asks it once it has read the table's version. So `before` lies behind the version and ahead of the fence,
-    and `after` lies behind the fence and ahead of the commit: whoever sleeps there wakes with everything checked, and
-    only the compare-and-set on the version stops it.
+    A commit checks the fence after it has read the table's version. So `before` lies between reading the version and
+    the fence, and `after` lies between the fence and the commit: a process that sleeps at `after` wakes up with every
+    check passed, and only the compare-and-set on the version stops it.
 
     Attributes:
-        attempt: whose fence it is.
+        attempt: the attempt whose fence is checked.
         listener: called at the two points.
         step: `commit.runs.<uid>`, `commit.sinks.<uid>` (dead letters) or `commit.outputs.<uid>`.
     """
@@ -143,7 +143,7 @@ class CommitGap:
         """Reads the attempt's outcome key.
 
         Raises:
-            FencedError: it was revoked.
+            FencedError: the attempt was revoked.
         """
         self.listener(self.step, "before")
         self.attempt.check()
@@ -151,6 +151,6 @@ class CommitGap:
 
 
 def extended(handle: StateHandle, done: Committed) -> StateHandle:
-    """A handle with the segment that a commit left behind in place of the one of the same table."""
+    """The handle after a commit: the new segment replaces the one of the same table."""
     older = tuple(s for s in handle.segments if s.path != done.segment.path)
     return StateHandle((*older, done.segment))

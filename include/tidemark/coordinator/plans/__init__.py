@@ -1,1 +1,1 @@
-"""What a plan freezes before anything is read: parent, ranges, input state, copies, sinks, and what is repeated."""
+"""The parts of a plan, frozen before anything is read: parent, ranges, input state, copies, sinks and replays."""

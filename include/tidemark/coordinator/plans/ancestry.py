@@ -1,4 +1,4 @@
-"""How checkpoints of two timelines are related: where they part, and whether one has applied what the other has."""
+"""How the checkpoints of two timelines are related: where they diverge, and whether one has read all the other has."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from tidemark.model.core.offsets import TopicPartition
 
 
 def since_split(one: Iterable[Checkpoint], other: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
-    """Checkpoints of one line, newest first, down to the first one that the other line has too.
+    """Checkpoints of one lineage, newest first, down to the first one that the other lineage has too.
 
     Args:
-        one: a checkpoint and those it came from, newest first.
-        other: the same of another one; read only as far as it takes.
+        one: a checkpoint and its ancestors, newest first.
+        other: another checkpoint and its ancestors; read only as far as necessary.
     """
     rest = iter(other)
     beside = next(rest, None)
@@ -35,18 +35,18 @@ class Reach:
 
     @classmethod
     def of_parent(cls, parent: Parent) -> "Reach":
-        """That of what a plan would build on."""
+        """The reach of the state that a plan would build on."""
         return cls(ends=parent.ends, topic_ids=parent.topic_ids)
 
     @classmethod
     def of(cls, entry: Checkpoint | Genesis) -> "Reach":
-        """That of a timeline's newest checkpoint, or of the genesis that it began with."""
+        """The reach of a timeline's newest checkpoint, or of the genesis that it began with."""
         if isinstance(entry, Genesis):
             return cls(ends=entry.ranges.ends, topic_ids=entry.topic_ids)
         return cls(ends=entry.plan.ranges.ends, topic_ids=entry.plan.topic_ids)
 
     def contains(self, other: "Reach") -> bool:
-        """Whether everything that the other has read was read here too."""
+        """Whether this timeline has read everything that the other one has read."""
         return all(self._has(tp, end, other.topic_ids) for tp, end in other.ends.items())
 
     def _has(self, tp: TopicPartition, end: int, ids: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Where a pipeline begins to read whose state was given to it: explicit offsets, earliest or latest (H2)."""
+"""The offsets at which a bootstrapped pipeline begins to read: explicit offsets, earliest or latest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from tidemark.model.core.offsets import BarrierOffsets, OffsetRanges, TopicParti
 from tidemark.ports import Log
 
 Starts = Literal["earliest", "latest"] | Mapping[TopicPartition, int]
-"""What a caller says."""
+"""The start offsets as the caller gives them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenStarts:
-    """Empty ranges at the starts of every partition, ids of the topics, topics per input."""
+    """Empty ranges at the start offset of every partition, topic ids, and topics per input."""
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
@@ -23,10 +23,10 @@ class GivenStarts:
 
 
 def given_starts(pipeline: Pipeline, starts: Starts, log: Log) -> GivenStarts:
-    """Resolves starts once, as numbers.
+    """Resolves start offsets once, to numbers.
 
     Raises:
-        UsageError: explicit offsets leave a partition out, name one that is not read, or lie outside of the log.
+        UsageError: explicit offsets omit a partition, name one that is not read, or lie outside the log.
         NotFoundError: a topic does not exist.
         BrokerError: Kafka did not answer.
     """
@@ -42,11 +42,11 @@ def given_starts(pipeline: Pipeline, starts: Starts, log: Log) -> GivenStarts:
         wrong += [f"{tp} holds [{b.earliest}, {b.end}), not {at[tp]}" for tp, b in outside]
         if wrong:
             raise UsageError(
-                f"these starts do not fit: {'; '.join(wrong)}", next="give the start of every partition that is read."
+                f"these starts do not fit: {'; '.join(wrong)}", next="give a start for every partition that is read."
             )
     topics = sorted({tp.topic for tp in every})
     ids = dict(log.topic_ids(topics))
     if set(topics) - set(ids):
-        raise NotFoundError(f"no topic {', '.join(sorted(set(topics) - set(ids)))}", next="create it, then ask again.")
+        raise NotFoundError(f"no topic {', '.join(sorted(set(topics) - set(ids)))}", next="create it, then try again.")
     sources = {name: tuple(sorted({tp.topic for tp in found})) for name, found in bounds.items()}
     return GivenStarts(ranges=OffsetRanges.between(at, BarrierOffsets(at)), topic_ids=ids, sources=sources)

@@ -1,4 +1,4 @@
-"""Where a source starts when it is read for the first time (J6), resolved once, as numbers."""
+"""The offsets at which a source starts when it is read for the first time, resolved once, to numbers."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_ms(when: datetime) -> int:
-    """Milliseconds since the epoch; a datetime without a zone is UTC."""
+    """Milliseconds since the epoch; a datetime without a time zone is taken as UTC."""
     aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 
@@ -20,10 +20,10 @@ def to_ms(when: datetime) -> int:
 def first_starts(
     source: KafkaSource, log: Log, bounds: Mapping[TopicPartition, PartitionLog]
 ) -> dict[TopicPartition, int]:
-    """Start of every partition by `KafkaSource.start`; one that it says nothing of starts at earliest.
+    """Start offset of every partition by `KafkaSource.start`; a partition that it does not mention starts at earliest.
 
     Raises:
-        DeclarationError: explicit offsets of a partition that is not read, or "committed" without a group.
+        DeclarationError: explicit offsets name a partition that is not read, or "committed" has no group.
         BrokerError: Kafka did not answer.
     """
     earliest = {tp: b.earliest for tp, b in bounds.items()}
@@ -48,6 +48,6 @@ def _explicit(
     if unknown:
         raise DeclarationError(
             f"explicit start offsets of {', '.join(unknown)}, which the source does not read",
-            next=f"name partitions among: {', '.join(str(tp) for tp in sorted(bounds))}.",
+            next=f"name only partitions among: {', '.join(str(tp) for tp in sorted(bounds))}.",
         )
     return dict(start)

@@ -1,4 +1,4 @@
-"""The input state of the next plan: the parent's handles, with compactions that may be adopted (E16, design 5)."""
+"""The input state of the next plan: the parent's handles, with the compactions that the plan can adopt."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,15 +19,15 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 _log = logging.getLogger("tidemark")
 
 FilesExist = Callable[[StateHandle], bool]
-"""Whether every file of a handle is there; answered by the tables, injected by the context."""
+"""Checks whether every file of a handle exists; answered by the tables, injected by the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInputs:
-    """Per uid, in declaration order: state, dead letters, stored schema, adopted compaction; and what is left behind.
+    """Inputs per uid, in declaration order: state, dead letters, stored schema, adopted compaction, state left behind.
 
-    `kept` are the folders of tables that go on, None where new tables begin. `operator_states` are the lists of those
-    that declare some.
+    `kept` holds the folders of tables that continue, and None for operators that begin new tables. `operator_states`
+    holds the lists of the operators that declare any.
     """
 
     handles: Mapping[str, StateHandle]
@@ -39,9 +39,9 @@ class PlannedInputs:
     operator_states: Mapping[str, OperatorState]
 
     def tables(self, pipeline: str, timeline: str, checkpoint_id: int) -> dict[str, str]:
-        """Per uid the folder that the checkpoint's run goes to.
+        """Folder per uid that the checkpoint's run is written to.
 
-        New tables are numbered by the checkpoint that begins them: no plan, abandoned or not, ever has the same number.
+        New tables are numbered by the checkpoint that begins them; no two plans, abandoned or not, share a number.
         """
         new = f"{timeline}-{checkpoint_id}"
         return {uid: folder or f"{pipeline}/state/{uid}/{new}" for uid, folder in self.kept.items()}
@@ -55,10 +55,10 @@ class InputPlanner:
     files_exist: FilesExist
 
     def plan(self, pipeline: Pipeline, slot: Slot, parent: Parent, *, allow_removed: bool) -> PlannedInputs:
-        """The inputs of the next plan.
+        """Plans the inputs of the next plan.
 
         Raises:
-            IncompatibleStateError: the declaration does not fit the state; the message names uids and fields.
+            IncompatibleStateError: the declaration does not fit the state; the message lists uids and fields.
         """
         schemas = pipeline.schemas()
         carried = carried_over(parent, schemas, pipeline.operator_states(), allow_removed=allow_removed)
@@ -66,7 +66,7 @@ class InputPlanner:
         for uid in schemas:
             handle = carried.state(uid)
             readable = {*handle.folders, parent.tables.get(uid)}
-            handles[uid], found = self._adopted(uid, slot.timeline, handle, readable)
+            handles[uid], found = self._adopt_newest(uid, slot.timeline, handle, readable)
             if found is not None:
                 adopted[uid], record = found
                 wholly[uid] = record.input.through if record.deepest else 0
@@ -80,14 +80,14 @@ class InputPlanner:
             operator_states=carried.operator_states,
         )
 
-    def _adopted(
+    def _adopt_newest(
         self, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
     ) -> tuple[StateHandle, tuple[str, CompactionRecord] | None]:
         for key, record in self._newest_first(uid, timeline, handle):
             merged = adopt(handle, record)
             if merged == handle:
                 return handle, None
-            # Of folders that nothing names any more nobody knows the columns.
+            # The columns of a folder that neither the handle nor the parent names are unknown.
             known = all(folder in readable for folder in record.output.folders)
             if merged is None or not known or is_void(self.objects, record):
                 continue
@@ -96,17 +96,17 @@ class InputPlanner:
         return handle, None
 
     def _is_whole(self, output: StateHandle) -> bool:
-        """Whether all files of a result are there; a table that is damaged, or does not answer, has none to adopt."""
+        """Whether all files of a result exist. False if a table is damaged or does not answer: nothing is adopted."""
         try:
             return self.files_exist(output)
         except StoreError as error:
-            _log.warning("a compaction is not adopted: %s", error.what)
+            _log.warning("a compaction was not adopted: %s", error.what)
             return False
 
     def _newest_first(self, uid: str, timeline: str, handle: StateHandle) -> Sequence[tuple[str, CompactionRecord]]:
-        """Results that may be adopted: those of checkpoints from the one on up to which a compaction is adopted now.
+        """Results that may be adopted, newest first, from the checkpoint up to which a compaction is adopted already.
 
-        Older ones are not read. A damaged record is passed over: what it would save is made again.
+        Older ones are not read. A damaged record is skipped: the compaction is simply done again.
         """
         oldest = absorbed_through(handle)
         listed = [key for key in self.objects.list(f"compactions/{uid}/") if read_checkpoint(key, oldest) >= oldest]
@@ -118,31 +118,31 @@ class InputPlanner:
         try:
             return self.objects.read(CompactionRecord, key)
         except CorruptObjectError as error:
-            _log.warning("a compaction is not adopted: %s", error.what)
+            _log.warning("a compaction was not adopted: %s", error.what)
             return None
 
 
 def absorbed_through(handle: StateHandle) -> int:
-    """The checkpoint up to which a compaction has absorbed a state; 0 where none has."""
+    """The checkpoint up to which a compaction has absorbed a state; 0 if none has."""
     return next((segment.through for segment in handle if segment.path.endswith("/base")), 0)
 
 
 def read_checkpoint(key: str, default: int) -> int:
-    """The checkpoint that a compaction has read, by the key of its record; `default` where the key does not say."""
+    """The checkpoint that a compaction has read, from the key of its record; `default` if the key does not say."""
     parts = key.rpartition("/")[2].split(".")
     return int(parts[-3]) if len(parts) > 3 and parts[-3].isdecimal() else default
 
 
 def _absorbed(schema: OperatorSchema, through: int) -> OperatorSchema:
-    """The schema, without a patch that a compaction of all up to a checkpoint has made plain values of."""
+    """The schema without a patch that a compaction has turned into plain values, because it merged past the patch."""
     return replace(schema, patched=0) if 0 < schema.patched <= through else schema
 
 
 def adopt(handle: StateHandle, record: CompactionRecord) -> StateHandle | None:
-    """The handle with a compaction's output in place of its input, or None where it is no exact prefix.
+    """Replaces a compaction's input in a handle by its output; None if the input is not an exact prefix of the handle.
 
-    A handle can be cut inside a segment only where that is a `runs` table, in which each run keeps its own
-    checkpoint id, and only where the compaction read the same segment from the same lower bound.
+    A handle can be cut inside a segment only if the segment is of a `runs` table, in which each run keeps its own
+    checkpoint id, and only if the compaction read the same segment from the same lower bound.
     """
     if not handle.has_prefix(record.input) or record.output.through != record.input.through:
         return None

@@ -1,4 +1,4 @@
-"""What a plan builds on: the newest completed checkpoint of a timeline, or the genesis that began it (E16)."""
+"""The parent of a plan: the newest completed checkpoint of a timeline, or the genesis that began it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,27 +17,27 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """The state of a timeline that the next plan starts from; the default is a pipeline without checkpoints.
+    """The state of a timeline that the next plan starts from. The default is a pipeline without checkpoints.
 
     Attributes:
-        id: of the parent checkpoint.
-        ends: where its ranges end: the starts of the next ones (I2).
-        topic_ids: Kafka's ids when it was read.
+        id: id of the parent checkpoint.
+        ends: end offsets of its ranges, which are the starts of the next ones.
+        topic_ids: Kafka's topic ids when it was read.
         sources: topics per input.
-        isolation: of its read; None where unknown.
+        isolation: isolation level of its read; None if unknown.
         handles: state per uid.
         dead_letters: dead-letter table per uid.
         schemas: stored schema per uid.
-        tables: folder per uid, where the parent is of the same timeline.
-        logical_time_ms: its "now".
+        tables: folder per uid, if the parent is on the same timeline.
+        logical_time_ms: its logical time.
         watermark_ms: watermark after it.
-        watermarks: per partition.
-        broadcast_versions: per broadcast state that copies a table, the version that it holds.
+        watermarks: the same per partition.
+        broadcast_versions: version of the copied table, per broadcast state that copies one.
         broadcast_ids: Delta's id of the same tables.
         sinks: table of every sink, by uid of its operator.
-        outboxes: of sinks that are declared no more, by name; see `CheckpointPlan.outboxes`.
+        outboxes: outboxes of sinks that are no longer declared, by name; see `CheckpointPlan.outboxes`.
         operator_states: lists per uid of an operator that declared some.
-        revision: of its manifest, or of the genesis.
+        revision: revision of its manifest, or of the genesis.
     """
 
     id: int | None = None
@@ -61,7 +61,7 @@ class Parent:
 
     @classmethod
     def of(cls, head: Head) -> "Parent":
-        """The parent that a head stands for.
+        """Returns the parent at the head of a timeline.
 
         Raises:
             ConflictError: the timeline was closed.
@@ -73,7 +73,7 @@ class Parent:
             raise ConflictError(
                 f"timeline {head.timeline} was closed"
                 + (f" in favour of {entry.successor}" if entry.successor else ""),
-                next="run the pipeline again: it goes on with the live timeline.",
+                next="run the pipeline again: it continues with the live timeline.",
             )
         return cls._of_genesis(entry) if isinstance(entry, Genesis) else cls._of_checkpoint(entry)
 
@@ -125,7 +125,7 @@ class Parent:
 
 
 def _with_coverage(table: SinkTable, genesis: Genesis) -> SinkTable:
-    """The table of a genesis; one of 0.1 has what was emitted up to its checkpoint, and what `emitted_until` says."""
+    """The sink table of a genesis. One of 0.1 covers all offsets up to its checkpoint, and `emitted_until`."""
     covered = table.coverage(genesis.topic_ids)
     if table.covered is None and not table.needs_delivery:
         covered |= OffsetCoverage.below(genesis.ranges.ends, genesis.topic_ids)

@@ -1,4 +1,4 @@
-"""The planner freezes everything that decides a checkpoint's result, before anything is read (design sections 6, 7)."""
+"""The planner freezes everything that decides a checkpoint's result, before anything is read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,13 +29,13 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
 from tidemark.sql.stored_queries import names_of, stored_texts
 
-# Which version of every foreign table a plan freezes, and which of them its checkpoint copies (A11).
+# Freezes a version of every foreign table, and decides which of them the checkpoint copies.
 _SAFE = "every completed checkpoint and older restore point is intact; nothing was written."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCopies:
-    """Version and table id per uid of a broadcast state that copies a table; the uids that must copy it now."""
+    """Version and table id of each broadcast state that copies a table, by uid; and the uids that must copy it now."""
 
     versions: Mapping[str, int] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -49,18 +49,18 @@ def plan_copies(
     tables: ForeignTables | None,
     recorded: Mapping[str, TableVersion] | None = None,
 ) -> PlannedCopies:
-    """Looks at every foreign table once, so that all tries of the plan copy the same version.
+    """Looks at every foreign table once, so that all attempts of the plan copy the same version.
 
-    A version is copied where the state does not hold it yet. It is read here already, because what does not fit its
-    declaration must not become a plan that no try can finish. A plan that repeats recorded ones takes the `recorded`
-    versions, by uid; of a table that is not among them the parent's stays.
+    A version is copied if the state does not hold it yet. The table is read here already, because a table that does not
+    fit its declaration must not become part of a plan that no attempt can finish. A plan that repeats recorded
+    checkpoints takes their versions from `recorded`, by uid; for any other table the parent's version stays.
 
     Raises:
         DeclarationError: the table does not fit its declaration.
-        NotFoundError: there is no such table.
-        DataLostError: it was rolled back or replaced, and the request does not accept it.
-        StateOverflowError: it has more than `max_keys` rows.
-        StoreError: it cannot be read.
+        NotFoundError: the table does not exist.
+        DataLostError: the table was rolled back or replaced, and the request does not accept that.
+        StateOverflowError: the table has more than `max_keys` rows.
+        StoreError: the table cannot be read.
     """
     found = PlannedCopies()
     schemas = pipeline.schemas()
@@ -106,34 +106,34 @@ def _refuse_older(uid: str, before: TableVersion, now: TableVersion) -> None:
     raise DataLostError(
         f"data lost: the table of broadcast state {uid} {what}",
         safe=_SAFE,
-        next="put the table back; to go on with what is there now, repeat with --accept-loss.",
+        next="restore the table; to continue with the current one, repeat with --accept-loss.",
     )
 
 
-# A clock that is far ahead must not set logical time: it never goes back on a timeline, and expires state for good.
+# A clock that is far ahead must not set logical time: logical time never decreases on a timeline, and it expires state.
 LEAP = timedelta(days=90)
-"""How far logical time may go beyond the parent checkpoint, its making, and every record, without being confirmed.
+"""How far logical time may exceed the parent checkpoint, the time it was made, and every record, without confirmation.
 
-A quarter without checkpoints and records is unlikely; a clock that is wrong by less expires what a restore of the
-parent brings back.
+Three months without checkpoints and records are unlikely. State that a clock expires by being wrong by less comes back
+when you restore the parent.
 """
 _MS = timedelta(milliseconds=1)
 
 
 def refuse_leap(pipeline: str, logical_ms: int, head: Head, partitions: Iterable[TopicPartition], log: Log) -> None:
-    """Returns where logical time is near the parent's, near the time at which that was made, or near a record's.
+    """Refuses a logical time that is far from the parent's, from the time the parent was made, and from every record's.
 
-    Kafka is asked only where the parent does not vouch for the time. A first checkpoint has no state to lose.
+    Kafka is asked only if the parent does not confirm the time. A first checkpoint has no state to lose.
 
     Args:
         pipeline: its name.
-        logical_ms: the next plan's.
-        head: what it builds on.
-        partitions: what is read.
+        logical_ms: logical time of the next plan.
+        head: the head that the plan builds on.
+        partitions: the partitions that the plan reads.
         log: Kafka.
 
     Raises:
-        ConflictError: nothing is near.
+        ConflictError: nothing confirms the time.
         NotFoundError, BrokerError: as the log raises.
     """
     known, since = _known_ms(head), logical_ms - LEAP // _MS
@@ -145,8 +145,8 @@ def refuse_leap(pipeline: str, logical_ms: int, head: Head, partitions: Iterable
     raise ConflictError(
         f"logical time would be {_iso(logical_ms)}: {timedelta(milliseconds=logical_ms - known).days} days after the"
         f" newest checkpoint was made, and no record is newer than {_iso(since)}",
-        safe="nothing was planned; logical time never goes back, so a clock that is ahead would expire state for good.",
-        next=f"correct the clock, or the interval; if the time is right: tidemark run {pipeline} --accept-time",
+        safe="nothing was planned; logical time never decreases, so a clock that is ahead would expire state for good.",
+        next=f"correct the clock or the interval; if the time is right: tidemark run {pipeline} --accept-time",
     )
 
 
@@ -163,7 +163,7 @@ def _iso(ms: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """What a plan reads and what the time is: recorded, where it repeats checkpoints, else as the world is now."""
+    """The ranges and the time of a plan: recorded ones if it repeats checkpoints, otherwise the current ones."""
 
     ranges: PlannedRanges
     copied: PlannedCopies
@@ -193,20 +193,19 @@ class Planner:
 
         Args:
             pipeline: the declaration.
-            request: what the caller wants.
+            request: the caller's request.
             head: head of the timeline.
             free: the free slot, as found after `head` was read.
 
         Returns:
-            The plan in the slot: ours, or word for word that of the planner that was faster. Covered: all that was
-            recorded is repeated already.
+            The plan in the slot: this planner's own, or exactly the plan of a planner that was faster. Covered: all
+            recorded checkpoints are repeated already.
 
         Raises:
             DataLostError, NotFoundError, BrokerError: see `plan_ranges` and `recorded_ranges`.
             IncompatibleStateError: the declaration does not fit the state.
-            ConflictError: the timeline was closed, or there is nothing recorded that follows it, or logical time would
-                leap.
-            ReleasedError: what the timeline began at, or goes on from, was released.
+            ConflictError: the timeline was closed, no recorded checkpoint follows its head, or logical time would leap.
+            ReleasedError: the checkpoint that the timeline began at, or would continue from, was released.
         """
         parent = Parent.of(head)
         self._refuse_stillborn(head)
@@ -222,9 +221,9 @@ class Planner:
         found = draft if won else self.objects.plan(free.slot)
         if found is None:
             raise StoreError(
-                f"the store says that {keys.plan_key(free.slot)} exists, and does not show it",
+                f"the store says that {keys.plan_key(free.slot)} exists, but does not return it",
                 safe="every completed checkpoint is intact.",
-                next="look at the store's health, then run the same command again.",
+                next="check the store's health, then run the same command again.",
             )
         return OpenPlan(plan=found, adopted=not won)
 
@@ -232,14 +231,14 @@ class Planner:
         self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent
     ) -> _Reading | Covered | Refused:
         if request.replay_to is None:
-            return self._too_early(pipeline, head) or self._onwards(pipeline, request, head, parent)
+            return self._too_early(pipeline, head) or self._read_new(pipeline, request, head, parent)
         timelines = Timelines(self.objects)
         left = remaining(timelines, ReplayProgress.of(head), request.replay_to)
         if not left:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
-        return self._again(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
+        return self._read_recorded(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
 
-    def _onwards(self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent) -> _Reading:
+    def _read_new(self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent) -> _Reading:
         interval, now_ms = _interval(request), self.clock.now_ms()
         logical_ms = interval.end_ms if interval else now_ms
         ranges = plan_ranges(pipeline, request, parent, self.log, now_ms=now_ms)
@@ -254,7 +253,7 @@ class Planner:
             interval=interval,
         )
 
-    def _again(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep) -> _Reading:
+    def _read_recorded(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep) -> _Reading:
         ranges = recorded_ranges(pipeline, step, parent, self.log)
         return _Reading(
             ranges=ranges,
@@ -315,12 +314,12 @@ class Planner:
         return planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
 
     def _refuse_stillborn(self, head: Head) -> None:
-        """A timeline may have begun at what was released, or erased, first: who began it was refused, or died."""
+        """Refuses a timeline whose parent was released, or revised by an erasure, before the genesis was written."""
         if isinstance(head.entry, Genesis):
             usable(Timelines(self.objects), Timelines(self.objects).checkpoint(head.entry.parent))
             refuse_stillborn(self.objects, head.entry)
         elif isinstance(head.entry, Checkpoint) and head.entry.plan.slot.sequence < head.sequence:
-            # What came behind it was given up; meanwhile retention may have let it go.
+            # Later checkpoints were given up, and retention may have released this one in the meantime.
             usable(Timelines(self.objects), head.entry)
 
     @property
@@ -334,23 +333,23 @@ class Planner:
         return Refused(
             reason=FailureReason.STOPPED,
             message=f"the pipeline is stopped: {record.why}",
-            next=f"tidemark resume {pipeline.name}, then ask again.",
+            next=f"tidemark resume {pipeline.name}, then run the command again.",
         )
 
     def _too_early(self, pipeline: Pipeline, head: Head) -> Refused | None:
         pause_ms = int(pipeline.min_pause.total_seconds() * 1000)
         if not pause_ms or not isinstance(head.entry, Checkpoint):
             return None
-        # A manifest holds no time of its own, so that all publishers write equal bytes; its end is the seal's.
+        # Manifests hold no publication time, so that all publishers write equal bytes; the time of the seal is used.
         sealed = self.objects.outcome(head.entry.plan.slot, head.entry.sealed.attempt)
-        # A clock that was ahead when the checkpoint was sealed, and is right by now, makes nobody wait longer.
+        # If the clock was ahead when the checkpoint was sealed and is right by now, nothing has to wait longer.
         wait = 0 if sealed is None else min(pause_ms, sealed.at_ms + pause_ms - self.clock.now_ms())
         if wait <= 0:
             return None
         return Refused(
             reason=FailureReason.MIN_PAUSE,
-            message=f"the minimum pause after {head.entry.plan.name} lasts {wait} ms more",
-            next="ask again later, or lower min_pause.",
+            message=f"the minimum pause after {head.entry.plan.name} lasts another {wait} ms",
+            next="run the command again later, or lower min_pause.",
             wait_ms=wait,
         )
 

@@ -1,4 +1,4 @@
-"""The offset ranges of the next plan: from the parent's ends to a barrier frozen now (design section 7)."""
+"""The offset ranges of the next plan: from the parent's end offsets to a barrier that is frozen now."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ from tidemark.model.core.log_records import LogRecord, ReadBounds
 from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
 from tidemark.ports import Log, PartitionLog, PlanRequest, SourceLog
 
-# Where ranges end under `until="interval_end"`: before the first record whose timestamp reaches the interval's end.
+# With `until="interval_end"`, ranges end before the first record whose timestamp reaches the interval's end.
 #
-# Kafka answers one question about time: the first offset of the whole log whose timestamp is at or after t. One
-# record stamped far in the future therefore hides every later record: each later interval gets that record's offset,
-# whether it was read long ago or not. Such a record ends no range. Behind it the records are read, for their
-# timestamps only, as often as it takes until Kafka's retention deletes it.
+# Kafka answers one question about time: the first offset of the whole log whose timestamp is at or after t. A record
+# with a timestamp far in the future therefore hides every later record: each later interval gets that record's offset,
+# whether it was read long ago or not. Such a record ends no range. The records after it are read, for their
+# timestamps only, in every plan until Kafka's retention deletes it.
 _BOUNDS = ReadBounds(matches=1, records=1_000_000, size=256 * 1024 * 1024, seconds=20.0)
-"""Of one partition. A range ends where they end the read: the next plan goes on there."""
+"""Bounds of reading one partition for timestamps. A range ends where the read stops; the next plan continues there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,9 @@ class IntervalEnd:
 
     Attributes:
         at_ms: a record with this timestamp or a later one belongs to a later interval.
-        future_ms: later than this is no honest timestamp: the record is read now, and belongs to no interval.
-        isolation: Kafka's.
-        max_records: offsets per partition that the plan takes at most; no record behind them is looked at.
+        future_ms: a later timestamp than this cannot be right: the record is read now and belongs to no interval.
+        isolation: Kafka's isolation level.
+        max_records: the most offsets per partition that the plan takes; no record beyond them is looked at.
     """
 
     at_ms: int
@@ -43,10 +43,10 @@ class IntervalEnd:
     def reached(
         self, ranges: Mapping[TopicPartition, OffsetRange], log: SourceLog
     ) -> tuple[dict[TopicPartition, int], bool]:
-        """Where the interval ends in each range; and False where it may go on behind that.
+        """Returns where the interval ends in each range, and False if it may continue beyond that.
 
         Args:
-            ranges: from the starts to what the log holds.
+            ranges: from the start offsets to the end of the log.
             log: Kafka.
 
         Raises:
@@ -55,18 +55,18 @@ class IntervalEnd:
         """
         at = log.offsets_at(dict.fromkeys(ranges, self.at_ms))
         caps = {tp: cap for tp, r in ranges.items() if (cap := at.get(tp)) is not None and cap < r.end}
-        # A cap below the start (older records arrived late) is an empty range, never a backward one.
+        # A cap below the start (older records arrived late) results in an empty range, never in a backward one.
         ends = {tp: max(r.start, caps.get(tp, r.end)) for tp, r in ranges.items()}
         later = log.offsets_at(dict.fromkeys(caps, self.future_ms + 1)) if caps else {}
         whole = True
         for tp, cap in caps.items():
-            if later.get(tp) == cap:  # the record that caps is from the future
+            if later.get(tp) == cap:  # the record at the cap has a timestamp in the future
                 ends[tp], complete = self._behind(tp, ends[tp], ranges[tp], log)
                 whole = whole and complete
         return ends, whole
 
     def _behind(self, tp: TopicPartition, hidden: int, within: OffsetRange, log: SourceLog) -> tuple[int, bool]:
-        """The first record of a later interval among those that are hidden; else where the look ended."""
+        """The first record of a later interval among the hidden ones; if there is none, where the read ended."""
         end = within.end if self.max_records is None else min(within.end, within.start + self.max_records)
         if hidden >= end:
             return hidden, hidden >= within.end
@@ -81,22 +81,22 @@ class IntervalEnd:
             return end, end == within.end
         if found.next[1] <= hidden:
             raise BrokerError(
-                f"no record of {tp} at offset {hidden} or behind it within {_BOUNDS.seconds:.0f} s",
+                f"no record of {tp} at or after offset {hidden} within {_BOUNDS.seconds:.0f} s",
                 safe="nothing was planned; every completed checkpoint is intact.",
-                next="look at the broker, then run the same command again.",
+                next="check the broker, then run the same command again.",
             )
         return found.next[1], False
 
 
 _LOOKS = 5
-"""At bounds between two answers about ids."""
+"""Bounds between two equal answers about topic ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRanges:
-    """Ranges of every partition, ids of every topic, topics per input, accepted gaps, and whether nothing was cut.
+    """Ranges of every partition, topic ids, topics per input, accepted gaps, and whether no range was cut.
 
-    `pending` is what the log holds beyond the ranges, by partition where there is some.
+    `pending` is the number of offsets that the log holds beyond the ranges, by partition.
     """
 
     ranges: OffsetRanges
@@ -115,7 +115,7 @@ class PlannedRanges:
 
 @dataclass(slots=True, kw_only=True)
 class _Input:
-    """One source on its way to its ranges."""
+    """One source while its ranges are planned."""
 
     bounds: Mapping[TopicPartition, PartitionLog]
     topic_ids: Mapping[str, str]
@@ -126,19 +126,19 @@ class _Input:
 def plan_ranges(
     pipeline: Pipeline, request: PlanRequest, parent: Parent, log: SourceLog, *, now_ms: int = 0
 ) -> PlannedRanges:
-    """Freezes the ranges of the next checkpoint: one barrier over all partitions of all inputs (E3, J5).
+    """Freezes the ranges of the next checkpoint: one barrier across all partitions of all inputs.
 
     Args:
         pipeline: the declaration.
-        request: what the caller wants.
+        request: the caller's request.
         parent: where the ranges begin.
         log: Kafka.
-        now_ms: the clock: a timestamp later than this and than the interval, by `max_future`, ends no range.
+        now_ms: the clock. A timestamp that exceeds both the clock and the interval by `max_future` ends no range.
 
     Raises:
-        UsageError: `max_records` below 1.
-        DeclarationError: two inputs read one topic.
-        DataLostError: records are gone and the request does not accept it; the message has the exact gaps.
+        UsageError: `max_records` is below 1.
+        DeclarationError: two inputs read the same topic.
+        DataLostError: records are lost and the request does not accept it; the message lists the exact gaps.
         NotFoundError: a named topic does not exist.
         BrokerError: Kafka did not answer.
     """
@@ -156,7 +156,8 @@ def plan_ranges(
         _move_on(found)
         reached, whole = _ends(found, request, log, interval)
         starts, ends, covers = starts | found.starts, ends | reached, covers and whole
-    # What no input names any more keeps its place, so that naming it again goes on there (I2).
+    # A partition that no input names any more keeps its end offset, so that an input that names it again continues
+    # there.
     parked = {tp: end for tp, end in parent.ends.items() if not any(s.reads(tp) for s in pipeline.inputs.values())}
     ids = {topic: number for i in inputs.values() for topic, number in i.topic_ids.items()}
     parked, gone = still_parked(parked, parent.topic_ids, ids)
@@ -181,7 +182,7 @@ def _input(name: str, source: KafkaSource, parent: Parent, log: Log) -> _Input:
     before = log.topic_ids({tp.topic for tp in known})
     refuse_deleted({tp.topic for tp in known}, before)
     bounds, topic_ids = _bounds_with_ids(source, parent, log, before)
-    # A source that the parent did not have starts where it says; what was read before under another name goes on.
+    # A source that the parent did not have starts as declared; partitions that were read under another name continue.
     is_new = parent.id is None or name not in parent.sources
     starts = (first_starts(source, log, bounds) if is_new else {}) | known
     return _Input(bounds=bounds, topic_ids=topic_ids, starts=starts, losses=_losses(starts, bounds, parent, topic_ids))
@@ -190,10 +191,10 @@ def _input(name: str, source: KafkaSource, parent: Parent, log: Log) -> _Input:
 def _bounds_with_ids(
     source: KafkaSource, parent: Parent, log: Log, before: Mapping[str, str]
 ) -> tuple[Mapping[TopicPartition, PartitionLog], dict[str, str]]:
-    """The bounds of every partition, and the ids of the topics that they are counted in.
+    """The bounds of every partition, and the ids of the topics that they belong to.
 
-    Kafka answers both in requests of their own. So bounds count between two equal answers about ids; a topic that is
-    met for the first time costs a second look.
+    Kafka returns bounds and ids in separate requests, so bounds count only between two equal answers about ids. A topic
+    that is read for the first time costs a second request.
     """
     for _ in range(_LOOKS):
         bounds = _bounds(source, parent, log)
@@ -223,7 +224,8 @@ def _bounds(source: KafkaSource, parent: Parent, log: Log) -> Mapping[TopicParti
     bounds = log.partitions(source.topics, source.isolation)
     if parent.isolation != "read_uncommitted" or source.isolation == "read_uncommitted":
         return bounds
-    # The parent read beyond what is committed by now: that is no loss, the next range is empty until the log is there.
+    # The parent may have read beyond the last committed record: no loss, the next range is empty until the log catches
+    # up.
     return {tp: replace(b, end=max(b.end, parent.ends.get(tp, 0))) for tp, b in bounds.items()}
 
 
@@ -273,6 +275,6 @@ def _interval_end(pipeline: Pipeline, request: PlanRequest, now_ms: int) -> Inte
     if not request.until_interval_end or request.interval_end is None:
         return None
     at_ms = to_ms(request.interval_end)
-    # Of an interval that is long past, records of the time since are later ones, and honest.
+    # In an interval that is long past, the records since then have honest, later timestamps.
     future_ms = max(at_ms, now_ms) + pipeline.max_future // timedelta(milliseconds=1)
     return IntervalEnd(at_ms=at_ms, future_ms=future_ms, isolation=pipeline.isolation, max_records=request.max_records)

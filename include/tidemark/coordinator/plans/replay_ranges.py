@@ -1,7 +1,7 @@
-"""What a fork repeats: the completed checkpoints that follow it on the line that leads to another one (Q7).
+"""The recorded checkpoints that a fork repeats: those between its own head and another checkpoint, on one lineage.
 
-A plan of a repetition takes ranges, logical time and watermark of what was recorded, so it comes to the same state
-however much later it is made. Larger steps are several recorded checkpoints at once.
+The plan of a repetition takes ranges, logical time and watermark from the recorded plans, so it results in the same
+state however much later it is made. A larger step repeats several recorded checkpoints at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from tidemark.ports import Log, PartitionLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStep:
-    """Recorded checkpoints, oldest first, that one plan repeats; their ranges follow each other without a gap."""
+    """Recorded checkpoints, oldest first, that one plan repeats. Their ranges are contiguous."""
 
     plans: tuple[CheckpointPlan, ...]
 
@@ -34,17 +34,17 @@ class RecordedStep:
 
     @property
     def first(self) -> CheckpointPlan:
-        """The oldest one."""
+        """The oldest of the checkpoints."""
         return self.plans[0]
 
     @property
     def last(self) -> CheckpointPlan:
-        """The newest one."""
+        """The newest of the checkpoints."""
         return self.plans[-1]
 
     @property
     def interval(self) -> Interval | None:
-        """From the first to the last data interval that they cover; that of the last one where they cover none."""
+        """From the first to the last data interval that they cover; the newest one's interval if they cover none."""
         covered = [p.interval for p in self.plans if p.covers and p.interval is not None]
         if not covered:
             return self.last.interval
@@ -66,13 +66,13 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayProgress:
-    """How far a timeline has repeated what was recorded, or a checkpoint that a fork would begin at.
+    """How far a timeline has repeated recorded checkpoints, or a checkpoint at which a fork would begin.
 
     Attributes:
-        timeline: its name, for messages; empty where it has none yet.
-        id: of the recorded checkpoint.
-        ends: of its ranges.
-        logical_time_ms: its "now".
+        timeline: its name, for messages; empty if it has none yet.
+        id: id of the recorded checkpoint.
+        ends: end offsets of its ranges.
+        logical_time_ms: its logical time.
     """
 
     timeline: str
@@ -82,10 +82,10 @@ class ReplayProgress:
 
     @classmethod
     def of(cls, head: Head) -> "ReplayProgress":
-        """Of a timeline that repeats.
+        """The progress of a timeline that repeats recorded checkpoints.
 
         Raises:
-            ConflictError: it was closed, or has read on its own.
+            ConflictError: the timeline was closed, or has read new records.
         """
         parent = Parent.of(head)
         return cls(
@@ -97,22 +97,22 @@ class ReplayProgress:
 
     @classmethod
     def at(cls, begins: Checkpoint, timeline: str = "") -> "ReplayProgress":
-        """Of a fork that begins at a checkpoint and has repeated nothing yet."""
+        """The progress of a fork that begins at a checkpoint and has repeated nothing yet."""
         plan = begins.plan
         return cls(timeline=timeline, id=begins.id, ends=plan.ranges.ends, logical_time_ms=plan.logical_time_ms)
 
 
 def remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list[CheckpointPlan]:
-    """The recorded plans that follow a place, oldest first.
+    """The recorded plans that remain to be repeated, oldest first.
 
     Args:
         timelines: of the pipeline.
-        place: where the repetition stands.
+        place: the progress of the repetition.
         to: id of the checkpoint that the repetition ends with.
 
     Raises:
         NotFoundError: no such checkpoint.
-        ConflictError: the place does not lie on the line that leads to `to`.
+        ConflictError: the place is not an ancestor of `to`.
     """
     last, line = timelines.checkpoint(to), list[Checkpoint]()
     for found in timelines.ancestry(last):
@@ -122,39 +122,39 @@ def remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list[Chec
     at = next((n for n, found in enumerate(line) if _is_there(found, place)), None)
     if at is not None:
         return [c.plan for c in reversed(line[:at])]
-    stands = f"timeline {place.timeline} stands at chk-{place.id}, which chk-{to} did not come from"
+    stands = f"timeline {place.timeline} is at chk-{place.id}, which is not an ancestor of chk-{to}"
     raise ConflictError(
-        stands if place.timeline else f"chk-{to} did not come from chk-{place.id}",
-        next=f"tidemark checkpoint list {last.plan.pipeline}    (fork from one on the line to it).",
+        stands if place.timeline else f"chk-{place.id} is not an ancestor of chk-{to}",
+        next=f"tidemark checkpoint list {last.plan.pipeline}    (lists checkpoints; fork from an ancestor of it).",
     )
 
 
 def refuse_end(to: int | None) -> None:
-    """Returns where a backfill has no end of its own, and so may become live.
+    """Refuses a backfill that ends at a checkpoint, because it cannot become live.
 
     Raises:
-        UsageError: it ends at a checkpoint.
+        UsageError: the backfill ends at a checkpoint.
     """
     if to is not None:
         raise UsageError(
             f"a backfill up to chk-{to} cannot become live: it ends before the live head",
-            next="leave the end out: then it repeats everything up to the live head.",
+            next="omit the end: the backfill then repeats everything up to the live head.",
         )
 
 
 def steps(pipeline: Pipeline, recorded: Sequence[CheckpointPlan], max_records: int | None) -> list[RecordedStep]:
-    """Recorded plans as the steps of a repetition: one each, or as many at once as `max_records` allows.
+    """Groups recorded plans into the steps of a repetition: one plan each, or as many as `max_records` allows.
 
-    A step ends before a checkpoint that changed a broadcast state or had lost records: what lies before such a
-    checkpoint must not see it.
+    A step ends before a checkpoint that changed a broadcast state or had lost records, because the records before such
+    a checkpoint must not see the change.
 
     Args:
-        pipeline: the declaration of now.
-        recorded: what to repeat, oldest first.
-        max_records: offsets per partition and step; a single checkpoint may have more. None = one checkpoint each.
+        pipeline: the current declaration.
+        recorded: the plans to repeat, oldest first.
+        max_records: offsets per partition and step; a single checkpoint may have more. None = one checkpoint per step.
 
     Raises:
-        UsageError: `max_records` below 1.
+        UsageError: `max_records` is below 1.
     """
     if max_records is not None and max_records < 1:
         raise UsageError(f"max_records={max_records}", next="give at least 1 record per partition.")
@@ -168,13 +168,13 @@ def steps(pipeline: Pipeline, recorded: Sequence[CheckpointPlan], max_records: i
 
 
 def recorded_ranges(pipeline: Pipeline, step: RecordedStep, parent: Parent, log: Log) -> PlannedRanges:
-    """The ranges of a step, read by the sources of now: the ends are recorded, Kafka's own are not asked for.
+    """The ranges of a step, read by the current sources. The end offsets are recorded, so Kafka is not asked for them.
 
-    Topics that no source reads any more stay where the parent left them; those that nothing was recorded of are read
-    once the repetition is over.
+    Topics that no source reads any more stay where the parent left them. Topics without recorded offsets are read once
+    the repetition is complete.
 
     Raises:
-        DataLostError: Kafka has not all of it any more; the message has the exact gaps.
+        DataLostError: Kafka no longer has all of the records; the message lists the exact gaps.
         BrokerError: Kafka did not answer.
     """
     read = {name: _partitions(source, step.last) for name, source in pipeline.inputs.items()}
@@ -195,16 +195,16 @@ def recorded_ranges(pipeline: Pipeline, step: RecordedStep, parent: Parent, log:
 
 
 def refuse_lost(pipeline: Pipeline, wanted: OffsetRanges, recorded: Sequence[CheckpointPlan], log: Log) -> None:
-    """Raises where Kafka has not all records of some ranges any more.
+    """Refuses ranges of which Kafka no longer has all records.
 
     Args:
-        pipeline: whose sources read.
-        wanted: the ranges; the empty ones are not asked for.
-        recorded: the plans they are of; the oldest that knows a topic says which id it had.
+        pipeline: its sources read the ranges.
+        wanted: the ranges; empty ones are not checked.
+        recorded: the plans of these ranges; the oldest one that knows a topic says which id it had.
         log: Kafka.
 
     Raises:
-        DataLostError: with the exact gaps.
+        DataLostError: lists the exact gaps.
         BrokerError: Kafka did not answer.
     """
     read = {tp: r for tp, r in wanted.items() if not r.is_empty}
@@ -212,7 +212,7 @@ def refuse_lost(pipeline: Pipeline, wanted: OffsetRanges, recorded: Sequence[Che
     then = {topic: found for plan in reversed(recorded) for topic, found in plan.topic_ids.items()}
     now = log.topic_ids(topics)
     bounds = log.partitions(tuple(t for t in topics if t in now), pipeline.isolation) if now else {}
-    # What was read uncommitted may lie beyond the end of what is committed by now; the read says what is missing.
+    # Records that were read uncommitted may lie beyond the last committed one; the read itself reports missing records.
     by_end = all(plan.isolation == pipeline.isolation for plan in recorded)
     found = [_loss(tp, r, (then[tp.topic], now.get(tp.topic)), bounds.get(tp), by_end) for tp, r in read.items()]
     losses = [loss for loss in found if loss is not None]
@@ -220,12 +220,12 @@ def refuse_lost(pipeline: Pipeline, wanted: OffsetRanges, recorded: Sequence[Che
         raise DataLostError(
             f"data lost: {told(losses)}",
             safe="every completed checkpoint and savepoint is intact; nothing was written.",
-            next="begin at a later savepoint, from which on Kafka still has every record.",
+            next="begin at a later savepoint, after which Kafka still has every record.",
         )
 
 
 def whole(pipeline: Pipeline, recorded: Sequence[CheckpointPlan]) -> OffsetRanges:
-    """All that recorded plans have read of the topics that the pipeline reads now."""
+    """All ranges that recorded plans have read from the topics that the pipeline reads now."""
     spans: dict[TopicPartition, OffsetRange] = {}
     for plan in recorded:
         for tp, r in plan.ranges.items():
@@ -249,20 +249,20 @@ def _loss(
 
 
 def _repeated_through(head: Head) -> int:
-    """Id of the recorded checkpoint that a timeline stands at."""
+    """Id of the recorded checkpoint that a timeline has reached."""
     entry = head.entry
     if isinstance(entry, Genesis):
         return entry.parent
     if isinstance(entry, Checkpoint) and entry.plan.replays:
         return entry.plan.replays[-1]
     raise ConflictError(
-        f"timeline {head.timeline} has read on its own, so nothing recorded follows it",
-        next="fork anew, under another name.",
+        f"timeline {head.timeline} has read new records, so no recorded checkpoint follows it",
+        next="fork again, under another name.",
     )
 
 
 def _is_there(found: Checkpoint, place: ReplayProgress) -> bool:
-    # A savepoint of a line that was promoted since: what was repeated has the same barrier and the same time.
+    # A savepoint of a lineage that was promoted since: the repeated checkpoint has the same barrier and the same time.
     return found.plan.ranges.ends == place.ends and found.plan.logical_time_ms == place.logical_time_ms
 
 
@@ -286,6 +286,6 @@ def _partitions(source: KafkaSource, recorded: CheckpointPlan) -> list[TopicPart
 def _range(tp: TopicPartition, step: RecordedStep, parent: Parent) -> OffsetRange:
     recorded = next(p.ranges[tp].start for p in step.plans if tp in p.ranges)
     lost = any(gap.partition == tp for gap in step.first.losses)
-    # The parent's end decides, unless records were lost there: ranges are contiguous (I2).
+    # The parent's end decides, unless records were lost there: ranges are contiguous.
     start = recorded if lost else parent.ends.get(tp, recorded)
     return OffsetRange(start, max(start, step.last.ranges[tp].end))

@@ -1,4 +1,4 @@
-"""What a new timeline begins with: a completed checkpoint as a genesis record, checked against the declaration."""
+"""The restore point that a new timeline begins with: a completed checkpoint as a genesis that fits the pipeline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,16 +18,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What a timeline is to begin with, and on which terms.
+    """The checkpoint that a timeline begins with, and the options.
 
     Attributes:
-        checkpoint: where it begins.
-        savepoint: the savepoint that names the checkpoint, where one was asked for.
-        renamed: uids that the state had, with those that it shall have (C8).
-        allow_non_restored_state: leave the state of operators behind that the pipeline does not declare (G11).
-        claim: the savepoint's pin becomes the timeline's: CLAIM, which only one restore can have (G10).
-        restore_sinks: of a restore, Delta sinks go back with the state; else they keep what they hold (I8).
-        note: what the timeline is for, for people.
+        checkpoint: the checkpoint to begin at.
+        savepoint: the savepoint that names the checkpoint, if the request named one.
+        renamed: old uids of the state, with their new uids.
+        allow_non_restored_state: leave the state of operators that the pipeline does not declare behind.
+        claim: hand the savepoint's pin over to the timeline (Flink's CLAIM); only one restore can have it.
+        restore_sinks: a restore takes Delta sinks back together with the state; otherwise they keep their rows.
+        note: the purpose of the timeline, for people.
     """
 
     checkpoint: Checkpoint
@@ -42,26 +42,26 @@ class Beginning:
         if self.claim and not self.savepoint:
             raise UsageError(
                 f"claim without a savepoint: {self.checkpoint.plan.name} is an ordinary checkpoint",
-                next="leave --claim out, or name a savepoint.",
+                next="omit --claim, or name a savepoint.",
             )
 
     def request(self, live: str) -> str:
-        """A name for the request to restore this while a timeline is live; the same for the same request."""
+        """Names the request to restore this while a timeline is live; equal requests have equal names."""
         body = {"checkpoint": self.checkpoint.id, "savepoint": self.savepoint, "renamed": dict(self.renamed)}
         flags = {"allow": self.allow_non_restored_state, "claim": self.claim, "sinks": self.restore_sinks}
         return checksum({**body, **flags, "live": live})
 
     def genesis(self, pipeline: Pipeline | None, *, write_id: str, at_ms: int) -> Genesis:
-        """The record, without the name of a timeline yet.
+        """The genesis record, without the name of a timeline yet.
 
         Args:
-            pipeline: today's declaration, which must fit; None = the first plan finds out.
-            write_id: of the writer.
-            at_ms: its clock.
+            pipeline: the current declaration, which must fit; None = the first plan checks it.
+            write_id: id of the write.
+            at_ms: the writer's clock.
 
         Raises:
-            UsageError: a rename names no operator with state, or one that is there.
-            IncompatibleStateError: the declaration does not fit; the message names uids and fields.
+            UsageError: a rename names an operator without state, or a uid that is taken.
+            IncompatibleStateError: the declaration does not fit; the message lists uids and fields.
         """
         found = self._as_it_is(write_id, at_ms)
         return found if pipeline is None else self._without_left_behind(found, pipeline)

@@ -1,8 +1,8 @@
-"""What the sinks of a line of checkpoints have sent, and what still waits in their outboxes.
+"""The offsets whose rows the sinks of a lineage have sent, and the rows that still wait in their outboxes.
 
-A line is a timeline and the checkpoints it came from. Its outboxes are delivered oldest first, so per sink the
-delivered checkpoints are a prefix of the line, and the newest delivery record says, cumulatively, what the line has
-sent. What other timelines sent before is handed over by a genesis, or by the closing of a promote (ADR 0022).
+A lineage is a timeline and the checkpoints it descends from. Its outboxes are delivered oldest first, so for each sink
+the delivered checkpoints are a prefix of the lineage, and the newest delivery record lists, cumulatively, all that the
+lineage has sent. A genesis, or the closing of a promote, hands over the offsets that other timelines sent (ADR 0022).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,9 +19,9 @@ from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord, Gen
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 LAST = 2**63
-"""Every offset is below."""
+"""An offset above every other one."""
 Sent = Mapping[str, OffsetCoverage]
-"""Per sink that rows leave to the source offsets whose rows were sent."""
+"""Per sink whose rows leave the warehouse, the source offsets whose rows were sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,13 @@ class Undelivered:
     """The outbox rows of one checkpoint for one sink.
 
     Attributes:
-        checkpoint: it.
+        checkpoint: the checkpoint.
         table: the sink's outbox as of the checkpoint.
-        records: how many records its operator emitted; rows that are not due are among them.
-        passed_over: the source offsets whose rows are not sent: other timelines sent them, or a promote withheld them.
-        sent: what the line has sent once these rows are: see `DeliveryRecord.sent`.
-        timeline: the live one, for which it is due; see `deliveries.is_live`.
-        is_gone: whether retention has let the rows go, before a timeline began at a checkpoint behind them.
+        records: number of records that its operator emitted, including rows that are not due.
+        passed_over: source offsets whose rows are not sent: other timelines sent them, or a promote withheld them.
+        sent: what the lineage has sent once these rows are sent; see `DeliveryRecord.sent`.
+        timeline: the live timeline for which the rows are due; see `deliveries.is_live`.
+        is_gone: whether retention released the rows before a timeline began at a later checkpoint.
     """
 
     checkpoint: Checkpoint
@@ -47,25 +47,25 @@ class Undelivered:
     is_gone: bool = False
 
     def is_due(self, row: Mapping[str, object]) -> bool:
-        """Whether a row is to be sent."""
+        """Whether a row is due to be sent."""
         at = TopicPartition(str(row["_topic"]), int(str(row["_partition"])))
         return not self.passed_over.covers(at, int(str(row["_offset"])), self.checkpoint.plan.topic_ids)
 
 
 @dataclass(frozen=True, slots=True)
 class SentRecords:
-    """Answers for the lines of one pipeline; reads only."""
+    """Finds the sent offsets of one pipeline's lineages; reads only."""
 
     timelines: Timelines
 
     def of(self, timeline: str) -> dict[str, OffsetCoverage]:
-        """What each Kafka sink of a timeline that is live, or was, has sent: up to its closing where it has one."""
+        """The offsets that each Kafka sink of a timeline that is or was live has sent, up to the closing if any."""
         return joined(self._own(timeline), self.handed_over(timeline))
 
     def handed_over(self, timeline: str) -> dict[str, OffsetCoverage]:
-        """What was sent before a restore or a promote made a timeline live; nothing where none did.
+        """Offsets sent before a restore or a promote made a timeline live; empty if neither did.
 
-        The timeline that it took the place of is asked again: a delivery may have ended since the handover was written.
+        The replaced timeline is checked again: a delivery may have ended since the handover was written.
         """
         genesis = self.timelines.entry(timeline, 1)
         if not isinstance(genesis, Genesis):
@@ -83,12 +83,12 @@ class SentRecords:
     def undelivered(
         self, entry: Checkpoint | Genesis, line: Iterable[Checkpoint], sent: Callable[[], Sent]
     ) -> list[Undelivered]:
-        """What is to be sent of a line, oldest checkpoint first.
+        """Lists the undelivered checkpoints of a lineage, oldest first.
 
         Args:
-            entry: what the line ends with.
-            line: its checkpoints, newest first; read only as far as something waits.
-            sent: what its sinks have sent already, see `of`; asked only where something waits.
+            entry: the last entry of the lineage.
+            line: its checkpoints, newest first; read only as far back as something waits.
+            sent: returns what its sinks have sent already, see `of`; called only if something waits.
         """
         tables = leaving_tables(Parent.of(Head(timeline="", sequence=1, entry=entry)))
         waiting = {
@@ -123,7 +123,7 @@ class SentRecords:
             yield replace(each, passed_over=before | withheld, sent=after, is_gone=is_gone)
 
     def _withheld(self, promotes: Iterable[Closing], name: str, checkpoint: Checkpoint) -> OffsetCoverage:
-        """What promotes withheld of a checkpoint: of a fork, or of a fork that it began on, not of the closed line."""
+        """Offsets of a checkpoint that promotes withheld. They withhold those of forks, not of the closed timeline."""
         found = OffsetCoverage()
         for closing in promotes:
             withheld = _withheld(closing, name, checkpoint)
@@ -136,7 +136,7 @@ class SentRecords:
         return holds(closing.successor, checkpoint) and not holds(closing.timeline, checkpoint)
 
     def _own(self, timeline: str) -> dict[str, OffsetCoverage]:
-        """What its tables and its newest delivery say, which is nearly all; see `handed_over`."""
+        """Nearly everything that the timeline has sent, by its tables and its newest delivery; see `handed_over`."""
         head = self._open_head(timeline)
         if head.entry is None:
             return {}
@@ -150,7 +150,7 @@ class SentRecords:
         return found
 
     def _newest(self, name: str, after: int, through: int) -> tuple[DeliveryRecord | None, Checkpoint | None]:
-        """The newest delivery of a sink on the line that ends with checkpoint `through`."""
+        """The newest delivery of a sink on the lineage that ends with checkpoint `through`."""
         newest = self.timelines.find(through)
         for checkpoint in () if newest is None else self.timelines.ancestry(newest):
             if checkpoint.id <= after:
@@ -175,18 +175,18 @@ class SentRecords:
 
 
 def joined(one: Sent, other: Sent) -> dict[str, OffsetCoverage]:
-    """Both, sink by sink."""
+    """The union of both, sink by sink."""
     nothing = OffsetCoverage()
     return {name: one.get(name, nothing) | other.get(name, nothing) for name in {*one, *other}}
 
 
 def gone_back(sent: Sent, genesis: Genesis, topic_ids: Mapping[str, str]) -> dict[str, OffsetCoverage]:
-    """What counts as sent for a timeline whose sinks go back to its checkpoint: all but what it reads again.
+    """The offsets that count as sent when a timeline's sinks go back: all except those that it reads again.
 
     Args:
-        sent: what was sent.
-        genesis: what the timeline begins with.
-        topic_ids: Kafka's ids of now: what is counted in others is never read again.
+        sent: the offsets sent so far.
+        genesis: the genesis of the timeline.
+        topic_ids: Kafka's current topic ids; offsets of any other id are never read again.
     """
     after = {
         tp: genesis.ranges.ends.get(tp, 0) if genesis.topic_ids.get(topic) == number else 0
@@ -198,12 +198,12 @@ def gone_back(sent: Sent, genesis: Genesis, topic_ids: Mapping[str, str]) -> dic
 
 
 def leaving_tables(parent: Parent) -> list[SinkTable]:
-    """The sinks whose rows leave the warehouse, of what a plan builds on; those that are not declared any more too."""
+    """The parent's sinks whose rows leave the warehouse, including those that are no longer declared."""
     return [table for table in (*parent.sinks.values(), *parent.outboxes.values()) if not table.is_transactional]
 
 
 def _rows(tables: Iterable[SinkTable]) -> dict[str, tuple[int, int]]:
-    """Per sink whose outbox has rows the checkpoint ids they lie between: (after, through]."""
+    """Per sink whose outbox has rows, the checkpoint ids of the rows: (after, through]."""
     found: dict[str, tuple[int, int]] = {}
     for table in tables:
         if table.handle:
@@ -218,5 +218,5 @@ def _withheld(closing: Closing, name: str, checkpoint: Checkpoint) -> OffsetCove
 
 
 def _all_below(checkpoint: Checkpoint) -> OffsetCoverage:
-    """What a delivery of 0.1 says: everything up to the checkpoint was sent."""
+    """The meaning of a delivery record of 0.1: everything up to the checkpoint was sent."""
     return OffsetCoverage.below(checkpoint.plan.ranges.ends, checkpoint.plan.topic_ids)

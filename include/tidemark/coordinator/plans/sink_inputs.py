@@ -1,4 +1,4 @@
-"""The sinks of the next plan: each goes on where the parent's sink of the same name ended."""
+"""The sinks of the next plan: each continues where the parent's sink of the same name ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ from tidemark.ports import Log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingSink:
-    """A sink whose declaration fits the rows that it has.
+    """A sink whose declaration fits its existing rows.
 
     Attributes:
-        old: as the parent left it; the declared one where it has no rows.
+        old: the sink as the parent left it; the declared one if it has no rows.
         declared: as the pipeline declares it.
     """
 
@@ -33,13 +33,13 @@ class FittingSink:
 
 
 def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent, *, is_live: bool) -> Mapping[str, FittingSink]:
-    """Per uid of an operator with a sink its table as the parent left it, and as it is declared.
+    """Per uid of an operator with a sink, its table as the parent left it and as it is declared.
 
-    A Kafka sink whose guarantee has changed keeps the outbox it had: what waits there is still to be sent. A fork never
-    sends (J2), so there attempts write to an outbox as well, which a promote can be asked to send.
+    A Kafka sink whose guarantee has changed keeps its outbox, because the rows that wait there must still be sent. A
+    fork never sends, so its attempts write to an outbox as well; a promote can ask for these rows to be sent.
 
     Raises:
-        IncompatibleStateError: emitted fields have changed in a way that the rows of a sink do not allow.
+        IncompatibleStateError: emitted fields have changed in a way that a sink's rows do not allow.
     """
     before = {(t.is_transactional, t.name): t for t in parent.sinks.values()}
     found: dict[str, FittingSink] = {}
@@ -55,17 +55,17 @@ def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent, *, is_live:
         raise IncompatibleStateError(
             f"the pipeline does not fit its sinks: {'; '.join(map(str, misfits))}",
             safe="nothing was planned; every restore point is intact.",
-            next="change the declaration as said for each; then run the pipeline again.",
+            next="change the declaration as described for each; then run the pipeline again.",
         )
     return found
 
 
 def refuse_missing_topics(fitting: Mapping[str, FittingSink], log: Log) -> None:
-    """Returns where every topic exists that attempts send to. Better now than at the end of an attempt.
+    """Refuses topics that do not exist, if attempts send to them: better now than at the end of an attempt.
 
     Raises:
-        NotFoundError: one does not.
-        BrokerError: no answer.
+        NotFoundError: a topic does not exist.
+        BrokerError: Kafka did not answer.
     """
     wanted = {s.declared.topic: s.declared.name for s in fitting.values() if s.declared.is_sent}
     known = log.topic_ids(sorted(t for t in wanted if t is not None)) if wanted else {}
@@ -74,14 +74,14 @@ def refuse_missing_topics(fitting: Mapping[str, FittingSink], log: Log) -> None:
         raise NotFoundError(
             f"no topic {', '.join(missing)}",
             safe="nothing was planned; every restore point is intact.",
-            next="create it, or correct the topic of the KafkaSink.",
+            next="create the topic, or correct it in the KafkaSink.",
         )
 
 
 def timeline_sinks(
     pipeline: Pipeline, timeline: str, parent: Parent, log: Log, timelines: Timelines
 ) -> Mapping[str, FittingSink]:
-    """The sinks of a plan of a timeline.
+    """Plans the sinks of a timeline's next plan.
 
     Raises:
         IncompatibleStateError, NotFoundError, BrokerError: see `fitting_sinks` and `refuse_missing_topics`.
@@ -99,7 +99,7 @@ def timeline_sinks(
 def _with_what_was_sent(
     fitting: Mapping[str, FittingSink], timeline: str, parent: Parent, records: SentRecords
 ) -> Mapping[str, FittingSink]:
-    """Kafka sinks, with all that other timelines have sent, and this one before a sink was taken out for a while."""
+    """Adds to Kafka sinks the offsets sent by other timelines, or by this one before the sink was removed."""
     sent = records.handed_over(timeline)
     known = {table.name for table in parent.sinks.values() if not table.is_transactional}
     if any(not s.declared.is_transactional and s.declared.name in {*parent.outboxes} - known for s in fitting.values()):
@@ -115,14 +115,15 @@ def _with_what_was_sent(
 
 
 def planned_sinks(fitting: Mapping[str, FittingSink], number: int) -> Mapping[str, SinkTable]:
-    """The sinks as the plan of a checkpoint carries them; those with other columns begin another table."""
+    """The sinks as a checkpoint's plan stores them; a sink whose columns changed begins another table."""
     return {uid: evolved_sink(sink.old, sink.declared, number) for uid, sink in fitting.items()}
 
 
 def planned_outboxes(parent: Parent, sinks: Mapping[str, SinkTable]) -> Mapping[str, SinkTable]:
-    """Outboxes of sinks that are not declared: see `CheckpointPlan.outboxes`.
+    """The outboxes of sinks that are no longer declared; see `CheckpointPlan.outboxes`.
 
-    That of a sink which is declared again is kept until its new table has rows: whatever waits in the old one is older.
+    If such a sink is declared again, its old outbox is kept until the new table has rows: the rows in the old one are
+    older.
     """
     declared = {table.name: table for table in sinks.values() if not table.is_transactional}
     kept = {name: t for name, t in parent.outboxes.items() if name not in declared or not declared[name].handle}
@@ -131,7 +132,7 @@ def planned_outboxes(parent: Parent, sinks: Mapping[str, SinkTable]) -> Mapping[
 
 
 def _with_rows_of(old: SinkTable | None, table: SinkTable) -> SinkTable:
-    """The outbox of a sink that is taken out again: that of the first time, where the new one has no rows yet."""
+    """The outbox of a sink that is removed again: the first one, if the new one has no rows yet."""
     if old is None or table.handle:
         return table
     both = (t.covered or OffsetCoverage() for t in (old, table))
@@ -139,26 +140,26 @@ def _with_rows_of(old: SinkTable | None, table: SinkTable) -> SinkTable:
 
 
 def sends_otherwise(pipeline: Pipeline, plan: CheckpointPlan) -> bool:
-    """Whether attempts of a plan of the live timeline write to an outbox, or nowhere, what they are declared to send.
+    """Whether attempts of a plan on the live timeline do not send, although the sink is declared to send.
 
-    The plan was made while its timeline was a fork.
+    The plan was made while its timeline was a fork, so they write to an outbox or nowhere.
     """
     declared = {o.uid: declared_sink(pipeline.name, o, plan.slot.timeline) for o in _with_sinks(pipeline)}
     return any(table.is_sent and uid in plan.sinks and not plan.sinks[uid].is_sent for uid, table in declared.items())
 
 
 def restored_sinks(found: Genesis, live: Parent, sent: Sent, *, go_back: bool) -> Genesis:
-    """The genesis of a restore, with the sinks that it is to have.
+    """The genesis of a restore, with the sinks that the timeline should have.
 
-    By default sinks do not go back with the state: what they have, they have (I8). A Delta sink keeps all that the live
-    timeline has put there, if that is all the checkpoint had and more; what is emitted again for the same records is
-    skipped, and not sent again to a topic. Sinks that were added since the checkpoint stay as well.
+    By default sinks do not go back with the state. A Delta sink keeps all rows that the live timeline has written, if
+    they include the rows of the checkpoint; rows that are emitted again for the same records are skipped, and are not
+    sent to a topic again. Sinks that were added since the checkpoint stay as well.
 
     Args:
         found: the genesis, with the sinks of its checkpoint.
-        live: the head of the timeline that it closes.
-        sent: what counts as sent: all that was, or, where sinks go back, what is not read again.
-        go_back: whether sinks have nothing of what came after the checkpoint: all of it is emitted again.
+        live: the head of the timeline that the restore closes.
+        sent: the offsets that count as sent: all of them, or, if sinks go back, only those that are not read again.
+        go_back: whether sinks go back to the checkpoint, so that everything after it is emitted again.
     """
     there = {(t.is_transactional, t.name): t for t in live.sinks.values()}
 
@@ -172,7 +173,7 @@ def restored_sinks(found: Genesis, live: Parent, sent: Sent, *, go_back: bool) -
         return replace(table, covered=covered, emitted_until={})
 
     def added(table: SinkTable) -> SinkTable:
-        """A sink that the checkpoint did not have: an outbox holds what the closed timeline left, none of it due."""
+        """A sink that the checkpoint lacks. Its outbox keeps the rows of the closed timeline; none of them is due."""
         if table.goes_back_on_restore and not go_back:
             return table
         return restored(replace(table, handle=StateHandle(), older={}, covered=OffsetCoverage(), emitted_until={}))
@@ -192,7 +193,7 @@ def _with_sinks(pipeline: Pipeline) -> list[Process]:
 
 
 def declared_sink(pipeline: str, operator: Process, timeline: str, *, is_live: bool = True) -> SinkTable:
-    """The empty table of an operator's sink, on a timeline that is live or a fork."""
+    """The empty table of an operator's sink, on a live timeline or on a fork."""
     sink, emitted = operator.sink, operator.emitted
     assert sink is not None and emitted is not None  # noqa: S101  (checked where the operator was declared)
     sink = sink if is_live else sink.on_fork()

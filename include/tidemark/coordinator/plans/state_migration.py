@@ -1,6 +1,6 @@
-"""What the next plan takes over of the parent's state: by uid, by field, or not at all (C6-C9, G11).
+"""The state that the next plan takes over from its parent: by uid, by field, or not at all.
 
-Everything that does not fit is said at once, by uid and field, before a plan exists and long before Spark starts.
+All misfits are reported at once, by uid and field, before a plan exists and long before Spark starts.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _ALLOW = "--allow-non-restored-state"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedState:
-    """What is taken over.
+    """The state that is taken over.
 
     Attributes:
-        parent: where from.
+        parent: the parent that has the state.
         declared: the declared schemas, by uid.
-        origins: per uid the one that its state had in the parent; operators that start empty are left out.
-        left_behind: state that no operator goes on with, by the parent's uid.
-        operator_states: lists of every operator that declares some, with the parent's elements.
+        origins: per uid, the uid of the same state in the parent; operators that start empty are omitted.
+        left_behind: state that no operator takes over, by the parent's uid.
+        operator_states: lists of every operator that declares any, with the parent's elements.
     """
 
     parent: Parent
@@ -35,22 +35,22 @@ class CarriedState:
     operator_states: Mapping[str, OperatorState]
 
     def state(self, uid: str) -> StateHandle:
-        """The state of an operator; empty where it starts empty."""
+        """The state of an operator; empty if it starts empty."""
         return self.parent.handles.get(self.origins.get(uid, ""), StateHandle())
 
     def dead_letters(self, uid: str) -> StateHandle:
-        """Its dead letters so far."""
+        """The dead letters of an operator so far."""
         return self.parent.dead_letters.get(self.origins.get(uid, ""), StateHandle())
 
     def schema(self, uid: str, handle: StateHandle) -> OperatorSchema:
-        """Its stored schema, which knows how the tables of a handle are read."""
+        """The stored schema of an operator, which knows how to read the tables of a handle."""
         origin = self.origins.get(uid)
         if origin is None or not handle:
             return plain(self.declared[uid])
         return evolved(self.parent.schemas[origin], self.declared[uid], handle.folders)
 
     def folder(self, uid: str) -> str | None:
-        """The folder of its tables, where new rows have the same columns; None = new tables."""
+        """The folder of an operator's tables if new rows have the same columns; None = new tables."""
         origin = self.origins.get(uid)
         if origin is None or not shares_tables(self.parent.schemas[origin], self.declared[uid]):
             return None
@@ -67,13 +67,13 @@ def carried_over(
     """Finds the state of every declared operator.
 
     Args:
-        parent: the state that there is.
-        declared: schemas by uid; `was` names what was renamed.
-        lists: declared lists by uid of those that declare some.
-        allow_removed: leave the state of operators behind that are not declared any more.
+        parent: the existing state.
+        declared: schemas by uid; `was` gives the earlier uid of a renamed operator.
+        lists: declared lists by uid, for operators that declare any.
+        allow_removed: leave the state of operators that are no longer declared behind.
 
     Raises:
-        IncompatibleStateError: naming every uid and field that does not fit, with old, new and the remedy.
+        IncompatibleStateError: lists every uid and field that does not fit, with old, new and the remedy.
     """
     origins, misfits = _origins(parent, declared)
     for uid, origin in origins.items():
@@ -91,7 +91,7 @@ def carried_over(
         raise IncompatibleStateError(
             f"the pipeline does not fit its state: {'; '.join(map(str, misfits))}",
             safe="nothing was planned; every restore point is intact.",
-            next="change the declaration as said for each; then run the pipeline again.",
+            next="change the declaration as described for each; then run the pipeline again.",
         )
     left = {uid: parent.handles.get(uid, StateHandle()) for uid in removed}
     return CarriedState(
@@ -113,7 +113,7 @@ def _origins(parent: Parent, declared: Mapping[str, OperatorSchema]) -> tuple[di
         elif schema.was and parent.schemas:
             why = _no_rename(schema.was, parent, declared, origins)
             if why:
-                misfits.append(Misfit(uid=uid, field="", what=why, remedy="correct was=, or leave it out"))
+                misfits.append(Misfit(uid=uid, field="", what=why, remedy="correct was=, or omit it"))
             else:
                 origins[uid] = schema.was
     return origins, misfits
@@ -126,13 +126,13 @@ def _no_rename(
         return f"was={was!r} names no operator with state; there are {', '.join(sorted(parent.schemas))}"
     if was in declared:
         return f"was={was!r} is declared too"
-    return f"was={was!r} is said of two operators" if was in origins.values() else None
+    return f"was={was!r} is given for two operators" if was in origins.values() else None
 
 
 def _removed(uid: str) -> Misfit:
     return Misfit(
         uid=uid,
         field="",
-        what="is not declared any more, but has state",
+        what="is no longer declared, but has state",
         remedy=f"declare it again, rename it with was={uid!r}, or leave its state behind with {_ALLOW}",
     )

@@ -1,1 +1,1 @@
-"""What the store holds, typed and verified: objects, numbered series, stop records, tombstones, timelines."""
+"""The contents of the store, typed and verified: objects, numbered records, stops, tombstones, timelines."""

@@ -1,4 +1,4 @@
-"""How many checkpoints came to what, counted from names: thousands of them cost two listings, no reads."""
+"""Counts checkpoints by their outcome, from key names: thousands of them cost two listings and no reads."""
 
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.timeline_tree import branches
@@ -12,7 +12,7 @@ _PLAN, _ABORT = ".json", ".abort.json"
 
 
 def tally(objects: Objects) -> CheckpointCounts:
-    """Counts of a pipeline. A plan whose place was taken by a timeline's end came to nothing, and is not counted.
+    """The counts of a pipeline. A plan whose slot was taken by the end of its timeline is not counted.
 
     Raises:
         StoreError: the store could not be listed or read.
@@ -30,7 +30,7 @@ def tally(objects: Objects) -> CheckpointCounts:
 
 
 def _named(objects: Objects) -> tuple[set[Slot], set[Slot], dict[Slot, int]]:
-    """Plans, plans that were aborted, and per plan the last attempt that has an outcome."""
+    """All plans, the aborted plans, and per plan the last attempt that has an outcome."""
     plans, aborted, tries = set[Slot](), set[Slot](), dict[Slot, int]()
     for key in objects.list("plans/"):
         _, timeline, place, *below = key.split("/")
@@ -47,8 +47,8 @@ def _named(objects: Objects) -> tuple[set[Slot], set[Slot], dict[Slot, int]]:
 def _ended(objects: Objects, slot: Slot, last: int) -> bool:
     """Whether the last attempt of a plan in progress has ended.
 
-    Where attempt n was revoked, n + 1 goes on, without an outcome of its own so far. That is a restart, unless n is
-    0: attempt 0 exists only to be revoked by the first one.
+    If attempt n was revoked, attempt n + 1 continues and has no outcome yet. That is a restart, unless n is 0: attempt
+    0 exists only to be revoked by the first attempt.
     """
     outcome = objects.outcome(slot, last)
     return last == 0 or outcome is None or outcome.kind is OutcomeKind.SEALED

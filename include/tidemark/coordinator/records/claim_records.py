@@ -1,8 +1,8 @@
-"""Promotes, restores and ends of one timeline meet here: they take places of different timelines (adr/0018, adr/0024).
+"""Claims and ends: where a promote, a restore and an end of one timeline meet (ADR 0018, 0024).
 
-A promote or a restore claims the place of the live timeline that it will take, then takes it. An end is put behind the
-last claim, once every claimed place is taken by another entry. A place never changes hands, so of a claim and an end
-one is certain to see the other, without clocks.
+They take slots of different timelines. A promote or a restore first claims the live timeline's next slot, then writes
+it. An end is put after the last claim, once every claimed slot holds another entry. The entry of a slot never changes,
+so of a claim and an end at least one sees the other, without clocks.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from tidemark.ports import Clock, PutOutcome, WriteIds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """Reads and writes the fates of timelines of one pipeline."""
+    """Reads and writes the claims and ends of one pipeline's timelines."""
 
     objects: Objects
     clock: Clock
     write_ids: WriteIds
 
     def claim(self, timeline: str, closes: str, sequence: int) -> bool:
-        """Announces a promote or a restore, which may take that place from now on; False = the timeline has ended."""
+        """Announces a promote or a restore, which may write that slot from now on. False if the timeline has ended."""
         while True:
             found = list(self._all(timeline))
             if found and found[-1].is_end:
@@ -35,10 +35,10 @@ class Fates:
                 return True
 
     def end(self, timeline: str) -> FateRecord | None:
-        """Ends a timeline: from now on nobody may promote it. A repeated call finds that it has ended.
+        """Ends a timeline: from now on it cannot be promoted. A repeated call finds that it has ended.
 
         Returns:
-            None; or the claim that stands in the way: it was promoted, or may be at any moment.
+            None; or the claim that prevents the end: the timeline was promoted, or may be promoted at any moment.
         """
         while True:
             found = list(self._all(timeline))
@@ -51,15 +51,15 @@ class Fates:
                 return None
 
     def has_ended(self, timeline: str) -> bool:
-        """Whether the end of a timeline was announced: nothing can make it live any more."""
+        """Whether the end of a timeline was announced, so that nothing can make it live."""
         return any(record.is_end for record in self._all(timeline))
 
     def standing(self, timeline: str) -> FateRecord | None:
-        """The claim that stands in the way of an end; None where there is none."""
+        """The claim that prevents the end of a timeline; None if there is none."""
         return next((r for r in self._all(timeline) if not r.is_end and self.may_win(r)), None)
 
     def may_win(self, claim: FateRecord) -> bool:
-        """Whether the place of a claim is free, or taken by the promote that it announces."""
+        """Whether the claimed slot is free, or holds the closing of the promote that the claim announces."""
         entry = self.objects.published(claim.closes, claim.sequence)
         return entry is None or (isinstance(entry, Closing) and entry.successor == claim.timeline)
 

@@ -1,4 +1,4 @@
-"""Legal holds: while one stands, its savepoint can neither be disposed nor expire (Q9)."""
+"""Legal holds: while a hold is in place, its savepoint can neither be disposed nor expire."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from tidemark.model.retention.sweep_records import HoldRecord
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """Reads them; see `coordinator.retention.holding` for the verbs that write them."""
+    """Reads legal holds; `coordinator.retention.legal_holds` writes them."""
 
     objects: Objects
 
     def series(self, savepoint: str) -> Series[HoldRecord]:
-        """Those of a savepoint, numbered."""
+        """The holds of a savepoint, numbered."""
         return Series(self.objects, HoldRecord, f"holds/{savepoint}/", lambda n: keys.hold_key(savepoint, n))
 
     def standing(self, savepoint: str) -> HoldRecord | None:
-        """The hold that stands; None where there is none."""
+        """The hold that is in place; None if there is none."""
         _, found = self.series(savepoint).newest()
         return None if found is None or found.released else found
 
     def all(self) -> Mapping[str, HoldRecord]:
-        """Every one that stands, by savepoint."""
+        """Every hold that is in place, by savepoint."""
         names = {key.split("/")[1] for key in self.objects.list("holds/")}
         found = {name: self.standing(name) for name in sorted(names)}
         return {name: record for name, record in found.items() if record is not None}

@@ -1,9 +1,9 @@
-"""The index of manifests: each is read once, and what was read is kept for the next look, and the next process (E15).
+"""The index of manifests: each manifest is read once and kept for later calls and for the next process.
 
-It knows what never changes, and nothing else: manifests, tombstones and job records under their keys. Which of them
-there are is listed at every look, so a revision, a tombstone, a closing that was put since is met. A key counts as
-read only under the stamp that it was read with. Nothing is decided by what the index lacks: that is read. The file may
-be lost, torn, or be another warehouse's; see adr/0017.
+The index holds only what never changes: manifests, tombstones and job records, by key. The keys are listed at every
+call, so new revisions, tombstones and closings are found. A key counts as read only with the stamp that it was read
+with. Nothing is decided by an entry that the index lacks: it is read instead. The file may be lost, torn, or belong to
+another warehouse; see ADR 0017.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 @dataclass
 class ManifestIndex:
-    """What was read of one pipeline's store. Several threads may ask at once: they may read the same twice.
+    """The indexed objects of one pipeline's store. Concurrent threads may read the same object twice.
 
     Attributes:
-        cache: where it is kept; None = in memory only.
-        name: under which name.
+        cache: the cache that keeps the index; None = in memory only.
+        name: name of the index in the cache.
     """
 
     cache: Cache | None = None
@@ -41,15 +41,15 @@ class ManifestIndex:
     def entries(
         self, objects: Objects, gone: Set[str], damaged: Callable[[str, CorruptObjectError], None] | None = None
     ) -> list[ManifestLine | Genesis | Closing]:
-        """What has taken the places of all timelines, the highest revision of each.
+        """The highest revision of every entry in the slots of all timelines.
 
         Args:
             objects: the store.
-            gone: keys of places that are left out, unread.
-            damaged: told of each one that is damaged, by its key; it is left out then. Without it that is an error.
+            gone: keys of slots to omit without reading them.
+            damaged: receives each damaged entry, by its key, which is then omitted. Without it, damage is an error.
 
         Raises:
-            CorruptObjectError: one that is not known yet is damaged.
+            CorruptObjectError: an entry that is not in the index is damaged.
             StoreError: the store could not be read.
         """
         known, lines = self._known().manifests, dict[str, tuple[str, ManifestLine]]()
@@ -87,24 +87,24 @@ class ManifestIndex:
         return standing({name: found[key][1] if key in found else None for name, key in newest.items()})
 
     def jobs(self, objects: Objects, stamps: Mapping[str, str]) -> list[JobRecord]:
-        """The records of jobs under listed keys.
+        """The job records under listed keys.
 
         Raises:
-            CorruptObjectError, StoreError: as `entries`.
+            CorruptObjectError, StoreError: as in `entries`.
         """
         found = _read(self._known().jobs, stamps, lambda key: objects.read(JobRecord, key))
         self._held = replace(self._known(), jobs=found)
         return [record for _, record in found.values()]
 
     def save(self) -> None:
-        """Keeps what was read, for the next process; does nothing where nothing was."""
+        """Saves the index for the next process; does nothing if nothing new was read."""
         held = self._known().stamped()
         if self.cache is not None and held != self._kept:
             self.cache.put(self.name, written_index(held))
             self._kept = held
 
     def _known(self) -> Indexed:
-        """What is known; read from the cache at the first call."""
+        """The index in memory; read from the cache at the first call."""
         if self._held is None:
             raw = None if self.cache is None else self.cache.get(self.name)
             self._held = self._kept = Indexed() if raw is None else read_index(self.name, raw)
@@ -112,14 +112,14 @@ class ManifestIndex:
 
 
 def stamps_of(objects: Objects, prefix: str) -> Mapping[str, str]:
-    """A fresh listing with stamps; where the store knows none they are empty, and nothing is taken from an index."""
-    # Not by `isinstance`: against a protocol it takes longer than the listing.
+    """A fresh listing with stamps. If the store has no stamps, they are empty and nothing is taken from the index."""
+    # Not by `isinstance`: with a protocol it takes longer than the listing.
     stamps: Callable[[str], Mapping[str, str]] | None = getattr(objects.store, "stamps", None)
     return dict.fromkeys(objects.list(prefix), "") if stamps is None else stamps(prefix)
 
 
 def _highest(stamps: Mapping[str, str], gone: Set[str]) -> Iterator[tuple[str, str]]:
-    """Of each place that is not gone the key of its highest revision, with the stamp."""
+    """Key and stamp of the highest revision in each slot that is not gone."""
     found: dict[tuple[str, int], tuple[int, str]] = {}
     for key in stamps:
         place = keys.place_of(key)
@@ -130,13 +130,13 @@ def _highest(stamps: Mapping[str, str], gone: Set[str]) -> Iterator[tuple[str, s
 
 
 def _same(known: Known[T], key: str, stamp: str) -> T | None:
-    """What was read under a key, if it is still what lies there."""
+    """The indexed object of a key, if the object under the key is still the same."""
     at, held = known.get(key, ("", None))
     return held if stamp and at == stamp else None
 
 
 def _read(known: Known[T], stamps: Mapping[str, str], read: Callable[[str], T | None]) -> dict[str, tuple[str, T]]:
-    """What lies under listed keys; one that is gone is left out."""
+    """The objects under listed keys; keys that no longer exist are omitted."""
     found: dict[str, tuple[str, T]] = {}
     for key, stamp in stamps.items():
         held = _same(known, key, stamp)

@@ -1,6 +1,6 @@
-"""Every object of the store, typed: what is read is verified, what is put is put once.
+"""Typed access to every object of the store: each read is verified, and each key is put once.
 
-An uncertain put is settled by reading back: our own bytes mean won, other bytes mean lost.
+An uncertain put is settled by reading back: equal bytes mean that it won, other bytes that it lost.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
 T = TypeVar("T")
 
 SlotEntry = Checkpoint | Genesis | Closing
-"""What may take a place in a timeline."""
+"""The types that can take a slot of a timeline."""
 
 KINDS: dict[type, str] = {
     AbortRecord: "abort",
@@ -64,7 +64,7 @@ KINDS: dict[type, str] = {
     SweptRecord: "swept",
     TombstoneRecord: "tombstone",
 }
-"""The `kind` that each type is written under."""
+"""The `kind` under which each type is written."""
 
 _TYPES = {kind: cls for cls, kind in KINDS.items()}
 _PUT_TRIES = 5
@@ -74,8 +74,8 @@ class Objects:
     """Typed access to one pipeline's store.
 
     Attributes:
-        store: below the pipeline's folder.
-        pipeline: its name, for messages that say what to type.
+        store: the object store, rooted at the pipeline's folder.
+        pipeline: the pipeline's name, for the commands in error messages.
     """
 
     def __init__(self, store: CheckpointStore, pipeline: str = "PIPELINE") -> None:
@@ -83,10 +83,10 @@ class Objects:
         self.pipeline = pipeline
 
     def read(self, cls: type[T], key: str) -> T | None:
-        """The object under a key, or None.
+        """Returns the object under a key, or None.
 
         Raises:
-            CorruptObjectError: it is damaged; the message names the key.
+            CorruptObjectError: the object is damaged; the message names the key.
             StoreError: the store could not be read.
         """
         raw = self.store.get(key)
@@ -100,15 +100,15 @@ class Objects:
         """Puts an object unless its key is taken.
 
         Raises:
-            StoreError: certainly not written, or still unknown after several tries.
+            StoreError: the object was certainly not written, or the outcome is still unknown after several tries.
         """
         return self._put(key, encoded(value))
 
     def put_query(self, text: str) -> str:
-        """Puts a text of SQL under its hash, which is returned; one that is there already is left alone.
+        """Puts a text of SQL under its hash and returns the hash. An existing text is left alone.
 
         Raises:
-            StoreError: as `put`.
+            StoreError: as in `put`.
         """
         body = text.encode()
         name = canonical.sha256_of(body)
@@ -118,15 +118,15 @@ class Objects:
         return name
 
     def query(self, name: str) -> str:
-        """The text of SQL with a hash.
+        """Returns the text of SQL with a hash.
 
         Raises:
-            CorruptObjectError: it is gone or damaged.
+            CorruptObjectError: the text is gone or damaged.
         """
         key = keys.query_key(name)
         body = self.store.get(key)
         if body is None or canonical.sha256_of(body) != name:
-            raise _corrupt(key, "it is gone" if body is None else "its content is not that of its name")
+            raise _corrupt(key, "it is gone" if body is None else "its content does not match its name")
         return body.decode()
 
     def _put(self, key: str, body: bytes) -> PutOutcome:
@@ -141,20 +141,20 @@ class Objects:
                     return _won_if(found == body)
                 continue
             if outcome is PutOutcome.LOST and unsure:
-                # An earlier put, reported as lost on the way, may have arrived after all.
+                # An earlier put whose reply was lost may have arrived after all.
                 return _won_if(self.store.get(key) == body)
             return outcome
         raise StoreError(
             f"the store did not confirm {key} in {_PUT_TRIES} tries",
             safe="every completed checkpoint is intact; the object is either absent or whole.",
-            next="look at the store's health, then run the same command again.",
+            next="check the store's health, then run the same command again.",
         )
 
     def slot(self, timeline: str, sequence: int) -> SlotEntry | None:
-        """What holds a place of a timeline: a manifest, a genesis, a closing, or nothing yet; the highest revision.
+        """Returns the entry of a slot: a manifest or genesis in its highest revision, a closing, or None if it is free.
 
         Raises:
-            CorruptObjectError: it is damaged; the message names the key.
+            CorruptObjectError: the entry is damaged; the message names the key.
         """
         found = self.published(timeline, sequence)
         if found is None or isinstance(found, Closing):
@@ -165,18 +165,18 @@ class Objects:
         return found
 
     def published(self, timeline: str, sequence: int) -> SlotEntry | None:
-        """What took a place first, whatever was revised since: for whoever publishes, and for nobody who reads state.
+        """Returns the entry that took a slot first, ignoring later revisions. For publishers; not for reading state.
 
         Raises:
-            CorruptObjectError: it is damaged; the message names the key.
+            CorruptObjectError: the entry is damaged; the message names the key.
         """
         return self.entry(keys.slot_key(timeline, sequence))
 
     def entry(self, key: str) -> SlotEntry | None:
-        """What lies under one key of a timeline, whatever was revised since; None where nothing does.
+        """Returns the entry under one key of a timeline, ignoring later revisions; None if there is none.
 
         Raises:
-            CorruptObjectError: it is damaged; the message names the key.
+            CorruptObjectError: the entry is damaged; the message names the key.
         """
         raw = self.store.get(key)
         if raw is None:
@@ -187,19 +187,19 @@ class Objects:
         return made
 
     def plan(self, slot: Slot) -> CheckpointPlan | None:
-        """The plan of a slot."""
+        """Returns the plan of a slot."""
         return self.read(CheckpointPlan, keys.plan_key(slot))
 
     def outcome(self, slot: Slot, attempt: int) -> Outcome | None:
-        """The outcome of an attempt; None while it runs."""
+        """Returns the outcome of an attempt; None while it runs."""
         return self.read(Outcome, keys.outcome_key(slot, attempt))
 
     def abort(self, slot: Slot) -> AbortRecord | None:
-        """The abort record of a plan."""
+        """Returns the abort record of a plan."""
         return self.read(AbortRecord, keys.abort_key(slot))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Keys below a folder; may be stale, never wrong about what it names."""
+        """Lists the keys below a folder. The listing may be stale, but every key in it exists."""
         return self.store.list(prefix)
 
 
@@ -217,10 +217,10 @@ def _kind(key: str, raw: bytes) -> str:
 
 @lru_cache(maxsize=1024)
 def decoded(kind: str, key: str, raw: bytes) -> object:
-    """The object of a kind in `raw`; remembered, because objects are immutable and read again and again.
+    """The object of a kind in `raw`; cached, because objects are immutable and read again and again.
 
     Raises:
-        CorruptObjectError: damaged, of another kind, or it belongs under another key.
+        CorruptObjectError: the object is damaged, of another kind, or belongs under another key.
     """
     body = canonical.decode(kind, key, raw)
     try:
@@ -234,7 +234,7 @@ def decoded(kind: str, key: str, raw: bytes) -> object:
 
 
 def key_of(value: object) -> str | None:
-    """The key that an object names itself; None where it does not."""
+    """The key that an object itself determines; None if it determines none."""
     if isinstance(value, CheckpointPlan):
         return keys.plan_key(value.slot)
     if isinstance(value, Checkpoint | Genesis | Closing):
@@ -269,5 +269,5 @@ def _corrupt(key: str, why: str) -> CorruptObjectError:
     return CorruptObjectError(
         f"object damaged: {key}: {why}",
         safe="nothing was written.",
-        next="put the object back from a backup of the warehouse.",
+        next="restore the object from a backup of the warehouse.",
     )

@@ -1,4 +1,4 @@
-"""How a plan is frozen: its id, the texts of SQL that it names, then the plan itself (design section 6)."""
+"""Writes a plan: allocates its id, puts the texts of SQL that it names, then puts the plan itself."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ from tidemark.sql.stored_queries import stored_texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freezer:
-    """Puts what becomes a plan.
+    """Puts plans and the objects that they need.
 
     Attributes:
         objects: the store.
-        write_ids: tell a put of ours from an equal one of somebody else.
+        write_ids: ids that distinguish this process's put from an equal one of another process.
         listener: called at steps `ids`, `queries` and `plan`.
     """
 
@@ -25,7 +25,7 @@ class Freezer:
     listener: StepListener
 
     def take_id(self, slot: Slot, least: int) -> int:
-        """Allocates a checkpoint id, at least `least`, for the plan of a slot; one that is not used is never used."""
+        """Allocates a checkpoint id of at least `least` for the plan of a slot. An unused id is never used again."""
         number = max(least, keys.greatest(self.objects.list("ids/")) + 1)
         self.listener("ids", "before")
         while True:
@@ -36,9 +36,9 @@ class Freezer:
             number += 1
 
     def freeze(self, draft: CheckpointPlan) -> PutOutcome:
-        """Puts a plan into its slot, unless there is one.
+        """Puts a plan into its slot, unless the slot has one.
 
-        The texts that it names are put ahead of it: whoever sees a plan or its manifest finds them.
+        The texts that the plan names are put first, so that every reader of the plan or its manifest finds them.
         """
         self.listener("queries", "before")
         for schema in draft.schemas.values():

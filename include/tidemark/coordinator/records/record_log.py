@@ -1,6 +1,6 @@
-"""Objects numbered from 1 below one folder, of which the newest counts: stops, revisions, tombstones.
+"""Records numbered from 1 in one folder, of which the newest counts: stops, revisions, tombstones.
 
-The number is the compare-and-set: who has read n and puts n + 1 wins only if nobody did so in between.
+The number is the compare-and-set: a process that has read n and puts n + 1 wins only if no other process put it first.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Series(Generic[T]):
-    """One of them.
+    """One log of numbered records.
 
     Attributes:
         objects: the store.
-        kind: type of the objects.
-        folder: where they lie, with its final `/`; nothing else lies there.
-        key: the key of a number.
+        kind: type of the records.
+        folder: the folder of the records, with its final `/`; it holds nothing else.
+        key: returns the key of a number.
     """
 
     objects: Objects
@@ -31,7 +31,7 @@ class Series(Generic[T]):
     key: Callable[[int], str]
 
     def newest(self) -> tuple[int, T | None]:
-        """The greatest number with its object; (0, None) where there is none. A stale listing costs reads only."""
+        """The greatest number with its record; (0, None) if there is none. A stale listing costs only reads."""
         number = greatest(self.objects.list(self.folder))
         found = self.objects.read(self.kind, self.key(number)) if number else None
         while (later := self.objects.read(self.kind, self.key(number + 1))) is not None:
@@ -39,5 +39,5 @@ class Series(Generic[T]):
         return number, found
 
     def put(self, number: int, value: T) -> PutOutcome:
-        """Puts the object of a number; LOST where somebody else did."""
+        """Puts the record of a number; LOST if another process put it first."""
         return self.objects.put(self.key(number), value)

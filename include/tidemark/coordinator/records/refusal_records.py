@@ -1,7 +1,7 @@
-"""What Kafka refuses: failures of deliveries, and records that are left out since a person said so.
+"""Records that Kafka refuses: failures of deliveries, and the records that a person decided to skip.
 
 Both are objects of the store, put if absent and never edited. A skip names a record by its id, which belongs to one
-plan: what another plan emits for the same source record has another id, and is sent or refused by itself.
+plan. The record that another plan emits for the same source record has another id, and is sent or refused on its own.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from tidemark.ports import PutOutcome
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Of one pipeline."""
+    """The delivery failures and skipped records of one pipeline."""
 
     objects: Objects
 
     def put_failure(self, failure: DeliveryFailure) -> None:
-        """Keeps a failure, unless it is the sink's last one again."""
+        """Records a failure, unless it repeats the sink's last one."""
         series = self._failures(failure.sink)
         number, last = series.newest()
         if last is None or replace(failure, at_ms=last.at_ms, write_id=last.write_id) != last:
@@ -37,7 +37,7 @@ class Refusals:
             last = self.objects.read(DeliveryFailure, delivery_failure_key(sink, number)) if number else None
 
     def refusal(self, sink: str, checkpoint: int) -> DeliveryFailure | None:
-        """Which record of a checkpoint Kafka refused last; None where it refused none since the sink came to it."""
+        """The last refusal of a checkpoint's record; None if there was none since the sink reached the checkpoint."""
         for failure in self.failures(sink):
             if failure.checkpoint != checkpoint:
                 return None
@@ -46,7 +46,7 @@ class Refusals:
         return None
 
     def skip(self, record: SkippedRecord) -> bool:
-        """Leaves a record out from now on; returns whether this call did."""
+        """Leaves a record out from now on. Returns whether this call did so."""
         return self.objects.put(skip_key(record.sink, record.record), record) is PutOutcome.WON
 
     def skipped(self, sink: str) -> list[SkippedRecord]:
@@ -55,7 +55,7 @@ class Refusals:
         return sorted((found for found in read if found is not None), key=lambda r: (r.at_ms, r.record))
 
     def skipped_ids(self, sink: str) -> frozenset[str]:
-        """Their ids."""
+        """Ids of the records of a sink that are left out."""
         return frozenset(found.record for found in self.skipped(sink))
 
     def sinks(self) -> list[str]:

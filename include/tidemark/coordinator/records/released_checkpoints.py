@@ -1,4 +1,4 @@
-"""Checkpoints that retention has let go: their manifests stay and are told of, nothing else is done with them (E11)."""
+"""Checkpoints that retention has released. Their manifests stay and are listed; everything else is refused."""
 
 from datetime import UTC, datetime
 from itertools import islice
@@ -13,10 +13,10 @@ _SHOWN = 3
 
 
 def usable(timelines: Timelines, checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint, if its state may still be read, restored and pinned.
+    """Returns the checkpoint if its state may still be read, restored and pinned.
 
     Raises:
-        ReleasedError: it was released; names when, by which rule, and the newest ones that are kept.
+        ReleasedError: it was released; the message says when, by which rule, and which newer checkpoints are kept.
     """
     record = released(timelines.objects, checkpoint.plan.name)
     if record is not None:
@@ -32,7 +32,7 @@ def _released(timelines: Timelines, name: str, record: TombstoneRecord) -> Relea
     return ReleasedError(
         f"{name} was released at {at}: {record.why}",
         safe="every checkpoint that is kept is intact; nothing was written.",
-        next=f"take one that is kept: {', '.join(kept)}    (tidemark checkpoint list {pipeline} shows more).",
+        next=f"use one that is kept: {', '.join(kept)}    (tidemark checkpoint list {pipeline} shows more).",
     )
 
 

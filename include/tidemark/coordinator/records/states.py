@@ -1,4 +1,4 @@
-"""What a plan, a timeline or a request may have come to: one type per answer, so that none can be mistaken.
+"""The possible states of a plan, a timeline or a request: one type per answer, so that none can be confused.
 
 Losing a race is an answer, not an error.
 """
@@ -16,7 +16,7 @@ class NothingOpen:
     """No plan is open: the slot is free for the next plan.
 
     Attributes:
-        slot: where the next plan goes; its k is one above the last aborted plan.
+        slot: the slot of the next plan; its k is one above that of the last aborted plan.
         aborted: abort records of the slot's earlier plans, oldest first.
     """
 
@@ -29,9 +29,9 @@ class OpenPlan:
     """A plan that is neither sealed nor aborted.
 
     Attributes:
-        plan: it.
-        attempt: the attempt that runs, or died; 0 = none has begun.
-        adopted: whether somebody else made the plan, in an earlier call or at the same moment.
+        plan: the plan.
+        attempt: the attempt that runs, or that died; 0 = none has begun.
+        adopted: whether the plan was made elsewhere: in an earlier call, or by another process at the same moment.
     """
 
     plan: CheckpointPlan
@@ -41,7 +41,7 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPlan:
-    """A candidate that awaits publication; whoever finds it publishes it."""
+    """A candidate that awaits publication; any process that finds it publishes it."""
 
     plan: CheckpointPlan
     sealed: Sealed
@@ -52,8 +52,8 @@ class Completed:
     """The plan's manifest is in its slot.
 
     Attributes:
-        checkpoint: it.
-        won: whether this very call put it.
+        checkpoint: the completed checkpoint.
+        won: whether this call put the manifest.
     """
 
     checkpoint: Checkpoint
@@ -70,7 +70,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Void:
-    """The timeline ended before the plan was published (SUBSUMED): what it wrote are orphans."""
+    """The timeline ended before the plan was published (SUBSUMED); the files of the plan are orphans."""
 
     plan: CheckpointPlan
     closing: Closing
@@ -78,7 +78,7 @@ class Void:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Nothing was planned: MIN_PAUSE or STOPPED. `wait_ms` says when to ask again, where that is known."""
+    """Nothing was planned: MIN_PAUSE or STOPPED. `wait_ms` says when to ask again, if that is known."""
 
     reason: FailureReason
     message: str
@@ -88,7 +88,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """The interval that was asked for is covered by an earlier checkpoint; there is nothing to do."""
+    """The requested interval is covered by an earlier checkpoint; there is nothing to do."""
 
     checkpoint: Checkpoint
 
@@ -98,7 +98,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """A timeline of its own beside the live one. `won` = this very call began it."""
+    """A timeline next to the live one. `won` = this call began it."""
 
     genesis: Genesis
     won: bool = False
@@ -109,11 +109,11 @@ class Restored:
     """The live timeline was closed in favour of a new one that begins at the restored checkpoint.
 
     Attributes:
-        genesis: first record of the new timeline.
-        closing: last record of the old one.
-        left: checkpoints of the old timeline that the new one does not come from, newest first; all stay readable.
-        overtaken: those of them that took the slot before the closing, while this very call was at it.
-        won: whether this very call put the closing.
+        genesis: the first record of the new timeline.
+        closing: the last record of the old one.
+        left: checkpoints of the old timeline that are no ancestors of the new one, newest first; all stay readable.
+        overtaken: the checkpoints among them that took the slot before the closing, while this call was at work.
+        won: whether this call put the closing.
     """
 
     genesis: Genesis
@@ -125,7 +125,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded:
-    """Another restore or promote closed the timeline first, or it has ended; `genesis` began one that stays a fork."""
+    """Another restore or promote closed the timeline first, or it has ended; the timeline of `genesis` stays a fork."""
 
     closing: Closing
     genesis: Genesis | None = None
@@ -133,13 +133,13 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promoted:
-    """A fork is the live timeline now.
+    """A fork has become the live timeline.
 
     Attributes:
-        closing: last record of the timeline that was live.
-        replaced: its checkpoints whose offsets the fork has applied too, newest first.
-        left: those whose offsets it has not: `discard` let them go. They stay readable.
-        won: whether this very call put the closing.
+        closing: the last record of the timeline that was live.
+        replaced: checkpoints of that timeline whose offsets the fork has applied too, newest first.
+        left: those whose offsets the fork has not applied, which `discard` accepted. They stay readable.
+        won: whether this call put the closing.
     """
 
     closing: Closing
@@ -150,15 +150,15 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A timeline beside the live one has ended, or would.
+    """A timeline next to the live one has ended, or would end.
 
     Attributes:
-        closing: its last record, which names no successor.
-        checkpoints: its own, oldest first: retention lets go of them, unless something else keeps them.
-        savepoints: names that pin some of them.
+        closing: the last record of the timeline, which names no successor.
+        checkpoints: its own checkpoints, oldest first. Retention releases them, unless something else keeps them.
+        savepoints: names of savepoints that pin some of them.
         forks: timelines that began at one of them.
-        gives_back: the savepoint that a restore claimed for it, which pins its checkpoint again; empty = none.
-        won: whether this very call put the closing.
+        gives_back: the savepoint that a restore claimed for the timeline, which pins its checkpoint again, or empty.
+        won: whether this call put the closing.
     """
 
     closing: Closing
@@ -171,12 +171,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """The fork has not applied what the live timeline has: catch up (a checkpoint on the fork), then promote again.
+    """The fork has not applied everything that the live timeline has: run a checkpoint on it, then promote again.
 
     Attributes:
         timeline: the fork.
         lacking: checkpoints of the live timeline that reach beyond the fork, newest first.
-        overtaken: whether the fork had caught up when it was looked at first, and a checkpoint won the slot.
+        overtaken: whether the fork had caught up at first, but then a checkpoint of the live timeline won the slot.
     """
 
     timeline: str
@@ -185,4 +185,4 @@ class Behind:
 
 
 PlanState = OpenPlan | SealedPlan | Completed | Aborted | Void
-"""What one plan has come to."""
+"""The possible states of one plan."""

@@ -1,4 +1,4 @@
-"""Stop records: while the newest one says stopped, no plan is made (design section 6)."""
+"""Stop records: while the newest one says stopped, no plan is made."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from tidemark.model.checkpoint.store_objects import StopRecord
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Reads them; see `coordinator.stopping` for the verbs that write them."""
+    """Reads stop records; `coordinator.recovery.stop_and_resume` writes them."""
 
     objects: Objects
 
     @property
     def series(self) -> Series[StopRecord]:
-        """All of them, numbered."""
+        """All stop records, numbered."""
         return Series(self.objects, StopRecord, "stops/", keys.stop_key)
 
     def standing(self) -> StopRecord | None:
-        """The stop that stands; None while plans may be made."""
+        """The stop that is in effect; None if plans may be made."""
         _, found = self.series.newest()
         return found if found is not None and found.stopped else None

@@ -1,4 +1,4 @@
-"""The tree of timelines: where each began, how far it is, and what became of it."""
+"""The tree of timelines: where each began, how far it has read, and how it ended."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ class Branch:
 
     Attributes:
         timeline: its name.
-        genesis: what it began with; None for the first one.
-        newest: its newest own checkpoint; None where it has none yet.
-        checkpoints: how many it has.
-        closing: its end, where it has one.
-        is_live: whether plans are made on it unless another one is named.
+        genesis: the genesis that it began with; None for the first timeline.
+        newest: the newest checkpoint of its own; None if it has none yet.
+        checkpoints: number of its own checkpoints.
+        closing: its closing, if it has ended.
+        is_live: whether plans are made on it by default.
     """
 
     timeline: str
@@ -30,12 +30,12 @@ class Branch:
 
     @property
     def parent(self) -> str | None:
-        """The timeline that it branched off."""
+        """The timeline that it branched off from."""
         return None if self.genesis is None else self.genesis.parent_timeline
 
     @property
     def fate(self) -> str:
-        """What it is now, in one word or three."""
+        """The current status, in one to three words."""
         if self.closing is not None:
             return self.closing.fate
         if self.is_live:
@@ -44,10 +44,10 @@ class Branch:
 
 
 def branch(timelines: Timelines, name: str, live: str) -> Branch:
-    """One timeline, read from its two ends: however long it is, that costs a few objects.
+    """Reads one timeline from its two ends: however long it is, that costs a few objects.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: there is no timeline of that name.
     """
     head = timelines.head(name)
     first = timelines.entry(name, 1)

@@ -1,8 +1,8 @@
-"""Timelines: which one is live, what its head is, which checkpoints it holds.
+"""Timelines: which one is live, where its head is, and which checkpoints it holds.
 
-No pointer is stored anywhere (I6): the live timeline is found by following closings from the first one, a head by
-the highest slot that is taken. Listings only say where to look; the slots after it are probed, so a stale listing
-costs reads, never correctness.
+No pointer is stored anywhere: the live timeline is found by following closings from the first one, and a head by the
+highest slot that is taken. A listing only says where to look; the slots after it are probed, so a stale listing costs
+reads, never correctness.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from tidemark.model.checkpoint.store_objects import Closing, Genesis, IdRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The highest taken slot of a timeline; sequence 0 and no entry where nothing was published yet.
+    """The highest taken slot of a timeline; sequence 0 and no entry if nothing was published yet.
 
-    Where what took it was given up, the entry is the newest one that was not.
+    If the checkpoint in that slot was given up, the entry is the newest one that was not.
     """
 
     timeline: str
@@ -47,11 +47,11 @@ class Timelines:
 
     @property
     def objects(self) -> Objects:
-        """Where they are read."""
+        """Typed access to the store."""
         return self._objects
 
     def live(self) -> str:
-        """The live timeline: the first one, or the last successor of its closing."""
+        """The live timeline: the first one, or the last successor in its chain of closings."""
         return self.live_head().timeline
 
     def live_head(self) -> Head:
@@ -64,7 +64,7 @@ class Timelines:
         yield from (head.entry for head in self._once_live() if isinstance(head.entry, Closing))
 
     def _once_live(self) -> Iterator[Head]:
-        """Heads of all timelines that were live, the live one last."""
+        """Heads of all timelines that are or were live, the live one last."""
         seen: list[str] = []
         name = keys.FIRST_TIMELINE
         while name not in seen:
@@ -77,14 +77,14 @@ class Timelines:
         raise CorruptObjectError(
             f"timelines close in a circle: {' → '.join([*seen, name])}",
             safe="nothing was written.",
-            next="restore an older restore point into a timeline of its own.",
+            next="restore an older restore point into a new timeline.",
         )
 
     def head(self, timeline: str) -> Head:
-        """The head of a timeline.
+        """Returns the head of a timeline.
 
         Raises:
-            NotFoundError: a timeline other than the first that has no genesis.
+            NotFoundError: the timeline is not the first one and has no genesis.
         """
         sequence = keys.greatest(self._objects.list(f"timelines/{timeline}/"))
         entry = self.reached(timeline, sequence)
@@ -98,7 +98,7 @@ class Timelines:
         return Head(timeline=timeline, sequence=sequence if taken else 0, entry=entry)
 
     def entry(self, timeline: str, sequence: int) -> SlotEntry | None:
-        """What took a place of a timeline; None where it is free, no place (0), or was given up."""
+        """The entry of a slot; None if the slot is free, its number is 0, or its checkpoint was given up."""
         try:
             return self._objects.slot(timeline, sequence) if sequence else None
         except CorruptObjectError:
@@ -107,7 +107,7 @@ class Timelines:
             return None
 
     def reached(self, timeline: str, sequence: int) -> SlotEntry | None:
-        """What a timeline had come to at a place: what took it, or was ahead of what was given up there."""
+        """The entry that a timeline had reached at a slot: its entry, or the one before if it was given up."""
         for place in range(sequence, 0, -1):
             entry = self.entry(timeline, place)
             if entry is not None or given_up(self._objects, keys.slot_key(timeline, place)) is None:
@@ -115,13 +115,13 @@ class Timelines:
         return None
 
     def chain(self, timeline: str) -> Iterator[Checkpoint]:
-        """The completed checkpoints of a timeline, newest first, on into the timelines it came from."""
+        """The completed checkpoints of a timeline, newest first, then those of its ancestors."""
         newest = self._newest(self.head(timeline))
         if newest is not None:
             yield from self.ancestry(newest)
 
     def holds(self, timeline: str, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint is one of `chain`, found by where timelines begin."""
+        """Whether a checkpoint is part of `chain`, decided by where timelines begin."""
         name, last = timeline, checkpoint.id
         while name != checkpoint.plan.slot.timeline or checkpoint.id > last:
             genesis = self.entry(name, 1)
@@ -131,21 +131,21 @@ class Timelines:
         return True
 
     def as_of(self, timeline: str, when_ms: int) -> Checkpoint | None:
-        """The newest checkpoint of a timeline whose logical time is not after `when_ms`; None where there is none."""
+        """The newest checkpoint of a timeline whose logical time is not after `when_ms`; None if there is none."""
         return next((found for found in self.chain(timeline) if found.plan.logical_time_ms <= when_ms), None)
 
     def ancestry(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """A completed checkpoint and those it came from, newest first, whatever was completed since."""
+        """A completed checkpoint and its ancestors, newest first."""
         found: Checkpoint | None = checkpoint
         while found is not None:
             yield found
             found = self._nearest(found.plan.parent)
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint:
-        """The completed checkpoint with an id, whichever timeline it is on, released ones too.
+        """Returns the completed checkpoint with an id, on any timeline, released or not.
 
         Raises:
-            NotFoundError: no such checkpoint, or it was never completed.
+            NotFoundError: there is no such checkpoint, or it was never completed.
         """
         found = self.find(checkpoint_id)
         if found is None:
@@ -156,10 +156,10 @@ class Timelines:
         return found
 
     def find(self, checkpoint_id: int) -> Checkpoint | None:
-        """As `checkpoint`, None where there is none.
+        """Like `checkpoint`, but returns None if there is none.
 
         Raises:
-            ReleasedError: its manifest is damaged, and it was given up.
+            ReleasedError: the checkpoint's manifest is damaged, and it was given up.
         """
         record = self._objects.read(IdRecord, keys.id_key(checkpoint_id))
         if record is None:
@@ -178,7 +178,7 @@ class Timelines:
         return entry if isinstance(entry, Checkpoint) and entry.id == checkpoint_id else None
 
     def plan(self, checkpoint_id: int) -> CheckpointPlan:
-        """The plan with an id, completed or not.
+        """Returns the plan with an id, completed or not.
 
         Raises:
             NotFoundError: the id was never planned.
@@ -193,16 +193,16 @@ class Timelines:
         return found
 
     def names(self) -> list[str]:
-        """All timelines that hold an entry, in order of names."""
+        """All timelines that hold an entry, sorted by name."""
         return sorted({k.split("/")[1] for k in self._objects.list("timelines/")})
 
     def all(self) -> list[Checkpoint]:
-        """Every completed checkpoint of every timeline, in order of ids."""
+        """Every completed checkpoint of every timeline, sorted by id."""
         found = [self.entry(*place) for place in keys.places(self._objects.list("timelines/"))]
         return sorted((c for c in found if isinstance(c, Checkpoint)), key=lambda c: c.id)
 
     def covered_by(self, timeline: str, end_ms: int) -> Checkpoint | None:
-        """The first checkpoint of a timeline that covered an interval end; None while it is not covered."""
+        """The first checkpoint of a timeline that covers an interval's end; None while none does."""
         covering: Checkpoint | None = None
         for found in self.chain(timeline):
             if found.covered_until_ms is None or found.covered_until_ms < end_ms:
@@ -223,7 +223,7 @@ class Timelines:
         return entry if isinstance(entry, Checkpoint) else None
 
     def _nearest(self, checkpoint_id: int | None) -> Checkpoint | None:
-        """A checkpoint, or the nearest one that it came from where it was given up: its plan says which that is."""
+        """A checkpoint; if it was given up, the nearest ancestor that was not, found by the parents in the plans."""
         while checkpoint_id is not None:
             try:
                 return self.find(checkpoint_id)

@@ -1,11 +1,12 @@
-"""Tombstones: what is about to be deleted, so that a pin and a deletion meet safely without clocks (design section 6).
+"""Tombstones announce deletions, so that a pin and a deletion meet safely without clocks.
 
-Who pins: write the pin, then `refuse_doomed`, and withdraw the pin where it raises. Who deletes: `raise_for` the
-thing, then look for pins, and either `withdraw` the tombstone or `confirm` it: the two compete for the number behind
-it, so several deleters come to one answer. Whatever the order, at least one of pinner and deleter sees the other. The
-look for pins is a listing, which must be fresh: it is on local disks and on S3.
+A process that pins writes the pin, then calls `refuse_doomed`, and withdraws the pin if that raises. A process that
+deletes calls `raise_for` for the thing, then looks for pins, and either `withdraw`s the tombstone or `confirm`s it. The
+two decisions compete for the next number, so several deleters reach the same answer. Whatever the order, at least one
+of pinner and deleter sees the other. The search for pins is a listing, which must be fresh: it is fresh on local disks
+and on S3.
 
-A checkpoint whose tombstone is confirmed is *released*, for good: its manifest stays, its files may go (E11).
+A checkpoint whose tombstone is confirmed is *released*, for good: its manifest stays, its files may be deleted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,28 +29,28 @@ class Tombstones:
     write_ids: WriteIds
 
     def active(self, kind: TombstoneKind, name: str) -> TombstoneRecord | None:
-        """The tombstone of something, confirmed or not, unless there is none or it was withdrawn."""
+        """The tombstone of something, confirmed or not; None if there is none or it was withdrawn."""
         _, found = _series(self.objects, kind, name).newest()
         return None if found is None or found.withdrawn else found
 
     def refuse_doomed(self, kind: TombstoneKind, name: str) -> None:
-        """Raises where something is about to be deleted; a pinner asks before it writes its pin, and after.
+        """Refuses a thing that is about to be deleted. A pinner calls this before it writes its pin, and after.
 
         Raises:
-            ConflictError: a tombstone stands.
+            ConflictError: the thing has a tombstone.
         """
         found = self.active(kind, name)
         if found is not None:
             raise ConflictError(
                 f"{kind.value} {name} is about to be deleted: {found.why}",
                 safe="nothing that is still needed is deleted.",
-                next=f"tidemark savepoint list {self.objects.pipeline}    (shows what is pinned; take another one).",
+                next=f"tidemark savepoint list {self.objects.pipeline}    (lists pinned checkpoints; use another).",
             )
 
     def raise_for(
         self, kind: TombstoneKind, name: str, why: str, place: str = "", *, given_up: bool = False
     ) -> tuple[TombstoneRecord, bool]:
-        """Writes the tombstone, or finds one that stands; the flag says whether this call wrote it."""
+        """Writes the tombstone, or finds the one in place; the flag says whether this call wrote it."""
         series = _series(self.objects, kind, name)
         while True:
             number, found = series.newest()
@@ -60,11 +61,11 @@ class Tombstones:
                 return record, True
 
     def withdraw(self, standing: TombstoneRecord, why: str) -> bool:
-        """Takes a tombstone back: a pin was found. Returns whether it is withdrawn: False = it was confirmed first.
+        """Withdraws a tombstone because a pin was found. Returns False if it was confirmed first.
 
-        Of a savepoint only who wrote it may, before ending the savepoint: nobody confirms there, and another deleter
-        may have looked for pins earlier, found none, and be about to delete. Who can make that one's deletion fail may
-        withdraw its tombstone too.
+        A savepoint's tombstone may be withdrawn only by the process that wrote it, before it ends the savepoint:
+        nothing confirms such a tombstone, and another deleter may have looked for pins earlier, found none, and be
+        about to delete. A process that can make that deletion fail may withdraw its tombstone too.
         """
         if standing.confirmed:
             return False
@@ -72,9 +73,9 @@ class Tombstones:
         return self._settled(replace(record, withdrawn=True)).withdrawn
 
     def confirm(self, standing: TombstoneRecord) -> bool:
-        """Makes it final: no pin was found since it was raised. Returns whether it is: False = it was withdrawn first.
+        """Makes a tombstone final, because no pin was found since. Returns False if it was withdrawn first.
 
-        Nothing is deleted before.
+        Nothing is deleted before a tombstone is confirmed.
         """
         if standing.confirmed:
             return True
@@ -84,7 +85,7 @@ class Tombstones:
         ).confirmed
 
     def _settled(self, record: TombstoneRecord) -> TombstoneRecord:
-        """Puts the decision about a tombstone; whoever was first has decided."""
+        """Puts the decision about a tombstone, and returns the first decision that was put."""
         series = _series(self.objects, record.kind, record.name)
         if series.put(record.number, record) is PutOutcome.WON:
             return record
@@ -104,19 +105,19 @@ class Tombstones:
 
 
 def released(objects: Objects, checkpoint: str) -> TombstoneRecord | None:
-    """The confirmed tombstone of a checkpoint; None while it may be used."""
+    """The confirmed tombstone of a checkpoint; None while the checkpoint may be used."""
     _, found = _series(objects, TombstoneKind.CHECKPOINT, checkpoint).newest()
     return found if found is not None and found.confirmed else None
 
 
 def given_up(objects: Objects, place: str) -> TombstoneRecord | None:
-    """The tombstone of a checkpoint that was given up, by the key of its damaged manifest; None where there is none."""
+    """The tombstone of a checkpoint that was given up, by the key of its damaged manifest; None if there is none."""
     found = (t for t in of_checkpoints(objects).values() if t.given_up and t.confirmed and t.place == place)
     return next(found, None)
 
 
 def of_checkpoints(objects: Objects) -> Mapping[str, TombstoneRecord]:
-    """The newest tombstone of every checkpoint that has one, withdrawn ones left out, by name."""
+    """The newest tombstone of every checkpoint that has one, by name, without withdrawn ones."""
     newest = newest_keys(objects.list(tombstones_of_checkpoints()))
     return standing({name: objects.read(TombstoneRecord, key) for name, key in newest.items()})
 
@@ -127,12 +128,12 @@ def tombstones_of_checkpoints() -> str:
 
 
 def newest_keys(listed: Iterable[str]) -> dict[str, str]:
-    """Of listed tombstones, in order of names, the newest one of each thing, by its name."""
+    """The newest key of each thing among listed tombstones, by the thing's name."""
     return {key.split("/")[2]: key for key in listed}
 
 
 def standing(newest: Mapping[str, TombstoneRecord | None]) -> dict[str, TombstoneRecord]:
-    """Of newest tombstones those that stand for something."""
+    """The tombstones that are in place, i.e. not withdrawn."""
     return {name: record for name, record in newest.items() if record is not None and not record.withdrawn}
 
 

@@ -1,1 +1,1 @@
-"""What is done with completed checkpoints: pin, verify, import, restore, fork, promote, backfill, stop and resume."""
+"""Operations on completed checkpoints: pin, verify, import, restore, fork, promote, backfill, stop and resume."""

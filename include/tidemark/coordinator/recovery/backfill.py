@@ -1,8 +1,8 @@
-"""Backfill from a savepoint as one action: fork, repeat what was recorded since with today's code, promote (Q7, N11).
+"""Backfill from a savepoint as one action: fork, repeat the recorded checkpoints with the current code, promote.
 
-Nothing is remembered but what is in the store: the fork is found by its name, its place by its newest checkpoint, and
-whether it is over by the closings. So a repeated call goes on wherever the first one died, in any process, and live
-checkpoints go on meanwhile.
+All progress is in the store: the fork is found by its name, its position by its newest checkpoint, and whether it is
+over by the closings. So a repeated call continues where an earlier one died, in any process, and live checkpoints
+continue in the meantime.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,15 +39,15 @@ _LONGEST = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """What to backfill.
+    """The request for a backfill.
 
     Attributes:
         beginning: where the fork begins.
-        name: of the fork; empty = one that names the beginning and the code, so that other code begins another fork.
+        name: name of the fork; empty = derived from the beginning and the code, so that other code begins another fork.
         to: id of the checkpoint to end with; None = the live head, wherever it is by then.
-        max_records: offsets per partition of one step, which may then be several checkpoints; None = one each.
-        send: once it is live, the fork sends what it emitted and the live timeline had not sent.
-        origin: who asks, for people.
+        max_records: offsets per partition of one step, which may then cover several checkpoints; None = one each.
+        send: once the fork is live, send the rows that it emitted and the live timeline had not sent.
+        origin: the requester, for people.
     """
 
     beginning: Beginning
@@ -61,7 +61,7 @@ class BackfillRequest:
         """The name of the fork.
 
         Raises:
-            NameRefusedError: it may not reach a path.
+            NameRefusedError: the name is not safe in a path.
         """
         begins = self.beginning.savepoint or self.beginning.checkpoint.plan.name
         made = f"backfill-{begins[:_LONGEST]}-{pipeline.fingerprint[:8]}"
@@ -70,18 +70,18 @@ class BackfillRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a backfill has done and what is left of it.
+    """The progress of a backfill, and its remaining steps.
 
     Attributes:
         fork: name of its timeline.
         begins: id of the checkpoint that it begins at.
         to: id of the checkpoint that it repeats up to.
         done: checkpoints of the fork, oldest first.
-        left: the steps that are left, in order.
-        promoted: whether the fork is, or once was, the live timeline: nothing is left then.
+        left: the remaining steps, in order.
+        promoted: whether the fork is or was the live timeline; nothing is left then.
         exists: whether the fork was begun.
-        unsent: per Kafka sink the checkpoints that the fork replaces and whose rows were not delivered: without `send`
-            nothing of what they emitted is ever sent.
+        unsent: per Kafka sink, the checkpoints that the fork replaces and whose rows were not delivered. Without
+            `send`, these rows are never sent.
     """
 
     fork: str
@@ -96,7 +96,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A recorded checkpoint and the fork's answer to it; `ancestor` is the id of the checkpoint that both came from."""
+    """A recorded checkpoint and the fork's repetition of it; `ancestor` is the id of their newest common ancestor."""
 
     recorded: Checkpoint
     repeated: Checkpoint
@@ -109,9 +109,9 @@ class Backfill:
 
     Attributes:
         coordinator: of the pipeline.
-        pipeline: the declaration of today.
-        request: what to backfill.
-        on_failure: told of every failure before its error is raised.
+        pipeline: the current declaration.
+        request: the request for the backfill.
+        on_failure: called with every failure before its error is raised.
     """
 
     coordinator: CheckpointCoordinator
@@ -126,24 +126,24 @@ class Backfill:
 
     @property
     def promoted(self) -> bool:
-        """Whether the fork is, or once was, the live timeline."""
+        """Whether the fork is or was the live timeline."""
         return any(closing.successor == self.fork for closing in self.coordinator.timelines.closings())
 
     def outlook(self) -> Outlook:
-        """What is done and what is left; reads only, and finds out before anything is written whether it can be done.
+        """Returns progress and remaining steps. Reads only; checks whether the backfill is possible before it begins.
 
         Raises:
-            DataLostError: Kafka has not all of the records any more; the message has the exact gaps.
-            ConflictError: the checkpoint is not on the line to the end, or the fork is not of this backfill.
+            DataLostError: Kafka no longer has all of the records; the message lists the exact gaps.
+            ConflictError: the checkpoint is no ancestor of the end, or the fork does not belong to this backfill.
             IncompatibleStateError: the declaration does not fit the state of the savepoint.
-            NotFoundError, BrokerError, CorruptObjectError: as they are raised below.
+            NotFoundError, BrokerError, CorruptObjectError: as the functions below raise them.
         """
         begins, to = self.request.beginning.checkpoint.id, self._target()
         head = self._head()
         done = () if head is None else self._done(head)
         if self.promoted:
             return Outlook(fork=self.fork, begins=begins, to=to, done=done, promoted=True, exists=True)
-        # As the fork would begin: this looks at the declaration, and at the files of the state.
+        # A draft of the fork: this checks the declaration and the files of the state.
         self._recovery.genesis(self.request.beginning)
         place = (
             ReplayProgress.at(self.request.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
@@ -162,10 +162,10 @@ class Backfill:
         )
 
     def begin(self) -> Outlook:
-        """Begins the fork, unless it is there.
+        """Begins the fork, unless it exists.
 
         Raises:
-            TidemarkError: as `outlook`; nothing was written then.
+            TidemarkError: as in `outlook`; nothing was written then.
         """
         found = self.outlook()
         if not found.exists:
@@ -173,15 +173,15 @@ class Backfill:
         return replace(found, exists=True)
 
     def trigger(self) -> CheckpointPlan | Checkpoint | None:
-        """The plan of the next step, new or open; a checkpoint that was found sealed; None where nothing is left.
+        """Returns the plan of the next step, new or open; a checkpoint that was found sealed; None if nothing is left.
 
         Raises:
-            ConflictError: the pipeline is stopped, or somebody runs checkpoints of his own on the fork.
+            ConflictError: the pipeline is stopped, or the fork has checkpoints that do not belong to the backfill.
             TidemarkError: as the planner raises.
         """
         if self.promoted:
             return None
-        found = self.coordinator.trigger(self.pipeline, self._asked(), self.fork)
+        found = self.coordinator.trigger(self.pipeline, self._plan_request(), self.fork)
         if isinstance(found, Refused):
             raise _refused(found)
         if isinstance(found, OpenPlan):
@@ -190,11 +190,11 @@ class Backfill:
         return None if isinstance(found, Covered) else found.checkpoint
 
     def repeat(self, execute: Execute) -> Iterator[Checkpoint]:
-        """Completes step after step, each through plan, attempt, gate and seal, until nothing is left.
+        """Completes one step after another, each through plan, attempt, gate and seal, until nothing is left.
 
         Raises:
             GateFailedError: the gate refused a step; the steps before it stay.
-            TidemarkError: as `trigger`, and as the steps of a checkpoint raise.
+            TidemarkError: as in `trigger`, and as the steps of a checkpoint raise.
         """
         loop = CheckpointLoop(
             coordinator=self.coordinator,
@@ -205,7 +205,7 @@ class Backfill:
         )
         while not self.promoted:
             self._refuse_open()
-            done = loop.run_once(self._asked())
+            done = loop.run_once(self._plan_request())
             if isinstance(done.ended, Refused):
                 raise _refused(done.ended)
             if not done.checkpoints:
@@ -213,7 +213,7 @@ class Backfill:
             yield from done.checkpoints
 
     def pair(self) -> Pair | None:
-        """The newest checkpoint of the fork beside the one it repeats; None where it has repeated nothing."""
+        """The newest checkpoint of the fork with the one that it repeats; None if the fork has repeated nothing."""
         head = self._head()
         done = () if head is None else self._done(head)
         if not done:
@@ -225,15 +225,15 @@ class Backfill:
     def promote(self, catch_up: Callable[[], object]) -> Promoted | Superseded:
         """Catches up with the live timeline and makes the fork live: one step, fenced by the slot of the closing.
 
-        A live checkpoint that wins the slot is repeated on the fork, and the slot after it is tried.
+        If a live checkpoint wins the slot, it is repeated on the fork and the next slot is tried.
 
         Args:
-            catch_up: repeats what is left; `repeat`, or the same in other processes.
+            catch_up: repeats the remaining steps; `repeat`, or the same in other processes.
 
         Raises:
             UsageError: the backfill ends before the live head.
-            ConflictError: the fork reads less than the live timeline: what it lacks would be left behind.
-            TidemarkError: as `repeat`.
+            ConflictError: the fork reads less than the live timeline, and a promote would leave the difference behind.
+            TidemarkError: as in `repeat`.
         """
         refuse_end(self.request.to)
         while True:
@@ -244,9 +244,9 @@ class Backfill:
             if not self.outlook().left:
                 names = ", ".join(c.plan.name for c in found.lacking)
                 raise ConflictError(
-                    f"fork {self.fork} has read less than {names}: sources of then are not declared now",
+                    f"fork {self.fork} has read less than {names}: their sources are no longer all declared",
                     safe="the fork and the live timeline are intact.",
-                    next="declare them again, or promote the fork by hand and leave those checkpoints behind.",
+                    next="declare the sources again, or promote the fork by hand and leave those checkpoints behind.",
                 )
 
     @property
@@ -254,7 +254,7 @@ class Backfill:
         return Recovery(coordinator=self.coordinator, pipeline=self.pipeline)
 
     def _unsent(self) -> dict[str, tuple[Checkpoint, ...]]:
-        """What waits in outboxes of checkpoints that come after the beginning."""
+        """Checkpoints after the beginning whose rows wait in outboxes, per sink."""
         timelines, found = self.coordinator.timelines, dict[str, tuple[Checkpoint, ...]]()
         kept = {c.id for c in timelines.ancestry(self.request.beginning.checkpoint)}
         for due in undelivered(self.coordinator):
@@ -262,7 +262,7 @@ class Backfill:
                 found[due.table.name] = (*found.get(due.table.name, ()), due.checkpoint)
         return found
 
-    def _asked(self) -> PlanRequest:
+    def _plan_request(self) -> PlanRequest:
         r = self.request
         return PlanRequest(
             origin=r.origin,
@@ -284,7 +284,7 @@ class Backfill:
         if genesis is None:
             return None
         if not isinstance(genesis, Genesis) or genesis.parent != self.request.beginning.checkpoint.id:
-            raise self._other("it began elsewhere")
+            raise self._other("it began at another checkpoint")
         head = self.coordinator.head(self.fork)
         if isinstance(head.entry, Closing) and not head.entry.successor:
             raise self._other("it was closed")
@@ -310,29 +310,29 @@ class Backfill:
 
     def _refuse_foreign(self, plan: CheckpointPlan) -> None:
         if not plan.replays:
-            raise self._other(f"{plan.name} reads on there")
+            raise self._other(f"{plan.name} reads new records there")
 
     def _other(self, why: str) -> ConflictError:
         return ConflictError(
-            f"timeline {self.fork} is not that of this backfill: {why}",
-            safe="it stays as it is.",
+            f"timeline {self.fork} does not belong to this backfill: {why}",
+            safe="the timeline stays unchanged.",
             next="give the backfill another name.",
         )
 
 
 def recorded_since(coordinator: CheckpointCoordinator, begins: Checkpoint) -> list[CheckpointPlan]:
-    """What a backfill from a checkpoint to the live head repeats, oldest first, if it has not begun yet.
+    """The plans that a new backfill from a checkpoint to the live head would repeat, oldest first.
 
-    By manifests alone: whether the declaration fits and Kafka has the records, `Backfill.outlook` finds out.
+    This reads manifests only; `Backfill.outlook` checks whether the declaration fits and Kafka has the records.
 
     Raises:
-        ConflictError: the checkpoint is not on the line to the live head.
+        ConflictError: the checkpoint is no ancestor of the live head.
     """
     return remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
 
 
 def _live_id(coordinator: CheckpointCoordinator, begins: Checkpoint) -> int:
-    """Id of the checkpoint that the live timeline is at; of the beginning where it has none."""
+    """Id of the newest checkpoint of the live timeline; the id of the beginning if it has none."""
     entry = coordinator.head().entry
     if isinstance(entry, Checkpoint):
         return entry.id

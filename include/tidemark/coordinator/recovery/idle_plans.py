@@ -1,6 +1,6 @@
-"""The plan of a checkpoint that reads nothing and names state that was brought in: of an import, of a patch.
+"""The plan of a checkpoint that reads nothing: its state comes from outside, by an import or a patch.
 
-Its ranges end where they begin, so whoever executes it comes to the same manifest (I10).
+The plan's ranges end where they begin, so every process that executes it writes the same manifest.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from tidemark.sql.stored_queries import names_of, stored_texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """What such a plan is made of.
+    """The parts of such a plan.
 
     Attributes:
-        pipeline: today's declaration.
-        slot: which it takes.
-        of: the facts that it goes on with.
-        inputs: the state that it names.
-        origin: by which whoever made it knows it again.
+        pipeline: the current declaration.
+        slot: the slot that the plan takes.
+        of: the genesis or export whose offsets, times and sinks the plan continues.
+        inputs: the state that the plan names.
+        origin: lets the process that made the plan recognize it.
     """
 
     pipeline: Pipeline
@@ -38,7 +38,7 @@ class Idle:
     origin: str
 
     def plan(self, c: CheckpointCoordinator, number: int) -> CheckpointPlan:
-        """The plan by an id that was taken; nothing is put.
+        """Returns the plan with an id that was allocated; puts nothing.
 
         Raises:
             TidemarkError: see `timeline_sinks`.
@@ -87,16 +87,16 @@ class Idle:
 
     @property
     def _copied(self) -> list[str]:
-        """Broadcast state that is taken over with its version."""
+        """Broadcast states that are taken over with their version."""
         there = self.of.states if isinstance(self.of, Export) else self.of.handles
         return [uid for uid in self.pipeline.tables if uid in self.of.broadcast_versions and uid in there]
 
 
 def parent_of(genesis: Genesis) -> Parent:
-    """What the first plan behind a genesis builds on."""
+    """The parent of the first plan after a genesis."""
     return Parent.of(Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis))
 
 
 def _before(of: Genesis | Export) -> Parent:
-    """What sinks go on from: an export has none."""
+    """The parent that sinks continue from; an export has none."""
     return parent_of(of) if isinstance(of, Genesis) else Parent()

@@ -1,8 +1,8 @@
-"""An imported state as the first checkpoint of a timeline: one that reads nothing and names what was brought in.
+"""Imports a state as the first checkpoint of a timeline, which reads nothing and names the imported rows.
 
-Its plan has the imported segments as input and ranges that end where they begin, so that it is an idle checkpoint:
-whoever executes it comes to the same manifest, and a plan that a killed import left open is completed by the next run
-(I10). From there on it is a checkpoint like any other: to be read, pinned, restored, forked.
+Its plan has the imported segments as input and ranges that end where they begin, so it is an idle checkpoint: every
+process that executes it writes the same manifest, and the next run completes a plan that a killed import left open.
+From then on it is a checkpoint like any other: you can read, pin, restore and fork it.
 """
 
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ from tidemark.ports import PutOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importing:
-    """What is to come in, and where.
+    """The export to import, and its target.
 
     Attributes:
-        export: what.
-        pipeline: the declaration that goes on from it.
-        timeline: which it begins.
-        allow_non_restored_state: leave the state of operators out that the pipeline does not declare.
+        export: the export.
+        pipeline: the declaration that continues from it.
+        timeline: the timeline that it begins.
+        allow_non_restored_state: omit the state of operators that the pipeline does not declare.
     """
 
     export: Export
@@ -48,19 +48,19 @@ class Importing:
 
     @property
     def origin(self) -> str:
-        """By which an import knows a plan of its own."""
+        """Lets an import recognize its own plan."""
         return f"import {sha256_of(self.export.encoded())}"
 
     def folder(self, uid: str, number: int) -> str:
-        """The folder of the tables that an operator's rows are brought to, relative to the warehouse."""
+        """The folder for an operator's imported tables, relative to the warehouse."""
         return f"{self.pipeline.name}/state/{uid}/{self.timeline}-{number}"
 
     def handles(self, number: int) -> dict[str, StateHandle]:
-        """Per uid the state as it will lie there: the first version of a table of its own; empty without rows."""
+        """The imported state per uid: the first version of its own table; empty if there are no rows."""
         return {uid: self._brought(uid, state, number) for uid, state in self.export.states.items()}
 
     def brought(self, uid: str, number: int, job: str) -> Brought:
-        """An operator's rows on their way into the folder."""
+        """An operator's rows and the folder that they are imported to."""
         return Brought(
             kind="import",
             pipeline=self.pipeline.name,
@@ -94,7 +94,7 @@ class Importing:
         return StateHandle((segment,))
 
     def parent(self, number: int) -> Parent:
-        """What the first plan builds on."""
+        """The parent of the first plan."""
         e = self.export
         return Parent(
             ends=e.ranges.ends,
@@ -123,30 +123,30 @@ class Importer:
     coordinator: CheckpointCoordinator
 
     def refuse_taken(self, wanted: Importing) -> Slot:
-        """The slot that the first plan takes.
+        """Returns the slot of the first plan; refuses a timeline that is taken.
 
         Raises:
-            ConflictError: the timeline has begun, or another plan of its first slot is open.
-            NameRefusedError: a timeline of this name is not begun by an import.
+            ConflictError: the timeline has begun, or its first slot has another open plan.
+            NameRefusedError: an import cannot begin a timeline of this name.
         """
-        standing = self._standing(wanted)
+        standing = self._state_of_first_slot(wanted)
         if not isinstance(standing, NothingOpen):
             raise _has_begun(wanted)
         return standing.slot
 
     def left_over(self, wanted: Importing) -> CheckpointPlan | None:
-        """The plan of an earlier call for the same export, complete or not.
+        """Returns the plan of an earlier call for the same export, complete or not.
 
         Raises:
-            ConflictError: as `refuse_taken`.
+            ConflictError: as in `refuse_taken`.
         """
-        standing = self._standing(wanted)
+        standing = self._state_of_first_slot(wanted)
         if isinstance(standing, NothingOpen):
             return None
         plan = standing.checkpoint.plan if isinstance(standing, Completed) else standing.plan
         return plan if plan.origin == wanted.origin else None
 
-    def _standing(self, wanted: Importing) -> NothingOpen | PlanState:
+    def _state_of_first_slot(self, wanted: Importing) -> NothingOpen | PlanState:
         timeline = wanted.timeline
         if timeline != keys.FIRST_TIMELINE:
             checked_timeline(timeline)
@@ -155,7 +155,7 @@ class Importer:
         return self.coordinator.standing(Head(timeline=timeline, sequence=0, entry=None))
 
     def take_id(self, slot: Slot, least: int) -> int:
-        """Allocates a checkpoint id, at least `least`: rows keep the ids of the checkpoints that changed them."""
+        """Allocates a checkpoint id of at least `least`: rows keep the ids of the checkpoints that changed them."""
         return self._freezer.take_id(slot, least)
 
     @property
@@ -164,10 +164,10 @@ class Importer:
         return Freezer(objects=c.objects, write_ids=c.write_ids, listener=c.listener)
 
     def inputs(self, wanted: Importing, slot: Slot, number: int) -> PlannedInputs:
-        """What the declaration takes over.
+        """Plans the state that the declaration takes over.
 
         Raises:
-            IncompatibleStateError: it does not fit; the message names every uid and field.
+            IncompatibleStateError: the declaration does not fit; the message lists every uid and field.
         """
         planner = InputPlanner(objects=self.coordinator.objects, files_exist=lambda handle: True)
         allowed = wanted.allow_non_restored_state
@@ -177,12 +177,12 @@ class Importer:
         """Freezes and puts the first plan of the timeline.
 
         Args:
-            wanted: what comes in.
-            slot: the free one.
+            wanted: the export and its target.
+            slot: the free slot.
             brought: the id that the tables are named by.
 
         Raises:
-            ConflictError: somebody else's plan came first.
+            ConflictError: another process's plan came first.
             IncompatibleStateError, NotFoundError, BrokerError: see `inputs` and `coordinator.sinks`.
         """
         inputs = self.inputs(wanted, slot, brought)
@@ -191,8 +191,8 @@ class Importer:
         if self._freezer.freeze(draft) is PutOutcome.LOST:
             raise ConflictError(
                 f"{wanted.pipeline.name}: another plan took the first slot of timeline {slot.timeline}",
-                safe="nothing names what was brought in.",
-                next="let that run end, then import under another name or with --timeline NAME.",
+                safe="no checkpoint names the imported rows.",
+                next="wait for that run to end, then import under another name or with --timeline NAME.",
             )
         return draft
 
@@ -200,12 +200,12 @@ class Importer:
         """Seals and publishes the plan; finishes what an earlier call left.
 
         Raises:
-            ConflictError: it was aborted.
+            ConflictError: the plan was aborted.
         """
         done = completed_idle(self.coordinator, plan)
         if done is None:
             raise ConflictError(
-                f"{plan.name} was aborted before it was complete", safe="nothing names what was brought in.",
+                f"{plan.name} was aborted before it was complete", safe="no checkpoint names the imported rows.",
                 next=f"import again, before anything runs {plan.pipeline}.",
             )  # fmt: skip
         return done
@@ -214,6 +214,6 @@ class Importer:
 def _has_begun(wanted: Importing) -> ConflictError:
     return ConflictError(
         f"{wanted.pipeline.name}: timeline {wanted.timeline} has begun",
-        safe="it goes on as it is; nothing was written.",
-        next="import under the name of another pipeline, or beside the live timeline with --timeline NAME.",
+        safe="it continues unchanged; nothing was written.",
+        next="import under the name of another pipeline, or next to the live timeline with --timeline NAME.",
     )

@@ -1,7 +1,7 @@
-"""Whether restore points are whole, before anybody relies on one: manifests, logs, files, stored queries (G14, I4).
+"""Checks whether restore points are whole before you rely on one: manifests, logs, files, stored queries.
 
-Every restore point is looked at by itself, so that one bad object hides no other, and a bad file is told with
-everything that it breaks. Nothing is changed.
+Every restore point is checked on its own, so that one damaged object hides no other, and a damaged file is reported
+with every restore point that it breaks. Nothing is changed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from tidemark.model.core import canonical
 from tidemark.model.retention.findings import CheckedRestorePoint, Flaws, Inspected, Verified, damages_of
 
 CheckSegment = Callable[[Segment, Mapping[int, Commit]], Flaws]
-"""What is wrong with a segment, given the known commits of its table; answered by the tables."""
+"""Returns the flaws of a segment, given the known commits of its table; answered by the tables."""
 Tell = Callable[[str, int, int], None]
-"""Told of progress: the restore point that is being checked, its number, how many there are."""
+"""Called with the progress: the restore point that is being checked, its number, and the total."""
 _FOLDERS = (
     "ids", "compactions", "deliveries", "delivery_failures", "erasures", "fates", "holds", "jobs", "plans", "reports",
     "retention", "savepoints", "skips", "stops", "sweeps", "swept", "timelines", "tombstones",
@@ -29,7 +29,7 @@ _FOLDERS = (
 
 
 def tell_nobody(name: str, number: int, count: int) -> None:
-    """Nobody looks."""
+    """Ignores the progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,9 @@ class Verifier:
     """Checks the restore points of one pipeline.
 
     Attributes:
-        points: where they are.
+        points: the restore points.
         check: checks a segment.
-        inspected: how much that has looked at so far.
+        inspected: amount of data that `check` has inspected so far.
     """
 
     points: RestorePoints
@@ -47,19 +47,19 @@ class Verifier:
     inspected: Callable[[], Inspected]
 
     def verify_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Returns where all that a checkpoint needs is there and whole; called before a restore or a fork starts.
+        """Refuses a checkpoint that is not whole. Called before a restore or a fork begins.
 
         Raises:
-            DamagedError: naming each bad file and every restore point that it breaks.
+            DamagedError: lists each damaged file and every restore point that it breaks.
             StoreError: the store could not be read.
         """
         refuse_damaged(self.verify_one(self.points.of(checkpoint)))
 
     def verify_kept_rows(self, genesis: Genesis, checkpoint: Checkpoint) -> None:
-        """Returns where rows are whole that sinks keep although the checkpoint does not have them: the live timeline's.
+        """Refuses a restore if rows are damaged that its sinks keep from the live timeline and the checkpoint lacks.
 
         Raises:
-            DamagedError: naming each bad file, and the way back that does without them.
+            DamagedError: lists each damaged file, and how to restore without these rows.
             StoreError: the store could not be read.
         """
         checked = {ack.sink for ack in checkpoint.sealed.acks}
@@ -71,41 +71,41 @@ class Verifier:
             raise DamagedError(
                 f"damaged rows of a sink: {' | '.join(f'{d.where}: {d.why}' for d in verified.damages)}",
                 safe="nothing was started or changed.",
-                next="repeat with --restore-sinks: the sinks go back with the state; or put the files back.",
+                next="repeat with --restore-sinks, which takes the sinks back with the state; or restore the files.",
             )
 
-    def verify_one(self, point: CheckedRestorePoint, tell: Tell = tell_nobody) -> Verified:
-        """Checks one restore point. Only where it is damaged are the others looked at, for what else is broken.
+    def verify_one(self, point: CheckedRestorePoint, on_progress: Tell = tell_nobody) -> Verified:
+        """Checks one restore point. Only if it is damaged, the others are checked too, to list all that is broken.
 
         Raises:
             StoreError: the store could not be read.
         """
-        tell(point.name, 1, 1)
+        on_progress(point.name, 1, 1)
         flaws = self._flaws(point, self.points.commits_of(point))
         seen = self.inspected()
         if not flaws:
             return Verified(points=(point.name,), inspected=seen, damages=())
-        found = self._all(self.points.all(), tell)
+        found = self._all(self.points.all(), on_progress)
         shared = [(name, {where: why for where, why in its.items() if where in flaws}) for name, its in found]
         return Verified(points=(point.name,), inspected=seen, damages=damages_of(shared))
 
-    def verify_all(self, tell: Tell = tell_nobody) -> Verified:
+    def verify_all(self, on_progress: Tell = tell_nobody) -> Verified:
         """Checks every restore point of the pipeline, and that every other object can be read.
 
         Raises:
             StoreError: the store could not be read.
         """
         points = self.points.all()
-        found = self._all(points, tell)
-        told = {where for _, flaws in found for where in flaws}
-        others = [(where, why) for where, why in self._bad_objects() if where not in told]
+        found = self._all(points, on_progress)
+        damages = {where for _, flaws in found for where in flaws}
+        others = [(where, why) for where, why in self._bad_objects() if where not in damages]
         names = tuple(point.name for point in points)
         return Verified(points=names, inspected=self.inspected(), damages=damages_of(found, others))
 
-    def _all(self, points: Sequence[CheckedRestorePoint], tell: Tell) -> list[tuple[str, Flaws]]:
+    def _all(self, points: Sequence[CheckedRestorePoint], on_progress: Tell) -> list[tuple[str, Flaws]]:
         commits, found = self.points.commits(), []
         for number, point in enumerate(points, 1):
-            tell(point.name, number, len(points))
+            on_progress(point.name, number, len(points))
             found.append((point.name, self._flaws(point, commits)))
         return found
 
@@ -124,23 +124,23 @@ class Verifier:
             raw = objects.store.get(key) or b""
             try:
                 kind = canonical.kind_of(key, raw)
-                # Of a kind that this release does not know the checksum is all that can be said.
+                # For a kind that this release does not know, only the checksum can be verified.
                 decoded(kind, key, raw) if kind in KINDS.values() else canonical.decode(kind, key, raw)
             except CorruptObjectError as error:
                 yield self.points.where(key), error.what
 
 
 def refuse_damaged(verified: Verified) -> None:
-    """Returns where nothing is damaged.
+    """Refuses damage.
 
     Raises:
-        DamagedError: naming each bad file and every restore point that it breaks.
+        DamagedError: lists each damaged file and every restore point that it breaks.
     """
     if not verified.damages:
         return
-    told = [f"{d.where}: {d.why}; breaks {', '.join(d.breaks) or 'no restore point'}" for d in verified.damages]
+    damages = [f"{d.where}: {d.why}; breaks {', '.join(d.breaks) or 'no restore point'}" for d in verified.damages]
     raise DamagedError(
-        f"damaged: {' | '.join(told)}",
-        safe="nothing was started or changed; restore points that are not named here are whole.",
-        next="put these files back from a backup of the warehouse, or go back to a restore point that is whole.",
+        f"damaged: {' | '.join(damages)}",
+        safe="nothing was started or changed; restore points that are not listed here are whole.",
+        next="restore these files from a backup of the warehouse, or go back to a restore point that is whole.",
     )

@@ -1,7 +1,7 @@
-"""Stepping back to the newest checkpoint that is whole: loudly, and no further than was asked for (I4).
+"""Falls back to the newest checkpoint that is whole: only on request, visibly, and no further than requested.
 
-Flink stops at an unreadable retained checkpoint and never steps back by itself, because side effects may have been
-committed since (FLINK-22502). Here it is asked for, and what sinks got meanwhile is known by offset.
+Flink stops at an unreadable retained checkpoint and never falls back by itself, because side effects may have been
+committed since (FLINK-22502). Here you request it, and the offsets that sinks received in the meantime are known.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,16 +11,16 @@ from tidemark.errors import DamagedError, NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
 
 MAX_FALLBACK = 3
-"""Checkpoints that may be passed over where nobody said how many."""
+"""The default number of checkpoints that may be passed over."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteppedBack:
-    """Where a step back ends.
+    """The checkpoint that a fallback has reached.
 
     Attributes:
-        checkpoint: the newest one that is whole.
-        passed_over: the newer ones, newest first, each with what is wrong with it.
+        checkpoint: the newest checkpoint that is whole.
+        passed_over: the newer ones, newest first, each with its damage.
     """
 
     checkpoint: Checkpoint
@@ -30,17 +30,17 @@ class SteppedBack:
 def newest_whole(
     chain: Iterable[Checkpoint], verify: Callable[[Checkpoint], None], max_fallback: int = MAX_FALLBACK
 ) -> SteppedBack:
-    """The newest checkpoint that is whole.
+    """Finds the newest checkpoint that is whole.
 
     Args:
         chain: checkpoints, newest first.
-        verify: raises DamagedError for one that is not whole.
-        max_fallback: how many may be passed over.
+        verify: raises DamagedError for a checkpoint that is not whole.
+        max_fallback: the most checkpoints that may be passed over.
 
     Raises:
         NotFoundError: there is no checkpoint at all.
-        DamagedError: more than that are damaged; names each of them.
-        CorruptObjectError: a manifest on the way is damaged, so that nobody knows what comes before it.
+        DamagedError: more checkpoints than that are damaged; lists each of them.
+        CorruptObjectError: a manifest on the way is damaged, so the checkpoints before it are unknown.
     """
     damaged: list[tuple[Checkpoint, DamagedError]] = []
     for checkpoint in chain:
@@ -54,7 +54,7 @@ def newest_whole(
             return SteppedBack(checkpoint, tuple(damaged))
     if damaged:
         raise _too_far(damaged, max_fallback)
-    raise NotFoundError("there is no checkpoint yet", next="run the pipeline: there is nothing to go back from.")
+    raise NotFoundError("there is no checkpoint yet", next="run the pipeline: there is nothing to fall back to.")
 
 
 def _too_far(damaged: list[tuple[Checkpoint, DamagedError]], max_fallback: int) -> DamagedError:
@@ -63,5 +63,5 @@ def _too_far(damaged: list[tuple[Checkpoint, DamagedError]], max_fallback: int) 
     return DamagedError(
         f"no whole checkpoint: {names} are damaged{bound}; the newest: {damaged[0][1].what}",
         safe="nothing was started or changed.",
-        next=f"tidemark verify {damaged[0][0].plan.pipeline}    (names all bad files and what they break).",
+        next=f"tidemark verify {damaged[0][0].plan.pipeline}    (lists damaged files and broken restore points).",
     )

@@ -1,4 +1,4 @@
-"""A fork becomes live: its closing of the live timeline and that timeline's next manifest compete for one slot."""
+"""Makes a fork live: its closing of the live timeline and that timeline's next manifest compete for one slot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,20 +22,21 @@ class Promotion:
     coordinator: CheckpointCoordinator
 
     def promote(self, name: str, *, discard: bool = False, send: bool = False) -> Promoted | Behind | Superseded:
-        """Makes a fork the live timeline, if it has applied all that the live one has.
+        """Makes a fork the live timeline, if it has applied everything that the live one has.
 
         Args:
             name: the fork.
-            discard: go on although it has not: what it lacks when this is called is left behind, and no more.
-            send: what the fork left in outboxes, and the live timeline has not sent, is sent by the next delivery.
+            discard: promote even if it has not. The checkpoints that it lacks when this is called, and only these, are
+                left behind.
+            send: the next delivery sends the rows in the fork's outboxes that the live timeline has not sent.
 
         Returns:
-            Promoted. Behind: catch up and ask again; `overtaken` says that a checkpoint won the slot meanwhile.
+            Promoted. Behind: catch up and ask again; `overtaken` says that a checkpoint won the slot in the meantime.
             Superseded: the fork was live already, and was closed since.
 
         Raises:
             NotFoundError: no such timeline.
-            ConflictError: it has ended, or is about to.
+            ConflictError: the timeline has ended, or is about to end.
         """
         c, approved = self.coordinator, set[int]()
         first = True
@@ -55,7 +56,7 @@ class Promotion:
             first = False
 
     def compared(self, live: Head, fork: Head, *, send: bool = False) -> Promoted:
-        """What a promote would come to: which checkpoints of the live timeline are replaced, which left behind."""
+        """The effect of a promote: which checkpoints of the live timeline it replaces, and which it leaves behind."""
         timelines, entry = self.coordinator.timelines, fork.entry
         if isinstance(entry, Closing) and not entry.successor:
             raise ended(self.coordinator.name, fork.timeline)
@@ -71,7 +72,7 @@ class Promotion:
         )
 
     def _wins(self, closing: Closing) -> bool:
-        """Claims the place of a closing, and takes it, unless a checkpoint is faster.
+        """Claims the slot of a closing, then writes the closing, unless a checkpoint is faster.
 
         Raises:
             ConflictError: the successor has ended.
@@ -100,10 +101,10 @@ class Promotion:
         )
 
     def _closing_of(self, successor: str) -> Closing:
-        """The closing that made a timeline live.
+        """Returns the closing that made a timeline live.
 
         Raises:
-            ConflictError: none did: it is the first one.
+            ConflictError: the timeline is the first one, so no closing did.
         """
         for closing in self.coordinator.timelines.closings():
             if closing.successor == successor:
@@ -112,7 +113,7 @@ class Promotion:
 
 
 def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
-    """Per Kafka sink the source offsets of some checkpoints, as far as they emitted anything to its outbox."""
+    """Per Kafka sink, the source offsets of the checkpoints that emitted anything to its outbox."""
     emitted: dict[str, OffsetCoverage] = {}
     for checkpoint in found:
         read = OffsetCoverage.of(checkpoint.plan.ranges, checkpoint.plan.topic_ids)
@@ -124,9 +125,9 @@ def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
 
 
 def ended(pipeline: str, name: str) -> ConflictError:
-    """The error of who wants to go on with a timeline that has ended."""
+    """The error of an operation that would continue a timeline that has ended."""
     return ConflictError(
-        f"timeline {name} was closed: nobody goes on with it",
+        f"timeline {name} was closed and cannot continue",
         safe="its checkpoints that are kept can be read, restored and forked; the live timeline is intact.",
         next=f"tidemark fork {pipeline} ANOTHER-NAME --checkpoint ID    (begins at one of its checkpoints).",
     )

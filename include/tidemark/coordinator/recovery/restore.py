@@ -1,8 +1,8 @@
-"""New timelines: a fork beside the live one, a restore in its place (design section 6; G10-G12, fault 37).
+"""Begins timelines: a fork runs next to the live timeline, a restore takes its place.
 
-Both begin with a genesis record, which pins what it names at once; nothing is copied. A restore then closes the live
-timeline by taking its next slot: that put is the moment at which the new timeline is live. Whoever dies between the
-two leaves a timeline that nothing runs on, and the same request finds it again and finishes.
+Both begin with a genesis record, which at once pins every checkpoint that it names; nothing is copied. A restore then
+closes the live timeline by taking its next slot: with that put, the new timeline is live. If a process dies between the
+two puts, it leaves a timeline that nothing runs on; the same request finds that timeline again and finishes.
 """
 
 from dataclasses import dataclass, replace
@@ -35,34 +35,34 @@ class Recovery:
 
     Attributes:
         coordinator: of the pipeline.
-        pipeline: the declaration of today, which what is restored must fit; None = the first plan finds out.
+        pipeline: the current declaration, which the restored state must fit; None = the first plan checks it.
     """
 
     coordinator: CheckpointCoordinator
     pipeline: Pipeline | None = None
 
     def fork(self, beginning: Beginning, name: str, request: str = "") -> Forked:
-        """Begins a named timeline beside the live one; a repeated call finds what the first one began.
+        """Begins a named timeline next to the live one; a repeated call finds the timeline of the first one.
 
         Args:
-            beginning: where, and on which terms.
-            name: of the timeline.
-            request: an id of the caller's; a fork that was begun by another request is another one.
+            beginning: the checkpoint to begin at, and the options.
+            name: name of the timeline.
+            request: the caller's id; a fork begun by another request is a different fork.
 
         Raises:
-            NameRefusedError: a name outside the allow-list, or one of those that restores take (`t<n>`).
-            ConflictError: a timeline of this name began otherwise.
+            NameRefusedError: the name is outside the allow-list, or one of those that restores take (`t<n>`).
+            ConflictError: a timeline of this name began differently.
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
         """
         wanted = self.fork_draft(beginning, name, request)
         found = self._put(wanted)
         _refuse_another(found, wanted)
-        # Who put the genesis may have died before it looked, or while it was refused.
+        # The process that put the genesis may have died before its check, or while it was being refused.
         self._refuse_doomed(wanted)
         return Forked(genesis=found or wanted, won=found is None)
 
     def fork_draft(self, beginning: Beginning, name: str, request: str = "") -> Genesis:
-        """The genesis that `fork` would put now; nothing is written.
+        """Returns the genesis that `fork` would put now; nothing is written.
 
         Raises:
             NameRefusedError, ConflictError, UsageError, IncompatibleStateError, CorruptObjectError: as `fork`.
@@ -72,40 +72,40 @@ class Recovery:
         return wanted
 
     def restore(self, beginning: Beginning, request: str = "") -> Restored | Superseded:
-        """Makes a new timeline live, which begins at a checkpoint of any timeline.
+        """Makes a new timeline live that begins at a checkpoint of any timeline.
 
         Args:
-            beginning: where, and on which terms.
-            request: an id of the caller's: a later call with the same one finds what the first one did, whatever has
-                been restored since. Without it the same is true only while the same timeline is live.
+            beginning: the checkpoint to begin at, and the options.
+            request: the caller's id. A later call with the same id finds the result of the first one, whatever has been
+                restored since. Without an id, that is true only while the same timeline is live.
 
         Returns:
-            Restored; `overtaken` names the checkpoints that took the slot first: they stay on the old timeline.
+            Restored; `overtaken` lists the checkpoints that took the slot first: they stay on the old timeline.
             Superseded: another restore or promote closed that timeline first.
 
         Raises:
-            ConflictError: the request is that of another restore; another timeline claimed the savepoint; or what
-                it pins is about to be deleted.
+            ConflictError: the id belongs to another restore; another timeline claimed the savepoint; or a checkpoint
+                that it pins is about to be deleted.
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
         """
         wanted = self.draft(beginning, request)
-        found = self._begun(wanted)
+        found = self._find_or_put_genesis(wanted)
         while found.write_id != wanted.write_id and self._is_given_up(found, again := _after(found), request):
             wanted = replace(wanted, request=again)
-            found = self._begun(wanted)
+            found = self._find_or_put_genesis(wanted)
         if _terms(found) != _terms(wanted):
             raise ConflictError(
                 f"request {request} has restored chk-{found.parent} to timeline {found.timeline}",
-                next="give a new id to a new request.",
+                next="give a new request a new id.",
             )
         return self._close(found)
 
     def draft(self, beginning: Beginning, request: str = "") -> Genesis:
-        """The genesis that a restore would put now, without a name yet.
+        """Returns the genesis that a restore would put now, without a name yet.
 
         Raises:
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
-            BrokerError: sinks go back, and Kafka did not say which topics it has.
+            BrokerError: sinks go back, and Kafka did not return its topics.
         """
         c, head = self.coordinator, self.coordinator.head()
         live, made, sent = Parent.of(head), self.genesis(beginning), SentRecords(c.timelines).of(head.timeline)
@@ -118,31 +118,31 @@ class Recovery:
         return replace(found, why="restore", request=wanted, closes=head.timeline)
 
     def genesis(self, beginning: Beginning) -> Genesis:
-        """The record that a timeline would begin with, not named and not written yet.
+        """Returns the record that a timeline would begin with, without a name and not written yet.
 
         Raises:
             UsageError, IncompatibleStateError: see `Beginning.genesis`.
-            ReleasedError: retention has let the checkpoint go.
+            ReleasedError: retention has released the checkpoint.
             CorruptObjectError: files of the checkpoint are gone.
         """
         c = self.coordinator
         made = beginning.genesis(self.pipeline, write_id=c.write_ids(), at_ms=c.clock.now_ms())
         broken = [uid for uid, handle in made.handles.items() if not c.files_exist(handle)]
         if broken:
-            # It may have been released since somebody asked for it.
+            # The checkpoint may have been released since it was chosen.
             usable(c.timelines, beginning.checkpoint)
             refuse_stillborn(c.objects, made)
             raise CorruptObjectError(
                 f"{beginning.checkpoint.plan.name} cannot be restored: files of {', '.join(broken)} are gone",
                 safe="nothing was written.",
-                next="choose another checkpoint, or put the files back from a backup of the warehouse.",
+                next="choose another checkpoint, or restore the files from a backup of the warehouse.",
             )
         return made
 
-    def _begun(self, wanted: Genesis) -> Genesis:
-        """The genesis of a request: that of an earlier call, or ours under the next free name.
+    def _find_or_put_genesis(self, wanted: Genesis) -> Genesis:
+        """Returns the genesis of a request: that of an earlier call, or a new one under the next free name.
 
-        Names are taken in order, and every one before the free one is looked at: so a request has one at most,
+        Names are taken in order, and every name before the free one is looked at. So a request has at most one genesis,
         whatever a listing shows.
         """
         while True:
@@ -154,7 +154,7 @@ class Recovery:
                 return named
 
     def _genesis_of(self, request: str) -> tuple[Genesis | None, str]:
-        """What a request has begun, and the first name that is free behind all that were looked at."""
+        """The genesis that a request has begun, and the first free name after all that were looked at."""
         number = 2
         while (found := self.coordinator.objects.slot(f"t{number}", 1)) is not None:
             if isinstance(found, Genesis) and found.request == request:
@@ -165,7 +165,7 @@ class Recovery:
     def _is_given_up(self, found: Genesis, again: str, request: str) -> bool:
         """Whether an earlier call's timeline can never become live, so that the same request may begin another.
 
-        A request with an id of its own is not carried out again after its timeline was closed by hand.
+        A request with its own id is not carried out again after its timeline was closed by hand.
         """
         c = self.coordinator
         closing = c.head(found.closes).entry
@@ -176,7 +176,7 @@ class Recovery:
         return not request and c.fates.has_ended(found.timeline)
 
     def _put(self, genesis: Genesis) -> Genesis | None:
-        """None where it was put; else what is there."""
+        """Puts a genesis. None if it was put; otherwise the genesis in its place."""
         c, key = self.coordinator, keys.slot_key(genesis.timeline, 1)
         c.listener("genesis", "before")
         won = c.objects.put(key, genesis) is PutOutcome.WON
@@ -185,21 +185,21 @@ class Recovery:
         if not won and not isinstance(found, Genesis):
             raise CorruptObjectError(
                 f"object damaged: {key} is not the genesis of timeline {genesis.timeline}",
-                next="put the object back from a backup of the warehouse.",
+                next="restore the object from a backup of the warehouse.",
             )
         return found if isinstance(found, Genesis) else None
 
     def _refuse_doomed(self, genesis: Genesis) -> None:
-        """A genesis is a pin: once it is written, what it pins must not be about to be deleted (design section 6)."""
+        """Refuses a genesis whose pins are about to be deleted. A genesis is a pin, so it is written first."""
         tombstones = Savepoints(self.coordinator).tombstones
         tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, f"chk-{genesis.parent}")
         refuse_stillborn(self.coordinator.objects, genesis)
         if genesis.sinks_of and tombstones.active(TombstoneKind.CHECKPOINT, f"chk-{genesis.sinks_of}") is not None:
             raise ConflictError(
-                f"chk-{genesis.sinks_of}, whose sinks timeline {genesis.timeline} would go on with,"
+                f"chk-{genesis.sinks_of}, whose sinks timeline {genesis.timeline} would continue,"
                 " is about to be deleted",
-                safe="the live timeline goes on; every restore point that is kept is intact.",
-                next="repeat the same restore: it goes on with the sinks as they are by then; or add --restore-sinks.",
+                safe="the live timeline continues; every restore point that is kept is intact.",
+                next="repeat the same restore: it continues the sinks as they are by then; or add --restore-sinks.",
             )
         if genesis.savepoint:
             tombstones.refuse_doomed(TombstoneKind.SAVEPOINT, genesis.savepoint)
@@ -232,7 +232,7 @@ class Recovery:
                 overtaken.append(taken)
 
     def _claim(self, genesis: Genesis, closing: Closing) -> None:
-        """Claims the place of a closing, so that a restore and an end of its timeline meet (adr/0024).
+        """Claims the slot of a closing, so that a restore and an end of its timeline meet (ADR 0024).
 
         Raises:
             ConflictError: the timeline has ended.
@@ -257,26 +257,26 @@ class Recovery:
 
 
 def _after(given_up: Genesis) -> str:
-    """The request that goes on where an earlier one with the same words came to nothing."""
+    """The request that continues after an earlier one with the same words failed."""
     return f"{given_up.request} after {given_up.timeline}"
 
 
 def _sinks_of(live: SlotEntry | None) -> int:
-    """The checkpoint whose sinks the live timeline has; 0 where it has none yet."""
+    """The checkpoint whose sinks the live timeline has; 0 if it has none yet."""
     if isinstance(live, Checkpoint):
         return live.id
     return live.sinks_of or live.parent if isinstance(live, Genesis) else 0
 
 
 def _refuse_another(found: object, wanted: Genesis) -> None:
-    """Whatever a timeline begins with that is not the fork that is wanted."""
+    """Refuses a timeline that does not begin with the requested fork."""
     if isinstance(found, Genesis) and (_terms(found), found.request) != (_terms(wanted), wanted.request):
         raise ConflictError(
-            f"timeline {wanted.timeline} is there already: it began at chk-{found.parent}",
-            next="take another name; a name is never used again.",
+            f"timeline {wanted.timeline} exists already: it began at chk-{found.parent}",
+            next="use another name; a name is never used again.",
         )
 
 
 def _terms(genesis: Genesis) -> tuple[object, ...]:
-    """What two calls of one request have in common."""
+    """The values that two calls of one request have in common."""
     return (genesis.parent, genesis.why, genesis.savepoint, genesis.claim, dict(genesis.renamed))

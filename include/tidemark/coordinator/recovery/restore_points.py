@@ -1,4 +1,4 @@
-"""The restore points of a pipeline, each with all that it needs, also where what tells of it is damaged."""
+"""The restore points of a pipeline, each with everything that it needs, even if its own records are damaged."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from tidemark.model.retention.savepoint import SavepointRecord, checked_savepoin
 
 T = TypeVar("T")
 Commits = dict[str, dict[int, Commit]]
-"""By table and version what manifests and compactions record of its commits."""
+"""The commits that manifests and compactions have recorded, by table and version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestorePoints:
-    """Reads them; one bad object hides no other.
+    """Reads restore points; one damaged object hides no other.
 
     Attributes:
-        pipeline: its name: objects lie below a folder of that name.
+        pipeline: its name, which is the folder of its objects.
         objects: of the pipeline.
     """
 
@@ -35,7 +35,7 @@ class RestorePoints:
     objects: Objects
 
     def all(self) -> list[CheckedRestorePoint]:
-        """Checkpoints in order of ids, savepoints and timelines in order of names; a timeline is what it ends with."""
+        """Checkpoints sorted by id, then savepoints by name, then the last entries of timelines by name."""
         gone = {name for name, record in of_checkpoints(self.objects).items() if record.confirmed}
         slots: dict[str, list[CheckedRestorePoint | None]] = {}
         for timeline, sequence in self._places():
@@ -50,7 +50,7 @@ class RestorePoints:
     def _end(
         self, timeline: str, points: list[CheckedRestorePoint | None], gone: set[str]
     ) -> CheckedRestorePoint | None:
-        """What a timeline ends with; None where that was released, or where it was closed or refused as it was born."""
+        """The last entry of a timeline; None if it was released, or if the timeline was closed or refused at birth."""
         name = f"timeline {timeline}"
         last = next((p for p in reversed(points) if p is not None), None)
         if last is None or last.name in gone:
@@ -65,11 +65,11 @@ class RestorePoints:
         return f"chk-{genesis.parent}" in gone or bool(_read(partial(is_stillborn, self.objects, genesis)))
 
     def checkpoint(self, checkpoint_id: int) -> CheckedRestorePoint:
-        """The restore point that a checkpoint is.
+        """Returns the restore point of a checkpoint.
 
         Raises:
-            NotFoundError: it was never completed.
-            ReleasedError: retention has let it go.
+            NotFoundError: the checkpoint was never completed.
+            ReleasedError: retention has released it.
             CorruptObjectError: the record of its id is damaged.
         """
         timelines = Timelines(self.objects)
@@ -86,10 +86,10 @@ class RestorePoints:
         return found
 
     def savepoint(self, name: str) -> CheckedRestorePoint:
-        """The restore point that a savepoint is.
+        """Returns the restore point of a savepoint.
 
         Raises:
-            NotFoundError: there is none of this name, or it is disposed.
+            NotFoundError: there is no savepoint of this name, or it is disposed.
         """
         key = self._savepoints().get(checked_savepoint(name))
         found = None if key is None else self._pinned(name, key, self._find)
@@ -100,13 +100,13 @@ class RestorePoints:
         return found
 
     def of(self, checkpoint: Checkpoint) -> CheckedRestorePoint:
-        """A checkpoint with all that it needs."""
+        """The restore point of a checkpoint, with everything that it needs."""
         handles = [handle for a in checkpoint.sealed.acks for handle in (a.handle, a.dead_letters, a.sink)]
         flaws = self._object_flaws(checkpoint)
         return CheckedRestorePoint(name=checkpoint.plan.name, handles=tuple(handles), flaws=flaws)
 
     def commits(self) -> Commits:
-        """All that is recorded."""
+        """All recorded commits."""
         made: Commits = {}
         for timeline, sequence in self._places():
             _keep(made, self._acked(timeline, sequence))
@@ -115,7 +115,7 @@ class RestorePoints:
         return made
 
     def commits_of(self, point: CheckedRestorePoint) -> Commits:
-        """Those that its segments name, found without reading every manifest."""
+        """The commits that the restore point's segments name, found without reading every manifest."""
         made: Commits = {}
         timelines = Timelines(self.objects)
         for segment in (s for handle in point.handles for s in handle):
@@ -131,14 +131,14 @@ class RestorePoints:
         return made
 
     def where(self, key: str) -> str:
-        """The place of an object, relative to the warehouse."""
+        """The path of an object, relative to the warehouse."""
         return f"{self.pipeline}/{key}"
 
     def _places(self) -> Iterator[tuple[str, int]]:
         return iter(keys.places(self.objects.list("timelines/")))
 
     def _at(self, timeline: str, sequence: int) -> CheckedRestorePoint | None:
-        """What took a place of a timeline; None for a closing, and where nothing did."""
+        """The restore point in a slot of a timeline; None for a closing and for a free slot."""
         try:
             entry = self.objects.slot(timeline, sequence)
         except CorruptObjectError as error:
@@ -151,7 +151,7 @@ class RestorePoints:
         return self.of(entry) if isinstance(entry, Checkpoint) else None
 
     def _name_at(self, timeline: str, sequence: int) -> str:
-        """The name of what cannot be read any more: the last plan for that place is the one that came to be."""
+        """The name of a checkpoint that cannot be read: it comes from the last plan of the slot, which completed."""
         found = []
         for key in self.objects.list("ids/"):
             record = _read(partial(self.objects.read, IdRecord, key))
@@ -160,13 +160,13 @@ class RestorePoints:
         return f"chk-{max(found)[1]}" if found else f"timeline {timeline}"
 
     def _savepoints(self) -> dict[str, str]:
-        """Key of the newest revision of every savepoint, in order of names."""
+        """Key of the newest revision of every savepoint, sorted by name."""
         return {key.split("/")[1]: key for key in self.objects.list("savepoints/")}
 
     def _pinned(
         self, savepoint: str, key: str, find: Callable[[str], CheckedRestorePoint | None]
     ) -> CheckedRestorePoint | None:
-        """What the newest record of a savepoint comes to: a checkpoint, or a damage; None where it is disposed."""
+        """The checkpoint that a savepoint pins by its newest record, or its damage; None if it is disposed."""
         name = f"savepoint {savepoint}"
         try:
             record = self.objects.read(SavepointRecord, key)
@@ -185,7 +185,7 @@ class RestorePoints:
             return None
 
     def _object_flaws(self, checkpoint: Checkpoint) -> Flaws:
-        """Of what a manifest needs beside tables: the record that finds it, and the texts that resolve its states."""
+        """Flaws in objects that a manifest needs: the record that finds it, and the queries that resolve its states."""
         found = {keys.id_key(checkpoint.id): self._why_no_id(checkpoint.id)}
         for name in {name for of_uid in checkpoint.plan.queries.values() for name in of_uid.values()}:
             found[keys.query_key(name)] = _why(partial(self.objects.query, name))

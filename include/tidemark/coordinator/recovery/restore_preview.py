@@ -1,4 +1,4 @@
-"""What a restore would come to, found out without writing anything (the dry run): what is left, read again, lost."""
+"""The dry run of a restore, without writing anything: which checkpoints are left, read again, or lost."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,15 +28,15 @@ class RestorePlan:
     """The dry run of a restore.
 
     Attributes:
-        genesis: what would be put; its timeline has no name yet.
-        checkpoint: where it begins.
-        left: checkpoints of the live timeline that would be left on it, newest first; they stay readable.
-        read_again: offsets that the live timeline has read and the restored one reads again, where there are any.
-        gaps: what Kafka does not have any more of all that comes after the checkpoint.
-        sent: per Kafka sink the source offsets whose rows the live timeline has sent.
-        held: per Delta sink those whose rows it has.
-        due: per Kafka sink the checkpoints whose rows nobody has sent and the restored timeline sends first.
-        gone: those of them whose rows retention has let go: they are never sent.
+        genesis: the genesis that would be put; its timeline has no name yet.
+        checkpoint: the checkpoint to begin at.
+        left: checkpoints of the live timeline that would stay on it, newest first; they remain readable.
+        read_again: offsets that the live timeline has read and the restored one reads again.
+        gaps: offsets after the checkpoint that Kafka no longer has.
+        sent: per Kafka sink, the source offsets whose rows the live timeline has sent.
+        held: per Delta sink, the source offsets whose rows it holds.
+        due: per Kafka sink, the checkpoints whose rows no timeline has sent; the restored timeline sends them first.
+        gone: per Kafka sink, those whose rows retention has released, so that they are never sent.
     """
 
     genesis: Genesis
@@ -51,66 +51,68 @@ class RestorePlan:
 
     @property
     def sinks(self) -> Mapping[str, str]:
-        """What happens to every sink, by its name, in words."""
-        told: dict[str, str] = {}
-        for table in self.genesis.sinks.values():  # a name may have been that of a table, and then of a topic
-            told[table.name] = "; ".join((*([told[table.name]] if table.name in told else ()), self._told(table)))
-        return told
+        """Describes in words what happens to every sink, by its name."""
+        words: dict[str, str] = {}
+        for table in self.genesis.sinks.values():  # a name may have belonged to a table, then to a topic
+            before = [words[table.name]] if table.name in words else []
+            words[table.name] = "; ".join([*before, self._describe_sink(table)])
+        return words
 
     @property
     def sent_again(self) -> tuple[str, ...]:
-        """Topics that would get records again whose ids they have not seen."""
+        """Topics that would receive records again under ids that they have not seen."""
         topics = {t.name: t.topic or t.name for t in leaving_tables(_parent(self.genesis))}
         return tuple(topics.get(name, name) for name in self.resent)
 
     @property
     def resent(self) -> Mapping[str, OffsetCoverage]:
-        """Per Kafka sink the source offsets whose rows were sent, and would be again, under other ids."""
+        """Per Kafka sink, the source offsets whose rows were sent and would be sent again, under other ids."""
         found = {name: sent - self.genesis.sent.get(name, OffsetCoverage()) for name, sent in self.sent.items()}
         return {name: offsets for name, offsets in found.items() if not offsets.is_empty}
 
     def refuse_gaps(self) -> None:
-        """Raises where Kafka has lost what would be read.
+        """Refuses a restore if Kafka has lost records that it would read.
 
         Raises:
-            DataLostError: with the exact gaps.
+            DataLostError: lists the exact gaps.
         """
         refuse(Loss(gap=gap, resume_at=None) for gap in self.gaps)
 
-    def _told(self, table: SinkTable) -> str:
+    def _describe_sink(self, table: SinkTable) -> str:
         if not table.goes_back_on_restore:
-            return self._told_of_topic(table) + self._told_of_due(table)
+            return self._describe_topic(table) + self._describe_due(table)
         covered, held = _covered(table), self.held.get(table.name, OffsetCoverage())
         if covered.contains(held) and held.contains(covered) and not self._had(table.name).contains(covered):
-            return "keeps its rows; what is emitted again for the same records is skipped"
+            return "keeps its rows; rows that are emitted again for the same records are skipped"
         if not covered.contains(held) or (self.read_again and held.is_empty):
-            return "goes back to its rows of then; what is read again emits anew"
-        return "goes on with its rows"
+            return "goes back to its rows as of the checkpoint; records that are read again emit again"
+        return "continues with its rows"
 
     def _had(self, name: str) -> OffsetCoverage:
-        """What a Delta sink covered at the checkpoint."""
+        """The offsets that a Delta sink covered at the checkpoint."""
         tables = (t for t in self.checkpoint.sinks.values() if t.goes_back_on_restore and t.name == name)
         return next((_covered(t) for t in tables), OffsetCoverage())
 
-    def _told_of_topic(self, table: SinkTable) -> str:
+    def _describe_topic(self, table: SinkTable) -> str:
         if table.name in self.resent:
-            return f"what was sent to {table.destination} stays; what is read again is sent again, under other ids"
+            sent = f"records sent to {table.destination} stay"
+            return f"{sent}; records that are read again are sent again, under other ids"
         if not self.read_again:
-            return f"goes on: nothing is sent to {table.destination} again"
-        return f"what was sent to {table.destination} stays, and is not sent again"
+            return f"continues: nothing is sent to {table.destination} again"
+        return f"records sent to {table.destination} stay, and are not sent again"
 
-    def _told_of_due(self, table: SinkTable) -> str:
+    def _describe_due(self, table: SinkTable) -> str:
         due, gone = _names(self.due.get(table.name, ())), _names(self.gone.get(table.name, ()))
-        told = f"; rows of {due} that no timeline has sent are sent" if due else ""
-        return told + (f"; rows of {gone} were never sent, and retention has let them go" if gone else "")
+        words = f"; rows of {due} that no timeline has sent are sent" if due else ""
+        return words + (f"; rows of {gone} were never sent, and retention has released them" if gone else "")
 
 
 def plan_restore(recovery: Recovery, beginning: Beginning, pipeline: Pipeline) -> RestorePlan:
-    """Finds out what a restore would do; asks Kafka now what it still has.
+    """Plans a restore without writing; asks Kafka which records it still has.
 
     Raises:
         UsageError, IncompatibleStateError, CorruptObjectError: see `Recovery.draft`.
-        DataLostError: a topic is gone altogether.
+        DataLostError: a topic no longer exists.
         NotFoundError, BrokerError: Kafka does not know the topic, or does not answer.
     """
     c = recovery.coordinator
@@ -138,7 +140,7 @@ def plan_restore(recovery: Recovery, beginning: Beginning, pipeline: Pipeline) -
 
 
 def _waiting(sent: SentRecords, genesis: Genesis, line: Iterator[Checkpoint]) -> Iterator[Undelivered]:
-    """What the restored timeline would send first: rows of checkpoints it came from that no timeline has sent."""
+    """Rows that the restored timeline would send first: those of its ancestors that no timeline has sent."""
     for due in sent.undelivered(genesis, line, lambda: genesis.sent):
         plan = due.checkpoint.plan
         if not due.passed_over.contains(OffsetCoverage.of(plan.ranges, plan.topic_ids)):

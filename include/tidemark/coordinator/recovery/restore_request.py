@@ -1,4 +1,4 @@
-"""What somebody asks to be restored or forked: a checkpoint by its id, by a time, or by a savepoint (I3, L4)."""
+"""The request to restore or fork: a checkpoint by its id, by a time, or by a savepoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,17 +16,17 @@ from tidemark.model.retention.savepoint import SavepointRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """Where to begin, which is said in exactly one way, and on which terms.
+    """The restore point to begin at, given in exactly one way, and the options.
 
     Attributes:
-        checkpoint: an id, on whichever timeline.
+        checkpoint: an id, on any timeline.
         savepoint: a name.
         as_of_ms: the newest checkpoint of the live timeline whose logical time is not after it.
-        newest_whole: the newest checkpoint of the live timeline of which nothing is damaged (I4); see `at`.
-        max_fallback: how many damaged ones that may pass over.
-        force: go on from a savepoint that the pipeline was drained with (G3).
+        newest_whole: the newest checkpoint of the live timeline that is not damaged; see `at`.
+        max_fallback: the most damaged checkpoints that `newest_whole` may pass over.
+        force: continue from a savepoint that the pipeline was drained with.
         claim, restore_sinks, allow_non_restored_state, renamed, note: see `Beginning`.
-        accept_loss: restore although Kafka lacks records that come after the checkpoint.
+        accept_loss: restore although Kafka lacks records after the checkpoint.
         request: the caller's id of the request; see `Recovery.restore`.
     """
 
@@ -49,20 +49,20 @@ class RestoreRequest:
         if len(given) + self.newest_whole != 1:
             raise UsageError(
                 "name one restore point",
-                next="give a savepoint, a checkpoint or a time, or ask for the newest whole one: one of them.",
+                next="give one of these: a savepoint, a checkpoint, a time, or the newest whole checkpoint.",
             )
 
     def at(self, found: SteppedBack) -> "RestoreRequest":
-        """The request for the checkpoint at which a step back has ended."""
+        """The request for the checkpoint that a fallback has reached."""
         return replace(self, checkpoint=found.checkpoint.id, newest_whole=False)
 
     def beginning(self, coordinator: CheckpointCoordinator) -> Beginning:
-        """What the timeline begins with; a step back has been taken before (`at`).
+        """Resolves where the timeline begins; a fallback has been resolved before, by `at`.
 
         Raises:
-            NotFoundError: no such checkpoint, savepoint, or none as old as that.
-            ReleasedError: retention has let it go.
-            ConflictError: the savepoint is drained, or was claimed by another timeline.
+            NotFoundError: there is no such checkpoint or savepoint, or no checkpoint is that old.
+            ReleasedError: retention has released it.
+            ConflictError: the savepoint is drained, or another timeline claimed it.
             UsageError: a claim without a savepoint.
         """
         return Beginning(
@@ -84,7 +84,7 @@ class RestoreRequest:
         found = timelines.as_of(timelines.live(), self.as_of_ms or 0)
         if found is None:
             raise NotFoundError(
-                "no checkpoint is as old as that", next=f"tidemark checkpoint list {coordinator.name}    (lists them)."
+                "no checkpoint is that old", next=f"tidemark checkpoint list {coordinator.name}    (lists them)."
             )
         return usable(timelines, found)
 
@@ -93,19 +93,19 @@ class RestoreRequest:
         if found is None or (found.disposed and not self._may_finish(savepoints, found)):
             if self.claim and found is not None and found.claimed_by is not None:
                 raise ConflictError(
-                    f"savepoint {name} was claimed by timeline {found.claimed_by}: there is no second claim",
+                    f"savepoint {name} was claimed by timeline {found.claimed_by}: it cannot be claimed again",
                     next=f"restore {found.checkpoint_name} itself.",
                 )
             found = savepoints.get(name)
         if found.drained and not self.force:
             raise ConflictError(
                 f"savepoint {name} is drained: the pipeline was stopped with it for good",
-                next="repeat with --force to go on from it all the same.",
+                next="to continue from it all the same, repeat with --force.",
             )
         return found
 
     def _may_finish(self, savepoints: Savepoints, found: SavepointRecord) -> bool:
-        """Whether the timeline that has claimed it is this very request's, or not live yet: then it died halfway."""
+        """Whether the timeline that claimed the savepoint is this request's own, or died before it became live."""
         c = savepoints.coordinator
         if not self.claim or found.claimed_by is None:
             return False

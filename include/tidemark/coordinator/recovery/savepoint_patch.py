@@ -1,8 +1,9 @@
-"""A savepoint with corrections: a fork whose first checkpoint reads nothing and names a segment more (H3).
+"""Makes a savepoint with corrections: a fork whose first checkpoint reads nothing and adds a segment.
 
-In order: the fork's genesis, which pins what is patched; the id; per operator the rows, their commit to a `base` table
-of the fork's own, and a record of it; the plan, the manifest, the pin. A repetition after a crash knows the genesis,
-the plan and the pin as its own, and begins anew beside rows that nothing names. What is patched stays as it is.
+The order: the fork's genesis, which pins the source; the id; per operator the rows, their commit to a `base` table of
+the fork's own, and a record of it; then the plan, the manifest, the pin. After a crash, a repetition recognizes the
+genesis, the plan and the pin as its own, and writes the rows again; no object names the earlier ones. The source stays
+unchanged.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,19 +34,19 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import PutOutcome, StateTables
 
 Write = Callable[[str, str, int], WrittenRun]
-"""Writes an operator's rows, given its uid, a folder relative to the warehouse and the id that they name."""
+"""Writes an operator's rows, given its uid, a folder relative to the warehouse, and the id that the rows name."""
 _LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patching:
-    """What is to be patched, and where.
+    """The source of a patch, and its target.
 
     Attributes:
-        beginning: the checkpoint.
-        pipeline: today's declaration.
+        beginning: the checkpoint to patch.
+        pipeline: the current declaration.
         timeline: name of the fork.
-        savepoint: the pin; its origin tells this patch from every other one.
+        savepoint: the new savepoint; its origin distinguishes this patch from every other one.
         uids: operators that get rows.
     """
 
@@ -57,7 +58,7 @@ class Patching:
 
     @property
     def origin(self) -> str:
-        """By which a repetition knows what is its own."""
+        """Lets a repetition recognize its own objects."""
         return self.savepoint.origin
 
 
@@ -67,7 +68,7 @@ class Patcher:
 
     Attributes:
         coordinator: of the pipeline; its listener is called at the steps of `Bringer`, of kind `patch`, as well.
-        tables: where commits go.
+        tables: commits to tables.
         write: writes rows.
     """
 
@@ -76,11 +77,11 @@ class Patcher:
     write: Write
 
     def patch(self, wanted: Patching) -> tuple[Checkpoint, SavepointRecord]:
-        """Does it; a repetition finishes what an earlier call left, or finds that it is done.
+        """Makes the savepoint; a repetition finishes what an earlier call left, or finds that it is done.
 
         Raises:
-            ConflictError: the savepoint's name or the timeline is taken, or what is patched is about to be deleted.
-            NameRefusedError: a timeline cannot be called so.
+            ConflictError: the savepoint's name or the timeline is taken, or the source is about to be deleted.
+            NameRefusedError: a timeline cannot have this name.
             IncompatibleStateError, CorruptObjectError: see `Recovery.genesis`.
             TidemarkError: as the steps raise.
         """
@@ -93,36 +94,36 @@ class Patcher:
         return done, Savepoints(self.coordinator).create(request)
 
     def refuse_taken(self, wanted: Patching) -> None:
-        """Returns where both names are free, or taken by an earlier call of the same patch.
+        """Refuses names that are taken, unless an earlier call of the same patch took them.
 
         Raises:
-            ConflictError, NameRefusedError: as `patch`.
+            ConflictError, NameRefusedError: as in `patch`.
         """
         c, name = self.coordinator, wanted.savepoint.name
         pinned, begun = Savepoints(c).find(name), c.objects.slot(checked_timeline(wanted.timeline), 1)
         if pinned is not None and (pinned.disposed or pinned.origin != wanted.origin):
-            raise _taken(f"savepoint {name} is there already, or was", "take another name: --as NAME.")
+            raise _taken(f"savepoint {name} exists already, or existed", "use another name: --as NAME.")
         if begun is not None and not (isinstance(begun, Genesis) and begun.request == wanted.origin):
-            raise _taken(f"timeline {wanted.timeline} is there already", "take another name: --timeline NAME.")
+            raise _taken(f"timeline {wanted.timeline} exists already", "use another name: --timeline NAME.")
 
     def inputs(self, wanted: Patching, slot: Slot, genesis: Genesis) -> PlannedInputs:
-        """What the declaration takes over of what is patched.
+        """Plans the state that the declaration takes over from the source.
 
         Raises:
-            IncompatibleStateError: it does not fit; the message names every uid and field.
+            IncompatibleStateError: the declaration does not fit; the message lists every uid and field.
         """
         planner = InputPlanner(objects=self.coordinator.objects, files_exist=self.coordinator.files_exist)
         return planner.plan(wanted.pipeline, slot, parent_of(genesis), allow_removed=False)
 
     def _standing(self, wanted: Patching, genesis: Genesis) -> Slot | CheckpointPlan:
-        """The free slot behind the genesis, or the plan that an earlier call has put there."""
+        """The free slot after the genesis, or the plan that an earlier call has put there."""
         head = Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis)
         standing = self.coordinator.standing(head)
         if isinstance(standing, NothingOpen):
             return standing.slot
         plan = standing.checkpoint.plan if isinstance(standing, Completed) else standing.plan
         if plan.origin != wanted.origin:
-            raise _taken(f"timeline {genesis.timeline} has gone on without the patch", "patch under another name.")
+            raise _taken(f"timeline {genesis.timeline} has continued without the patch", "patch under another name.")
         return plan
 
     def _begun(self, wanted: Patching, genesis: Genesis, slot: Slot) -> Checkpoint:
@@ -157,7 +158,7 @@ class Patcher:
     def _complete(self, plan: CheckpointPlan) -> Checkpoint:
         done = completed_idle(self.coordinator, plan)
         if done is None:
-            raise _taken(f"{plan.name} was aborted before it was complete", "repeat the patch: it begins anew.")
+            raise _taken(f"{plan.name} was aborted before it was complete", "repeat the patch: it starts again.")
         return done
 
     @property
@@ -167,7 +168,7 @@ class Patcher:
 
 
 def patched(schema: OperatorSchema, number: int) -> OperatorSchema:
-    """The stored schema of state that a checkpoint patches: readers of a fold must know; those of a process do."""
+    """The stored schema of a state that a checkpoint patches: only readers of a fold must be informed."""
     return replace(schema, patched=number) if schema.kind == "fold" else schema
 
 
@@ -181,4 +182,4 @@ def _with(inputs: PlannedInputs, brought: Mapping[str, Segment], number: int) ->
 
 
 def _taken(what: str, then: str) -> ConflictError:
-    return ConflictError(what, safe="what was to be patched is as it was.", next=then)
+    return ConflictError(what, safe="the source of the patch is unchanged.", next=then)

@@ -1,4 +1,4 @@
-"""Who needs a savepoint, so that it is not disposed under their feet (G13)."""
+"""References to a savepoint, which keep it from being disposed while something needs it."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,11 @@ from tidemark.model.retention.savepoint import SavepointRecord
 
 
 def needed_by(coordinator: CheckpointCoordinator, savepoint: SavepointRecord) -> tuple[str, ...]:
-    """What needs a savepoint, in words.
+    """Lists what needs a savepoint, in words.
 
-    A timeline that was born of its checkpoint needs it until it has a checkpoint of its own (Flink's rule for
-    NO_CLAIM, G10); a plan that is under way reads the checkpoint's state; a pipeline that was stopped with it goes on
-    from it; a legal hold stands until it is released. Another savepoint of the same checkpoint is a pin of its own and
-    needs nothing.
+    A timeline that began at its checkpoint needs it until it has a checkpoint of its own (Flink's rule for NO_CLAIM). A
+    plan in progress reads the checkpoint's state. A pipeline that was stopped with it continues from it. A legal hold
+    lasts until it is released. Another savepoint of the same checkpoint is a separate pin and needs nothing.
     """
     hold = Holds(coordinator.objects).standing(savepoint.name)
     held = () if hold is None else (f"a legal hold of {hold.owner}: {hold.why}",)
@@ -30,7 +29,7 @@ def _timelines_and_plans(coordinator: CheckpointCoordinator, checkpoint: int) ->
     for name in {keys.FIRST_TIMELINE: None} | dict.fromkeys(coordinator.timelines.names()):
         head: Head = coordinator.head(name)
         if isinstance(head.entry, Genesis) and head.entry.parent == checkpoint:
-            yield f"timeline {name}, which was born of it and has no checkpoint of its own yet"
+            yield f"timeline {name}, which began at it and has no checkpoint of its own yet"
         found = coordinator.open_plan(name)
         if isinstance(found, OpenPlan | SealedPlan) and found.plan.parent == checkpoint:
             yield f"the checkpoint in progress {found.plan.name}"

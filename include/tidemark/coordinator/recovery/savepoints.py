@@ -1,7 +1,7 @@
-"""Savepoints: named pins of completed checkpoints (G1), of any that is retained, whatever the pipeline does (G2, Q1).
+"""Savepoints: named pins of completed checkpoints. You can pin any checkpoint that is retained, at any time.
 
-A pin is written, then the tombstone of what it pins is looked for; where there is one the pin is withdrawn. Nothing
-here needs Kafka, Spark, or the declaration: the pipeline may run, be paused, or be broken (G9).
+A pin is written first; then the tombstone of its checkpoint is looked for, and if there is one the pin is withdrawn.
+Nothing here needs Kafka, Spark, or the declaration: the pipeline may be running, paused, or broken.
 """
 
 from collections import defaultdict
@@ -27,12 +27,12 @@ from tidemark.ports import PutOutcome
 
 @dataclass(frozen=True, slots=True)
 class Savepoints:
-    """The savepoints of one pipeline. Every verb may be repeated after a crash."""
+    """The savepoints of one pipeline. You can repeat every verb after a crash."""
 
     coordinator: CheckpointCoordinator
 
     def plan(self, request: SavepointRequest) -> Checkpoint:
-        """The checkpoint that `create` would pin; writes nothing.
+        """Returns the checkpoint that `create` would pin; writes nothing.
 
         Raises:
             NotFoundError, ConflictError, UsageError: as `create`.
@@ -48,13 +48,13 @@ class Savepoints:
         return found
 
     def create(self, request: SavepointRequest) -> SavepointRecord:
-        """Pins a completed checkpoint under a name; a repetition of the same call finds its own work.
+        """Pins a completed checkpoint under a name; a repetition of the same call finds its own savepoint.
 
         Raises:
-            NotFoundError: no such checkpoint or timeline, or no checkpoint yet; a checkpoint that was released.
-            ConflictError: the name is taken, or was; or the checkpoint is about to be deleted, and the pin was
+            NotFoundError: no such checkpoint or timeline, or no checkpoint yet; or the checkpoint was released.
+            ConflictError: the name is or was taken; or the checkpoint is about to be deleted, and the pin was
                 withdrawn.
-            UsageError: it expires before it is made.
+            UsageError: the savepoint would expire before it is made.
         """
         listener, draft = self.coordinator.listener, self._draft(request, self._planned(request))
         listener("savepoint", "before")
@@ -63,21 +63,21 @@ class Savepoints:
         made = draft if won else self.find(request.name)
         if made is None or not _same_call(made, request):
             raise _taken(made or draft)
-        return self._kept(made)
+        return self._keep_unless_doomed(made)
 
     def find(self, name: str) -> SavepointRecord | None:
-        """The newest revision of a savepoint, disposed or not; None where the name was never used.
+        """Returns the newest revision of a savepoint, disposed or not; None if the name was never used.
 
         Raises:
-            NameRefusedError: no savepoint can be called so.
+            NameRefusedError: a savepoint cannot have this name.
         """
         return self._series(checked_savepoint(name)).newest()[1]
 
     def get(self, name: str) -> SavepointRecord:
-        """The newest revision of a savepoint that pins its checkpoint.
+        """Returns the newest revision of a savepoint that pins its checkpoint.
 
         Raises:
-            NotFoundError: there is none, or it is disposed.
+            NotFoundError: there is no such savepoint, or it is disposed.
         """
         found = self.find(name)
         if found is None or found.disposed:
@@ -86,7 +86,7 @@ class Savepoints:
         return found
 
     def checkpoint_of(self, name: str) -> Checkpoint:
-        """The checkpoint that a savepoint pins.
+        """Returns the checkpoint that a savepoint pins.
 
         Raises:
             NotFoundError: no such savepoint, or it is disposed.
@@ -94,7 +94,7 @@ class Savepoints:
         return self.coordinator.checkpoint(self.get(name).checkpoint)
 
     def list(self, *, disposed: bool = False) -> Sequence[SavepointRecord]:
-        """The newest revision of every savepoint, oldest savepoint first; those that have ended only on request."""
+        """The newest revision of every savepoint, oldest savepoint first; disposed ones only on request."""
         names = sorted({key.split("/")[1] for key in self.coordinator.objects.list("savepoints/")})
         found = [record for name in names if (record := self.find(name)) is not None]
         return sorted((r for r in found if disposed or not r.disposed), key=lambda r: (r.created_at_ms, r.name))
@@ -107,12 +107,12 @@ class Savepoints:
         return {number: tuple(names) for number, names in pinned.items()}
 
     def change(self, name: str, change: SavepointChange) -> SavepointRecord:
-        """Another note or expiry, as a new revision.
+        """Changes the note or the expiry, as a new revision.
 
         Raises:
             NotFoundError: no such savepoint, or it is disposed.
-            ConflictError: somebody else changed it at the same moment.
-            UsageError: it would have expired already.
+            ConflictError: another process changed the savepoint at the same moment.
+            UsageError: the savepoint would have expired already.
         """
         found = self.get(name)
         now = self.coordinator.clock.now_ms()
@@ -121,7 +121,7 @@ class Savepoints:
         return self._put(found.revised(change, now_ms=now, write_id=self.coordinator.write_ids()))
 
     def needed_by(self, name: str) -> Sequence[str]:
-        """What keeps a savepoint from being disposed, in words; empty where nothing does.
+        """Lists what keeps a savepoint from being disposed, in words; empty if nothing does.
 
         Raises:
             NotFoundError: no such savepoint.
@@ -129,7 +129,7 @@ class Savepoints:
         return needed_by(self.coordinator, self.get(name))
 
     def refuse_needed(self, name: str) -> None:
-        """Raises where something keeps a savepoint from being disposed.
+        """Refuses to dispose a savepoint that something needs.
 
         Raises:
             NotFoundError: no such savepoint.
@@ -138,13 +138,13 @@ class Savepoints:
         self._refuse_needed(self.get(name))
 
     def dispose(self, name: str) -> SavepointRecord:
-        """Ends a savepoint: tombstone, a look for who needs it, final revision (G13). Its files go by retention.
+        """Disposes a savepoint: tombstone, search for references, final revision. Retention deletes its files.
 
-        Disposing what is disposed changes nothing.
+        Disposing a disposed savepoint changes nothing.
 
         Raises:
             NotFoundError: no such savepoint.
-            ConflictError: a timeline, a stop or a running plan needs it; it stays.
+            ConflictError: a timeline, a stop or a running plan needs it; the savepoint stays.
         """
         found = self.find(name)
         if found is not None and found.disposed:
@@ -157,7 +157,7 @@ class Savepoints:
         try:
             self._refuse_needed(found)
         except ConflictError:
-            # Another disposal may have looked earlier, and found nothing: a revision more makes its last put fail.
+            # Another disposal may have searched earlier and found nothing: one more revision makes its last put fail.
             c = self.coordinator
             self._put(found.revised(SavepointChange(), now_ms=c.clock.now_ms(), write_id=c.write_ids()))
             self.tombstones.withdraw(tombstone, "it is needed")
@@ -168,9 +168,9 @@ class Savepoints:
         return done
 
     def claim(self, name: str, timeline: str) -> SavepointRecord:
-        """Hands the pin over to a timeline that was born of it (G10, CLAIM); a second claim is refused.
+        """Hands the pin over to a timeline that began at it (Flink's CLAIM); a second claim is refused.
 
-        Called when the timeline's genesis is in place: from then on it alone keeps the checkpoint.
+        Called once the timeline's genesis is in place: from then on only the genesis keeps the checkpoint.
 
         Raises:
             NotFoundError: no such savepoint.
@@ -188,31 +188,31 @@ class Savepoints:
         return self._ended(self.get(name), claimed_by=timeline)
 
     def give_back(self, name: str, timeline: str, *, pinned: bool) -> SavepointRecord | None:
-        """Undoes a claim of a timeline that has ended before it was live; None where it has claimed nothing.
+        """Undoes the claim of a timeline that ended before it was live; None if it has claimed nothing.
 
         Args:
-            name: of the savepoint.
-            timeline: the one that ends.
-            pinned: the timeline still pins the checkpoint itself, so that no retention can have passed it by.
+            name: name of the savepoint.
+            timeline: the timeline that ends.
+            pinned: whether the timeline itself still pins the checkpoint, so that retention cannot have released it.
 
         Raises:
-            ConflictError: retention let the checkpoint go meanwhile, or another call gives it back at the same moment.
+            ConflictError: retention released the checkpoint meanwhile, or another call is giving it back.
         """
         found = self.find(name) if name else None
         if found is None or found.claimed_by != timeline:
             return None
         c = self.coordinator
         given = self._put(found.given_back(now_ms=c.clock.now_ms(), write_id=c.write_ids()))
-        return given if pinned else self._kept(given)
+        return given if pinned else self._keep_unless_doomed(given)
 
     @property
     def tombstones(self) -> Tombstones:
-        """Of the pipeline."""
+        """The tombstones of the pipeline."""
         c = self.coordinator
         return Tombstones(objects=c.objects, clock=c.clock, write_ids=c.write_ids)
 
     def _planned(self, request: SavepointRequest) -> Checkpoint:
-        """As `plan`; a pin that an earlier call left on what was released since is withdrawn."""
+        """As `plan`; if an earlier call pinned a checkpoint that was released since, that pin is withdrawn."""
         try:
             return self.plan(request)
         except ReleasedError:
@@ -255,8 +255,8 @@ class Savepoints:
             write_id=self.coordinator.write_ids(),
         )
 
-    def _kept(self, record: SavepointRecord) -> SavepointRecord:
-        """The pin, unless what it pins is about to be deleted: then it is withdrawn."""
+    def _keep_unless_doomed(self, record: SavepointRecord) -> SavepointRecord:
+        """Returns the pin, unless its checkpoint is about to be deleted; in that case the pin is withdrawn."""
         try:
             self.tombstones.refuse_doomed(TombstoneKind.CHECKPOINT, record.checkpoint_name)
         except ConflictError:
@@ -270,7 +270,7 @@ class Savepoints:
             raise ConflictError(
                 f"savepoint {record.name} is needed by {'; '.join(found)}",
                 safe="it still pins its checkpoint.",
-                next=f"{self._show(record.name)}: look again later; it may go when nothing needs it any more.",
+                next=f"{self._show(record.name)}: try again later; it can be disposed when nothing needs it any more.",
             )
 
     def _ended(self, record: SavepointRecord, claimed_by: str | None = None) -> SavepointRecord:
@@ -281,8 +281,8 @@ class Savepoints:
         if self._series(record.name).put(record.revision, record) is PutOutcome.LOST:
             raise ConflictError(
                 f"savepoint {record.name} was changed at the same moment",
-                safe="the other change stands; it still pins what it pinned, unless it was disposed.",
-                next=f"{self._show(record.name)}, then ask again.",
+                safe="the other change is in effect; the savepoint still pins its checkpoint, unless it was disposed.",
+                next=f"{self._show(record.name)}, then try again.",
             )
         return record
 
@@ -299,7 +299,7 @@ def _same_call(found: SavepointRecord, request: SavepointRequest) -> bool:
 
 def _taken(found: SavepointRecord) -> ConflictError:
     what = f"was {_end(found)}, and a name is used once" if found.disposed else f"pins {found.checkpoint_name}"
-    return ConflictError(f"savepoint {found.name} {what}", safe="it stays as it is.", next="take another name.")
+    return ConflictError(f"savepoint {found.name} {what}", safe="it is unchanged.", next="use another name.")
 
 
 def _end(found: SavepointRecord) -> str:
@@ -308,4 +308,4 @@ def _end(found: SavepointRecord) -> str:
 
 def _refuse_past(expires_at_ms: int | None, now_ms: int) -> None:
     if expires_at_ms is not None and expires_at_ms <= now_ms:
-        raise UsageError("it would have expired already", next="give a later time, or leave the expiry out.")
+        raise UsageError("it would have expired already", next="give a later time, or omit the expiry.")

@@ -1,7 +1,7 @@
-"""Rows that come from outside of a timeline, as an import's or a patch's: a `base` table of their own (design §5).
+"""Imports rows from outside a timeline, for an import or a patch, into a `base` table of their own.
 
-They take the path of a compaction, because there is no third writer: files, one commit, a record of it. The table is
-named by an id that was taken, so nobody else writes there and no fence is needed.
+They take the path of a compaction, because there is no third writer: files, one commit, and a record of it. The table
+is named by an allocated id, so no other process writes to it and no fence is needed.
 """
 
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from tidemark.sql.resolve import run_columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """One operator's rows on their way.
+    """One operator's rows to import.
 
     Attributes:
-        kind: of the job that brings them, which names the steps: `import`, `patch`.
+        kind: kind of the job that imports them, which names the steps: `import`, `patch`.
         pipeline: its name.
-        timeline: which the rows begin, or go on.
-        uid: that they had where they come from.
+        timeline: the timeline that the rows begin or continue.
+        uid: their uid at the source.
         number: the checkpoint id that their table is named by.
-        job: that brings them.
-        folder: of the operator's tables, relative to the warehouse.
-        schema: of the rows.
-        level: of the segment that they become.
-        after: id of the checkpoint behind which they lie.
+        job: the job that imports them.
+        folder: folder of the operator's tables, relative to the warehouse.
+        schema: schema of the rows.
+        level: level of the segment that they become.
+        after: id of the checkpoint after which they are ordered.
     """
 
     kind: str
@@ -47,12 +47,12 @@ class Brought:
 
     @property
     def table(self) -> str:
-        """Of the rows, relative to the warehouse."""
+        """The table of the rows, relative to the warehouse."""
         return f"{self.folder}/base"
 
     @property
     def files(self) -> str:
-        """Folder of the rows' files, relative to the warehouse."""
+        """The folder of the rows' files, relative to the warehouse."""
         return f"{self.table}/{self.job}"
 
     def request(self, run: WrittenRun, write_id: str) -> CommitRequest:
@@ -79,11 +79,11 @@ class Brought:
 
 @dataclass(frozen=True, kw_only=True)
 class Bringer:
-    """Brings rows in.
+    """Imports rows.
 
     Attributes:
         coordinator: of the pipeline; its listener is called at steps `<kind>.files`, `.commit` and `.record`.
-        tables: where commits go.
+        tables: commits to tables.
     """
 
     coordinator: CheckpointCoordinator
@@ -93,11 +93,11 @@ class Bringer:
         """Writes, commits and records an operator's rows.
 
         Args:
-            brought: which.
+            brought: the rows.
             write: writes the files, given their folder relative to the warehouse.
 
         Raises:
-            TidemarkError: as `write`, the tables and the store raise; nothing names what was written.
+            TidemarkError: as `write`, the tables and the store raise; no object names the written files.
         """
         c, kind = self.coordinator, brought.kind
         c.listener(f"{kind}.files", "before")
@@ -126,7 +126,7 @@ class Bringer:
 
 
 class _Unfenced:
-    """The fence of a table that is nobody else's."""
+    """The fence of a table that no other process writes to."""
 
     def check(self) -> None:
         """Never raises."""

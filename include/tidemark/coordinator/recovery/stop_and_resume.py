@@ -1,7 +1,7 @@
-"""Stopping and resuming a pipeline (G3, G4): last checkpoint → durable pin → stop record, which every plan obeys.
+"""Stops and resumes a pipeline: last checkpoint → durable pin → stop record, which every plan obeys.
 
-Until the stop record is there the pipeline runs, and every failure says so; from then on no plan is made. A repetition
-of an interrupted call goes on where that one ended.
+The pipeline runs until the stop record is in place, and every failure says so; from then on no plan is made. If a call
+is interrupted, a repetition continues where it ended.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,13 +25,13 @@ _RUNS_ON = "the pipeline is not stopped and runs on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """What a stop came to.
+    """The result of a stop.
 
     Attributes:
-        record: the stop record that stands.
-        savepoint: what it was stopped with; None where it was stopped without.
-        in_progress: `chk-N` of a plan that was made before the stop and is still allowed to end; None = nothing is.
-        followed_by: `chk-N` of a checkpoint that was completed after the savepoint's; None = that is the last one.
+        record: the stop record in effect.
+        savepoint: the savepoint of the stop; None if it was stopped without one.
+        in_progress: `chk-N` of a plan that was made before the stop and may still end; None = there is none.
+        followed_by: `chk-N` of a checkpoint completed after the savepoint's; None = the savepoint's is the last one.
     """
 
     record: StopRecord
@@ -54,48 +54,48 @@ class Stopping:
         """
         standing = self._stops.standing()
         if standing is not None:
-            return self._told(standing)
+            return self._result(standing)
         with self._running_on():
-            return self._told(self._recorded(self._record(why)))
+            return self._result(self._put_record(self._record(why)))
 
     def stop_with_savepoint(self, request: SavepointRequest, why: str, complete: Callable[[], Checkpoint]) -> Stopped:
         """Completes a last checkpoint, pins it, then stops.
 
         Args:
-            request: the savepoint; its checkpoint is the one that is completed here.
-            why: for people.
+            request: the savepoint; it pins the checkpoint that is completed here.
+            why: the reason, for people.
             complete: completes one checkpoint, as any run does.
 
         Raises:
-            ConflictError: the name is taken, or the pipeline is stopped already, without this savepoint.
-            TidemarkError: as `complete` raises. In every case the pipeline runs on, and the error says so.
+            ConflictError: the name is taken, or the pipeline is stopped already without this savepoint.
+            TidemarkError: as `complete` raises. In every case the pipeline continues to run, and the error says so.
         """
         standing = self._stops.standing()
         if standing is not None:
-            return self._again(standing, request)
+            return self._repeat_stop(standing, request)
         with self._running_on():
-            pinned = self._pinned(replace(request, origin=STOP), complete)
+            pinned = self._make_savepoint(replace(request, origin=STOP), complete)
             record = self._record(why, savepoint=pinned.name, drained=pinned.drained)
-            return self._told(self._recorded(record))
+            return self._result(self._put_record(record))
 
     def resume(self, why: str, *, force: bool = False) -> StopRecord | None:
-        """Lets plans be made again; None where the pipeline was not stopped.
+        """Allows plans to be made again; None if the pipeline was not stopped.
 
         Raises:
-            ConflictError: it was drained, and `force` is not given (G3).
+            ConflictError: the pipeline was drained, and `force` is not given.
         """
         standing = self._stops.standing()
         if standing is None:
             return None
         if standing.drained and not force:
             raise self._drained(standing.savepoint)
-        return self._recorded(replace(self._record(why), stopped=False))
+        return self._put_record(replace(self._record(why), stopped=False))
 
     @property
     def _stops(self) -> Stops:
         return Stops(self.coordinator.objects)
 
-    def _pinned(self, request: SavepointRequest, complete: Callable[[], Checkpoint]) -> SavepointRecord:
+    def _make_savepoint(self, request: SavepointRequest, complete: Callable[[], Checkpoint]) -> SavepointRecord:
         savepoints, listener = Savepoints(self.coordinator), self.coordinator.listener
         found = savepoints.find(request.name)
         if found is None:
@@ -104,7 +104,7 @@ class Stopping:
             listener("last_checkpoint", "after")
             return savepoints.create(replace(request, checkpoint=last.id))
         newest = next(self.coordinator.checkpoints(), None)
-        # Ours, of a call that died before it could stop: still good if nothing was completed since.
+        # The pin of an earlier call that died before it could stop: still valid if nothing was completed since.
         return savepoints.create(replace(request, checkpoint=None if newest is None else newest.id))
 
     def _record(self, why: str, *, savepoint: str | None = None, drained: bool = False) -> StopRecord:
@@ -117,20 +117,20 @@ class Stopping:
             drained=drained,
         )
 
-    def _recorded(self, record: StopRecord) -> StopRecord:
+    def _put_record(self, record: StopRecord) -> StopRecord:
         listener = self.coordinator.listener
         listener(STOP, "before")
         number, _ = self._stops.series.newest()
         if self._stops.series.put(number + 1, record) is PutOutcome.LOST:
             raise ConflictError(
-                "somebody else stopped or resumed the pipeline at the same moment",
-                safe="their word stands.",
-                next=f"tidemark checkpoint list {self.coordinator.name}, then ask again.",
+                "another process stopped or resumed the pipeline at the same moment",
+                safe="the other change is in effect.",
+                next=f"tidemark checkpoint list {self.coordinator.name}, then try again.",
             )
         listener(STOP, "after")
         return record
 
-    def _told(self, record: StopRecord) -> Stopped:
+    def _result(self, record: StopRecord) -> Stopped:
         found = self.coordinator.open_plan()
         pinned = None if record.savepoint is None else Savepoints(self.coordinator).find(record.savepoint)
         newest = next(self.coordinator.checkpoints(), None)
@@ -142,9 +142,9 @@ class Stopping:
             followed_by=newest.plan.name if newest is not None and later else None,
         )
 
-    def _again(self, standing: StopRecord, request: SavepointRequest) -> Stopped:
+    def _repeat_stop(self, standing: StopRecord, request: SavepointRequest) -> Stopped:
         if standing.savepoint == request.name:
-            return self._told(standing)
+            return self._result(standing)
         how = f"with savepoint {standing.savepoint}" if standing.savepoint else "without a savepoint"
         raise ConflictError(
             f"the pipeline is stopped already, {how}",
@@ -157,12 +157,12 @@ class Stopping:
         return ConflictError(
             f"the pipeline was drained{into}: it was meant to end",
             safe="it stays stopped.",
-            next=f"tidemark resume {self.coordinator.name} --force, if it is to go on all the same.",
+            next=f"to continue all the same: tidemark resume {self.coordinator.name} --force",
         )
 
     @contextmanager
     def _running_on(self) -> Iterator[None]:
-        """Says of every failure inside whether the pipeline runs on."""
+        """Adds to every failure inside the block whether the pipeline is still running."""
         try:
             yield
         except TidemarkError as error:

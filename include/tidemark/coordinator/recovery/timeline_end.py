@@ -1,6 +1,7 @@
-"""A timeline that never became live ends: its closing takes its next place and names no successor (adr/0018, adr/0024).
+"""Ends a timeline that never became live: its closing takes its next slot and names no successor (ADR 0018, 0024).
 
-That is a fork that is not promoted, or what a restore left that died between its two puts, or lost to another one.
+Such a timeline is a fork that was not promoted, or the timeline of a restore that died between its two puts or lost to
+another one.
 """
 
 from dataclasses import dataclass, replace
@@ -25,11 +26,11 @@ class Ending:
     coordinator: CheckpointCoordinator
 
     def plan(self, name: str) -> Ended:
-        """What an end would come to; writes nothing.
+        """Returns the effect of an end; writes nothing.
 
         Raises:
-            NotFoundError: no such timeline.
-            ConflictError: it is live, or was; a plan of its is open; or it may become live at any moment.
+            NotFoundError: there is no such timeline.
+            ConflictError: the timeline is or was live; it has an open plan; or it may become live at any moment.
         """
         c = self.coordinator
         head = c.head(name)
@@ -50,18 +51,18 @@ class Ending:
         return self._ended(self._closing(head))
 
     def close(self, name: str) -> Ended:
-        """Ends a timeline; a repeated call finishes what one left that died.
+        """Ends a timeline; a repeated call finishes what a killed one left.
 
-        From the moment at which the end is announced it cannot become live. A plan that was made since is void, unless
-        its checkpoint wins the place: then it is the timeline's last one. A savepoint that a restore claimed for it is
-        given back before the closing: until then the timeline itself pins the checkpoint.
+        Once the end is announced, the timeline cannot become live. A plan made since is void, unless its checkpoint
+        wins the slot: then it is the timeline's last checkpoint. A savepoint that a restore claimed for the timeline is
+        given back before the closing, because until then the timeline itself pins the checkpoint.
 
         Raises:
             NotFoundError, ConflictError: as `plan`.
         """
         c, found = self.coordinator, self.plan(name)
         if c.head(name).entry == found.closing:
-            if found.gives_back:  # a restore that was overtaken by the end claimed it, and died
+            if found.gives_back:  # claimed by a restore that the end overtook, and that died
                 Savepoints(c).give_back(found.gives_back, name, pinned=False)
             return found
         c.listener("fate", "before")
@@ -97,7 +98,7 @@ class Ending:
             raise ConflictError(
                 f"timeline {head.timeline} is live",
                 safe=_SAFE,
-                next=f"tidemark restore {c.name}, or tidemark promote {c.name}    (these close it for another one).",
+                next=f"tidemark restore {c.name}, or tidemark promote {c.name}    (these replace it by another one).",
             )
         if entry is None:
             raise NotFoundError(f"timeline {head.timeline} holds nothing", next=f"tidemark timeline list {c.name}")
@@ -114,7 +115,7 @@ class Ending:
         )
 
     def _ended(self, closing: Closing, *, won: bool = False) -> Ended:
-        """With what it is going to let go, and what stays all the same."""
+        """Adds what the end releases, and what stays nevertheless."""
         c, name = self.coordinator, closing.timeline
         entries = [c.timelines.entry(name, n) for n in range(1, closing.sequence)]
         own = tuple(e for e in entries if isinstance(e, Checkpoint))
@@ -130,7 +131,7 @@ class Ending:
         )
 
     def _claimed_savepoint(self, name: str) -> str:
-        """The savepoint that a restore has claimed for a timeline; empty where there is none."""
+        """The savepoint that a restore has claimed for a timeline; empty if there is none."""
         genesis = self.coordinator.timelines.entry(name, 1)
         if not isinstance(genesis, Genesis) or not genesis.claim:
             return ""
@@ -145,8 +146,8 @@ class Ending:
             where = f"--savepoint {genesis.savepoint}" if genesis.savepoint else f"--checkpoint chk-{genesis.parent}"
             verb, finishes = "restored", f"tidemark restore {c.name} {where} --execute"
         return ConflictError(
-            f"timeline {claim.timeline} is being {verb}: it may take the next place of {claim.closes} at any moment",
+            f"timeline {claim.timeline} is being {verb}: it may take the next slot of {claim.closes} at any moment",
             safe=_SAFE,
             next=f"{finishes}    (finishes it), or complete a checkpoint of {claim.closes}: tidemark run {c.name}"
-            "    (takes the place); then ask again.",
+            "    (takes the slot); then run the command again.",
         )

@@ -1,1 +1,1 @@
-"""Retention: what keeps files, which may go, and the sweep that deletes them."""
+"""Retention: which references keep files, which files may be deleted, and the sweep that deletes them."""

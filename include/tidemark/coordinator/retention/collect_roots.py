@@ -1,8 +1,8 @@
-"""One look at everything that keeps files, in an order in which nothing slips through between two reads.
+"""Collects everything that keeps files, in an order in which nothing is missed between two reads.
 
-What a file is named by moves in one direction: open job, record of a compaction, open plan, manifest. So jobs are read
-ahead of heads and plans, these ahead of records, and manifests last: whatever moves on meanwhile is met again further
-down. Who deletes lists the files on the disk before all of this: what is written afterwards was not listed.
+The reference to a file moves in one direction: open job, record of a compaction, open plan, manifest. So jobs are read
+before heads and plans, these before records, and manifests last: a reference that moves in the meantime is met again
+further down. A deletion lists the files on the disk before all of this: files written later were not listed.
 """
 
 from collections.abc import Mapping
@@ -45,25 +45,25 @@ Standing = tuple[
     dict[str, CorruptObjectError],
 ]
 LATER = "not released yet"
-"""Why a checkpoint still holds its files that no rule keeps and nothing pins: its tombstone comes first."""
+"""Why a checkpoint that no rule keeps and nothing pins still holds its files: it must have a tombstone first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What one look has found.
+    """The references collected by one pass.
 
     Attributes:
-        rule: that it went by.
-        lines: timelines with their checkpoints; released ones are left out.
-        reasons: per checkpoint why it stays; none = the rule lets it go, and nothing pins it.
+        rule: the rule that was applied.
+        lines: timelines with their checkpoints, without released ones.
+        reasons: per checkpoint, why it stays; empty = no rule keeps it and nothing pins it.
         plans: plans that are open or sealed, by name of their timeline.
-        sealed: what their attempts have sealed already, by name of the timeline.
+        sealed: the candidates that attempts of these plans have sealed, by name of the timeline.
         jobs: open jobs, and results of compactions.
         names: savepoints.
-        tombstones: of checkpoints, confirmed or not, by name.
-        stillborn: timelines that began with a manifest that a key was erased from meanwhile: they hold nothing.
+        tombstones: tombstones of checkpoints, confirmed or not, by name.
+        stillborn: timelines that began with a manifest from which a key was erased in the meantime; they hold nothing.
         damage: manifests that cannot be read, and the timelines whose files they may name.
-        now_ms: when.
+        now_ms: time of the pass.
     """
 
     rule: Retention | None
@@ -80,7 +80,7 @@ class Survey:
 
     @property
     def subsumed(self) -> list[ManifestLine]:
-        """Checkpoints that nothing keeps, in order of ids."""
+        """Checkpoints that nothing keeps, sorted by id."""
         return [c for c in self.lines.all() if not self.reasons.get(c.id)]
 
     def pinned(self, tombstone: TombstoneRecord) -> tuple[str, ...]:
@@ -90,21 +90,21 @@ class Survey:
         return self.reasons.get(int(tombstone.name.removeprefix("chk-")), ())
 
     def is_released(self, number: int) -> bool:
-        """Whether a checkpoint was let go, for good."""
+        """Whether a checkpoint was released for good."""
         return is_final(self.tombstones.get(f"chk-{number}"))
 
     def newborn(self, timeline: str) -> Genesis | None:
-        """What an open timeline without a checkpoint of its own began with, unless that stands for nothing."""
+        """The genesis of an open timeline without a checkpoint of its own; None for a stillborn timeline."""
         genesis = self.lines.geneses.get(timeline)
         if genesis is None or timeline in self.stillborn or not is_newborn(self.lines, timeline):
             return None
         return None if self.is_released(genesis.parent) or self.is_released(genesis.sinks_of) else genesis
 
     def holders(self, *, after_release: bool = False) -> list[Holder]:
-        """Who holds files.
+        """Lists the holders of files.
 
         Args:
-            after_release: as if what nothing keeps had been released already.
+            after_release: treat checkpoints that nothing keeps as released already.
         """
         found = [
             Holder(name=c.name, why=self.reasons.get(c.id) or (LATER,), handles=tuple(c.named))
@@ -123,21 +123,21 @@ class Survey:
 
 
 def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
-    """Looks at everything; writes nothing.
+    """Collects all references; writes nothing.
 
     Raises:
-        CorruptObjectError: an object is damaged, so that nobody knows what it needs: nothing may be deleted. A manifest
-            is no such object: it is named in `damage`, and stops what is on its own line.
+        CorruptObjectError: an object is damaged, so it is unknown which files it needs and nothing may be deleted. A
+            damaged manifest does not raise: it is listed in `damage`, and only blocks its own line.
         StoreError: the store could not be read.
     """
     objects, index, now = coordinator.objects, coordinator.index, coordinator.clock.now_ms()
     tombstones, settled = index.tombstones(objects), _settled(objects)
     listed = listed_jobs(objects, index)
-    heads, plans, sealed, unread = _standing(coordinator)
+    heads, plans, sealed, unread = _read_open_timelines(coordinator)
     lines, bad = _lines(coordinator, tombstones)
     damage = damage_of(objects, lines, bad)
     for name, error in unread.items():
-        if name not in damage.timelines:  # it was put back in between: what its timeline needs was not looked at
+        if name not in damage.timelines:  # it was restored in between, so its timeline was not read
             raise error
     read = {c.id: c for c in lines.all()}
     jobs = open_jobs(objects, listed, heads, read, now)
@@ -173,12 +173,12 @@ def is_final(tombstone: TombstoneRecord | None) -> bool:
     return tombstone is not None and tombstone.confirmed
 
 
-def _standing(
+def _read_open_timelines(
     coordinator: CheckpointCoordinator,
 ) -> Standing:
-    """Newest entries of timelines that are not closed, their open plans, what was sealed for them.
+    """Newest entries of timelines that are not closed, their open plans, and the candidates sealed for these plans.
 
-    And of which timelines the newest entry is damaged.
+    Also the errors of timelines whose newest entry is damaged.
     """
     unread: dict[str, CorruptObjectError] = {}
     heads: dict[str, Checkpoint | Genesis] = {}
@@ -187,7 +187,7 @@ def _standing(
     for name in _names(coordinator):
         try:
             head = coordinator.head(name)
-        except NotFoundError:  # an import has planned its first checkpoint, and not completed it
+        except NotFoundError:  # an import has planned its first checkpoint, but not completed it
             head = Head(timeline=name, sequence=0, entry=None)
         except CorruptObjectError as error:
             unread[name] = error
@@ -205,20 +205,20 @@ def _standing(
 
 
 def _settled(objects: Objects) -> int | None:
-    """Number of the newest erasure, where none is open; None while one may be revising."""
+    """Number of the newest erasure if none is open; None while an erasure may be revising manifests."""
     erasures = Erasures(objects)
     return None if erasures.open() else erasures.newest()
 
 
 def _stillborn(objects: Objects, lines: Lines, settled: int | None) -> frozenset[str]:
-    """Those whose parent was revised before they were put; nobody knows while an erasure revises."""
+    """Timelines whose parent was revised before their genesis was put; empty while an erasure may be revising."""
     revisions = {c.id: c.revision for c in lines.all()}
     found = [n for n, g in lines.geneses.items() if g.parent_revision < revisions.get(g.parent, 0)]
     return frozenset(found) if found and settled is not None and settled == Erasures(objects).newest() else frozenset()
 
 
 def _names(coordinator: CheckpointCoordinator) -> list[str]:
-    """Every timeline, those included that have a plan and nothing else."""
+    """Every timeline, including those that have only a plan."""
     planned = {key.split("/")[1] for key in coordinator.objects.list("plans/")}
     return sorted({keys.FIRST_TIMELINE, *planned, *coordinator.timelines.names()})
 
@@ -226,7 +226,7 @@ def _names(coordinator: CheckpointCoordinator) -> list[str]:
 def _lines(
     coordinator: CheckpointCoordinator, tombstones: Mapping[str, TombstoneRecord]
 ) -> tuple[Lines, dict[str, CorruptObjectError]]:
-    """What can be read, and what is damaged, by its key."""
+    """The entries that can be read, and the errors of damaged ones, by key."""
     gone = {record.place for record in tombstones.values() if record.confirmed}
     names_gone = {name for name, record in tombstones.items() if record.confirmed}
     checkpoints: dict[str, list[ManifestLine]] = {}

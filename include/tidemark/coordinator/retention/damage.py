@@ -1,7 +1,7 @@
-"""Manifests that cannot be read, and how far each of them reaches: whatever it may name stays (I5, fault 32).
+"""Manifests that cannot be read, and their reach: every file that such a manifest may name stays.
 
-A manifest names files of its own timeline and of those that this one came from, and of no others. So of these nothing
-is released and no file deleted until the manifest is put back or given up; everything else goes on.
+A manifest names files of its own timeline and of that timeline's ancestors, and of no others. So on these timelines no
+checkpoint is released and no file deleted until the manifest is restored or given up; everything else continues.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,12 +19,12 @@ from tidemark.model.retention.promotion_claims import FateRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedManifests:
-    """What one look has found.
+    """The damaged manifests found by one pass.
 
     Attributes:
-        manifests: those that are damaged, in order of their keys.
-        ids: of them, where a plan tells it.
-        timelines: all that they block.
+        manifests: the damaged manifests, sorted by key.
+        ids: their checkpoint ids, if a plan gives them.
+        timelines: all timelines that they block.
     """
 
     manifests: tuple[DamagedManifest, ...] = ()
@@ -32,7 +32,7 @@ class DamagedManifests:
     timelines: frozenset[str] = frozenset()
 
     def pins(self, read: Iterable[ManifestLine]) -> Iterator[tuple[int, str]]:
-        """Why checkpoints stay that lie on a blocked timeline, and the damaged ones themselves."""
+        """Why the checkpoints on blocked timelines stay, and the damaged ones themselves."""
         for number in self.ids:
             yield number, "its manifest is damaged"
         for found in self.manifests:
@@ -45,15 +45,15 @@ UNHARMED = DamagedManifests()
 
 
 def damage_of(objects: Objects, lines: Lines, damaged: Mapping[str, CorruptObjectError]) -> DamagedManifests:
-    """How far damaged objects of timelines reach.
+    """Determines the reach of damaged entries of timelines.
 
     Args:
         objects: the store.
-        lines: all that can be read.
-        damaged: what cannot, by key.
+        lines: all entries that can be read.
+        damaged: errors of the entries that cannot, by key.
 
     Raises:
-        CorruptObjectError: it is, or may be, what began or ended a timeline: nobody knows how far that reaches.
+        CorruptObjectError: the entry is, or may be, a genesis or a closing, whose reach is unknown.
     """
     found, ids, blocked = list[DamagedManifest](), set[int](), set[str]()
     for key, error in sorted(damaged.items()):
@@ -70,10 +70,10 @@ def damage_of(objects: Objects, lines: Lines, damaged: Mapping[str, CorruptObjec
 
 
 def is_manifest(objects: Objects, lines: Lines, timeline: str, sequence: int) -> bool:
-    """Whether what cannot be read at a place was a manifest, for certain, and no genesis or closing.
+    """Whether an unreadable entry in a slot certainly was a manifest, and not a genesis or a closing.
 
-    A genesis is the first of its timeline. A closing is the last, and somebody goes on in its place, or has announced
-    that he will.
+    A genesis is the first entry of its timeline. A closing is the last entry: another timeline continues in its place,
+    or has announced that it will.
     """
     if sequence == 1 and timeline != keys.FIRST_TIMELINE:
         return False
@@ -86,7 +86,7 @@ def is_manifest(objects: Objects, lines: Lines, timeline: str, sequence: int) ->
 
 
 def origins(lines: Lines, timeline: str) -> set[str]:
-    """A timeline and all that it may have taken tables over from: where it began, and what it replaced."""
+    """A timeline and all timelines whose tables it may name: its ancestors, and the timelines that it replaced."""
     found, left = set[str](), [timeline]
     while left:
         name = left.pop()
@@ -101,7 +101,7 @@ def origins(lines: Lines, timeline: str) -> set[str]:
 
 
 def last_plan(objects: Objects, timeline: str, sequence: int) -> CheckpointPlan | None:
-    """The last plan for a place: the one that came to be. None where there is none, or it is damaged too."""
+    """The last plan of a slot, which is the one that completed. None if there is none, or it is damaged too."""
     found, k = None, 1
     try:
         while (plan := objects.plan(Slot(timeline=timeline, sequence=sequence, k=k))) is not None:

@@ -1,7 +1,7 @@
-"""The plan of a sweep: every file below the tables, sorted into kept, free and unknown, each with its reason (Q9).
+"""The plan of a sweep: every file below the tables, classified as kept, free or unknown, each with its reason.
 
-Free is what no live segment names, and what a plan or a job wrote that has ended for good. Age is no reason. A file of
-nobody's is left alone.
+A file is free if no live segment names it and the plan or job that wrote it has ended for good. Age is no reason. A
+file that no plan or job of this pipeline wrote is left alone.
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ def sweeps_of(coordinator: CheckpointCoordinator) -> Series[SweepRecord]:
 
 
 def listed(files: TableFiles, pipeline: str) -> list[StoredFile]:
-    """Every file of a pipeline's tables; asked for ahead of the survey that it is judged by."""
+    """Every file of a pipeline's tables. Call this before the references are collected."""
     return [f for folder in FOLDERS for f in files.files(f"{pipeline}/{folder}")]
 
 
 def plan(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retention | None) -> DeletionPlan:
-    """What a sweep by a rule would do now; writes nothing.
+    """Returns what a sweep by a rule would do now; writes nothing.
 
     Raises:
-        StoreError, CorruptObjectError: nobody knows what is needed; nothing may be deleted.
+        StoreError, CorruptObjectError: it is unknown which files are needed; nothing may be deleted.
     """
     found = listed(files, coordinator.name)
     survey = look(coordinator, rule)
@@ -50,11 +50,11 @@ def plan(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retention 
 
 @dataclass(kw_only=True)
 class Judge:
-    """Judges files by one survey.
+    """Classifies files by one survey.
 
     Attributes:
         coordinator: of the pipeline.
-        files: of its tables.
+        files: the files of its tables.
         survey: made after the files were listed.
     """
 
@@ -65,11 +65,11 @@ class Judge:
     _registries: dict[bool, SharedStateRegistry] = field(default_factory=dict)
 
     def plan(self, found: Sequence[StoredFile], *, after_release: bool) -> DeletionPlan:
-        """The plan for listed files.
+        """Makes the plan for listed files.
 
         Args:
-            found: by `listed`.
-            after_release: as if everything that nothing keeps had been released already: a dry run.
+            found: the files that `listed` returned.
+            after_release: treat everything that nothing keeps as released already, for a dry run.
         """
         survey, registry = self.survey, self.registry(after_release=after_release)
         _, last = sweeps_of(self.coordinator).newest()
@@ -101,7 +101,7 @@ class Judge:
         )
 
     def registry(self, *, after_release: bool) -> SharedStateRegistry:
-        """Who holds which file, by the survey; see `plan`."""
+        """Which holder holds which file, by the survey; see `plan`."""
         if after_release not in self._registries:
             holders = self.survey.holders(after_release=after_release)
             self._registries[after_release] = SharedStateRegistry.of(holders, self.files.history)
@@ -110,7 +110,7 @@ class Judge:
     def prefixes(
         self, found: Sequence[StoredFile], registry: SharedStateRegistry, grace_ms: int = 0
     ) -> tuple[LogPrefix, ...]:
-        """The prefixes of logs that nobody needs: neither a holder nor what was released within the grace time."""
+        """The prefixes of logs that neither a holder nor a checkpoint released within the grace time needs."""
         oldest = dict(registry.oldest)
         for path, version in self._recent(grace_ms):
             oldest[path] = min(version, oldest.get(path, version))
@@ -126,7 +126,7 @@ class Judge:
         return tuple(prefix for prefix in made if prefix is not None)
 
     def _recent(self, grace_ms: int) -> list[tuple[str, int]]:
-        """Tables and versions of checkpoints that were released only just now: somebody may still be reading them."""
+        """Tables and versions of recently released checkpoints, which may still be read."""
         since = self.survey.now_ms - grace_ms
         recent = [t for t in self.survey.tombstones.values() if t.confirmed and t.at_ms > since]
         places = (keys.place_of(t.place) for t in recent if t.place)
@@ -140,7 +140,7 @@ class Judge:
         ]
 
     def _why(self, f: StoredFile, place: TableFilePath, registry: SharedStateRegistry) -> str:
-        """KEPT, UNKNOWN, or why it is free."""
+        """KEPT, UNKNOWN, or the reason why the file is free."""
         folder = f"{place.table}/{place.folder}"
         beside = place.data
         if f.path in registry or beside in registry or (beside == folder and folder in registry.folders):
@@ -153,7 +153,7 @@ class Judge:
 
     def _why_attempt(self, number: int, attempt: int) -> str:
         if any(plan.id == number for plan in self.survey.plans.values()):
-            # Whatever it has come to since: the survey does not know its manifest.
+            # Its state may have changed since, but the survey has not read its manifest.
             return KEPT
         tombstone = self.survey.tombstones.get(f"chk-{number}")
         if tombstone is not None and tombstone.given_up and tombstone.confirmed:
@@ -181,18 +181,18 @@ class Judge:
         if kind == "erasure":
             return f"written by {job}; no restore point that is kept names it"
         if kind in BEGINNING:
-            return f"brought in by {kind} {job}; no restore point that is kept names it"
-        return f"orphan: {kind} {job} came to nothing"
+            return f"imported by {kind} {job}; no restore point that is kept names it"
+        return f"orphan: {kind} {job} ended without a result"
 
     def _state(self, number: int) -> PlanState | int | None:
-        """What a plan has come to, of a completed one the attempt that was sealed; None where there never was one."""
+        """The state of a plan; for a completed one, the attempt that was sealed; None if the plan never existed."""
         if not self._states:
             self._states |= {c.id: c.attempt for c in self.survey.lines.all()}
         if number not in self._states:
-            self._states[number] = self._looked_up(number)
+            self._states[number] = self._look_up(number)
         return self._states[number]
 
-    def _looked_up(self, number: int) -> PlanState | int | None:
+    def _look_up(self, number: int) -> PlanState | int | None:
         tombstone = self.survey.tombstones.get(f"chk-{number}")
         if tombstone is not None and tombstone.place:
             entry = self.coordinator.objects.slot(*keys.place_of(tombstone.place))

@@ -1,8 +1,8 @@
-"""Operators behind the one that a key is erased from: what they count was made of its records, too (Q9).
+"""Operators downstream of the one that a key is erased from: they have processed its records, too.
 
-Whose key columns are those of the erased key, by name and type, holds it under the same values: it is erased there as
-well. Whose key columns are these and more holds it in keys that a person has to name. Of any other one nobody can tell
-which of its rows came of the key: its keys say something else.
+A downstream operator with the same key columns, by name and type, holds the key under the same values, so the key is
+erased there as well. If its key columns include these and others, you must name the keys that contain it. For any other
+operator it is unknown which of its rows came from the key, because its keys contain other values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chained:
-    """Operators behind one, directly or through others, as they are declared now.
+    """Operators downstream of one, directly or through others, as they are declared now.
 
     Attributes:
-        same: those with the same key columns, in whatever order.
-        part: those with these key columns and more, with all of theirs.
-        other: those with other key columns, with theirs.
+        same: operators with the same key columns, in any order.
+        part: operators with these key columns and others, with all of their key columns.
+        other: operators with other key columns, with these columns.
     """
 
     same: tuple[str, ...]
@@ -30,7 +30,7 @@ class Chained:
 
     @classmethod
     def behind(cls, pipeline: Pipeline, schema: OperatorSchema) -> "Chained":
-        """Those behind the operator of a stored schema."""
+        """The operators downstream of the operator of a stored schema."""
         wanted, declared = _columns(schema), pipeline.schemas()
         found = {uid: _columns(declared[uid]) for uid in dict.fromkeys(_fed(pipeline, schema.uid))}
         return cls(
@@ -41,7 +41,7 @@ class Chained:
 
 
 def rows_in_part(found: Found, searcher: Searcher, chained: Chained, columns: Mapping[str, object]) -> dict[str, int]:
-    """Per operator that holds the key as a part of its keys how many rows do, over all restore points.
+    """Counts rows whose keys contain the key, per operator that has it as a part of its keys, over all restore points.
 
     Raises:
         StoreError: a file cannot be read.
@@ -54,7 +54,7 @@ def rows_in_part(found: Found, searcher: Searcher, chained: Chained, columns: Ma
 
 
 def in_order(schema: OperatorSchema, columns: Mapping[str, str]) -> Sequence[str]:
-    """The texts of a key in the order of another operator's columns."""
+    """The texts of a key, in the order of another operator's columns."""
     return [columns[key.name] for key in schema.keys]
 
 

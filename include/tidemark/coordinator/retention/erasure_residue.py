@@ -1,4 +1,4 @@
-"""What an erasure leaves: dead letters, sinks, topics, exports and lists of operators, which may still hold the key."""
+"""The residue of an erasure: dead letters, sinks, topics, exports and operator lists that may still hold the key."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from tidemark.model.checkpoint.segments import StateHandle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """Where the key may be and an erasure does not reach.
+    """The places that an erasure does not reach and that may hold the key.
 
     Attributes:
-        dead_letters: per table of dead letters how many rows mention the key, where any does.
-        sinks: per table of a sink, or outbox, that has the key columns how many rows are of the key, where any is.
-        sinks_to_search: tables of sinks, and topics that are sent to, that lack the key columns: nobody can tell.
-        topics: per topic that was read how far, per partition: its records are there as long as Kafka keeps them.
-        exports: jobs that have exported a restore point which held the key; copies are nowhere known.
+        dead_letters: per table of dead letters, the number of rows that mention the key, if any.
+        sinks: per sink table or outbox with the key columns, the number of rows of the key, if any.
+        sinks_to_search: sink tables, and topics that are sent to, without the key columns; their content is unknown.
+        topics: per topic, the end offset read, by partition. Records stay as long as Kafka retains them.
+        exports: jobs that exported a restore point which held the key; copies of an export are recorded nowhere.
         lists: operators with operator state (`split_list`, `union_list`), which has no keys.
     """
 
@@ -31,7 +31,7 @@ class Remains:
 
 
 def remains(found: Found, searcher: Searcher) -> Remains:
-    """Looks at everything that an erasure does not rewrite.
+    """Searches everything that an erasure does not rewrite.
 
     Raises:
         StoreError: a file cannot be read.
@@ -54,7 +54,7 @@ def remains(found: Found, searcher: Searcher) -> Remains:
 
 
 def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> tuple[list[StateHandle], set[str]]:
-    """Handles of sinks whose rows have the key columns; names of the others."""
+    """Handles of sinks whose rows have the key columns, and the names of the other sinks."""
     told, untold = list[StateHandle](), set[str]()
     for table in (table for c in checkpoints for table in c.sinks.values()):
         if table.keeps_rows and set(columns) <= {name for name, _ in table.columns}:
@@ -67,7 +67,7 @@ def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> 
 
 
 def counted(searcher: Searcher, handles: Iterable[StateHandle], columns: Mapping[str, object]) -> dict[str, int]:
-    """Per table how many rows hold values in these columns, where any does.
+    """Counts the rows that hold values in these columns, per table, if any.
 
     Raises:
         StoreError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Where a key is: every file that a restore point, a plan or an adoptable compaction names, looked into once (Q9)."""
+"""Finds a key: every file that a restore point, a plan or an adoptable compaction names is searched once."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ Entry = Checkpoint | Genesis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFile:
-    """A file that holds the key: how many rows of it."""
+    """A file that holds the key, and the number of its rows that do."""
 
     file: LiveFile
     rows: int
@@ -32,16 +32,16 @@ class HeldFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What one look has found.
+    """The result of one search.
 
     Attributes:
-        survey: of the pipeline.
-        uids: the operator, under all names that it has had.
-        schema: its stored schema; None where no checkpoint names it.
-        entries: restore points: what is kept, and timelines without a checkpoint of their own; newest first.
-        files: by table and path those that hold the key.
-        by_entry: per name of a restore point the tables and paths of its files that do.
-        plans: open and sealed ones that were not held against an erasure, by name of their timeline.
+        survey: references of the pipeline.
+        uids: uids of the operator, under all names that it has had.
+        schema: its stored schema; None if no checkpoint names it.
+        entries: restore points: kept checkpoints, and timelines without a checkpoint of their own; newest first.
+        files: the files that hold the key, by table and path.
+        by_entry: per name of a restore point, the tables and paths of its files that hold the key.
+        plans: open and sealed plans made without the block list of an erasure, by name of their timeline.
         unseen: whether a plan, or a compaction that may be adopted, names the key.
         heads: ids of the newest checkpoints of timelines that are not closed.
     """
@@ -57,12 +57,12 @@ class Found:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the key is nowhere."""
+        """Whether no file holds the key."""
         return not self.files and not self.unseen
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Per partition the furthest offset that anything was read, or is planned to be read, to."""
+        """Per partition, the furthest offset that was read or is planned to be read."""
         found: dict[TopicPartition, int] = {}
         for plan in self._read:
             for tp, end in plan.ranges.ends.items():
@@ -71,7 +71,7 @@ class Found:
 
     @property
     def reached(self) -> OffsetCoverage:
-        """All offsets up to there, by topic id: a topic may have been recreated, and forks may read the old one."""
+        """All offsets up to `ends`, by topic id: a topic may have been recreated, and forks may read the old one."""
         found: dict[TopicPartition, int] = {}
         for plan in self._read:
             for tp, end in plan.ranges.ends.items():
@@ -86,13 +86,13 @@ class Found:
 
 @dataclass(kw_only=True)
 class Searcher:
-    """Looks for one key; a file is read once, however often it is looked for.
+    """Searches for one key; each file is read once, however often it is searched.
 
     Attributes:
         coordinator: of the pipeline.
-        tables: its tables.
-        files: their files.
-        uid: the operator.
+        tables: tables of the pipeline.
+        files: files of the tables.
+        uid: uid of the operator.
         key: values of its key columns.
     """
 
@@ -105,17 +105,17 @@ class Searcher:
     _segments: dict[Segment, tuple[LiveFile, ...]] = field(default_factory=dict)
 
     def look(self) -> Found:
-        """Looks everywhere; writes nothing.
+        """Searches everywhere; writes nothing.
 
         Raises:
-            CorruptObjectError, StoreError: as `survey.look`, or a file cannot be read.
+            CorruptObjectError, StoreError: as in `collect_roots.look`, or a file cannot be read.
         """
         survey = look(self.coordinator, None)
         for bad in survey.damage.manifests:
             raise CorruptObjectError(
                 f"{bad.name} may hold the key, and {bad.why}",
                 safe="nothing was written.",
-                next=f"put it back from a backup, or tidemark checkpoint give-up {self.coordinator.name} {bad.name}",
+                next=f"restore it from a backup, or tidemark checkpoint give-up {self.coordinator.name} {bad.name}",
             )
         entries = tuple(_entries(self.coordinator, survey))
         uids = _family(self.uid, survey)
@@ -142,13 +142,13 @@ class Searcher:
         )
 
     def files_of(self, segment: Segment) -> tuple[LiveFile, ...]:
-        """The files of a segment, asked for once."""
+        """The files of a segment; listed once."""
         if segment not in self._segments:
             self._segments[segment] = tuple(self.tables.files_of(segment))
         return self._segments[segment]
 
     def erased(self, schema: OperatorSchema) -> ErasedKey:
-        """The key, as rows hold it."""
+        """The key as rows hold it."""
         return ErasedKey.of(schema, self.key)
 
     def _held_by(
@@ -158,11 +158,11 @@ class Searcher:
             return self._in(schema, (h for uid, h in handles_of(entry) if uid in uids))
         except StoreError:
             if isinstance(entry, Genesis) and is_stillborn(self.coordinator.objects, entry):
-                return {}  # it was begun too late, and its files are gone: it stands for nothing
+                return {}  # the timeline was begun too late, its files are gone
             raise
 
     def _in(self, schema: OperatorSchema | None, handles: Iterable[StateHandle]) -> dict[tuple[str, str], HeldFile]:
-        """Files of handles that hold the key, by table and path."""
+        """The files of handles that hold the key, by table and path."""
         found: dict[tuple[str, str], HeldFile] = {}
         for segment in dict.fromkeys(s for handle in handles for s in handle):
             for f in self.files_of(segment):
@@ -175,12 +175,12 @@ class Searcher:
 
 
 def name_of(entry: Entry) -> str:
-    """`chk-3`; of a timeline without a checkpoint of its own `timeline t2`."""
+    """`chk-3`; for a timeline without a checkpoint of its own `timeline t2`."""
     return entry.plan.name if isinstance(entry, Checkpoint) else f"timeline {entry.timeline}"
 
 
 def handles_of(entry: Entry) -> Iterator[tuple[str, StateHandle]]:
-    """The state that a restore point names, by uid; what it has left behind too (G11)."""
+    """The state that a restore point names, by uid, including state that it has left behind."""
     if isinstance(entry, Checkpoint):
         yield from ((a.uid, a.handle) for a in entry.sealed.acks)
         yield from entry.plan.left_behind.items()
@@ -190,7 +190,7 @@ def handles_of(entry: Entry) -> Iterator[tuple[str, StateHandle]]:
 
 
 def waiting(coordinator: CheckpointCoordinator, survey: Survey, erasure: int) -> Iterator[OpenPlan | SealedPlan]:
-    """Plans, open or sealed, that were made without the block-list of an erasure, or of what it has revised since."""
+    """Open or sealed plans made without the block list of an erasure, or from a state that it has revised since."""
     for plan in survey.plans.values():
         if plan.erasures >= erasure and not is_outdated(coordinator.objects, plan):
             continue
@@ -202,7 +202,7 @@ def waiting(coordinator: CheckpointCoordinator, survey: Survey, erasure: int) ->
 def _entries(coordinator: CheckpointCoordinator, survey: Survey) -> Iterator[Entry]:
     for line in reversed(survey.lines.all()):
         found = coordinator.objects.slot(line.timeline, line.sequence)
-        assert isinstance(found, Checkpoint)  # noqa: S101  (for the type checker; a place never changes hands)
+        assert isinstance(found, Checkpoint)  # noqa: S101  (for the type checker; the entry of a slot never changes)
         yield found
     yield from (g for name in sorted(survey.lines.geneses) if (g := survey.newborn(name)) is not None)
 
@@ -220,7 +220,7 @@ def _of_plan(plan: CheckpointPlan) -> Iterator[tuple[str, StateHandle]]:
 
 
 def _family(uid: str, survey: Survey) -> frozenset[str]:
-    """All names that an operator has had: restores and forks may rename it (C8)."""
+    """All uids that an operator has had: restores and forks may rename it."""
     found = {uid}
     while True:
         pairs = [pair for g in survey.lines.geneses.values() for pair in g.renamed.items()]

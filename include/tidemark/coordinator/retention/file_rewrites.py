@@ -1,4 +1,4 @@
-"""Tables without a key: a file that holds it is written again once, new versions name what is left (ADR 0015)."""
+"""Rewrites tables without a key: each file that holds it is written again once, and new versions omit it (ADR 0015)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,13 +16,13 @@ from tidemark.ports import StateTables, TableFiles
 
 @dataclass(kw_only=True)
 class Rewritten:
-    """What stands in place of segments.
+    """The replacements of files and segments.
 
     Attributes:
         searcher: knows the files of segments.
-        versions: per table what was committed, with the number that it got.
-        replaced: per table and path what stands in place of a file; None = nothing.
-        commits: of the erasure.
+        versions: per table, the versions that were committed, with their numbers.
+        replaced: per table and path, the replacement of a file; None = the file has no rows left.
+        commits: commits of the erasure.
     """
 
     searcher: Searcher
@@ -32,15 +32,15 @@ class Rewritten:
     _known: dict[Segment, Segment] = field(default_factory=dict)
 
     def without(self, handle: StateHandle) -> StateHandle:
-        """A handle without the key; the same where no table of it was rewritten."""
+        """A handle without the key; unchanged if none of its tables was rewritten."""
         return StateHandle(tuple(self.segment(s) for s in handle))
 
     def segment(self, segment: Segment) -> Segment:
-        """What stands in place of a segment; itself where nothing does."""
+        """The replacement of a segment; the segment itself if it needs none."""
         if segment.path not in self.versions:
             return segment
         if segment not in self._known:
-            self._known[segment] = self._answering(segment)
+            self._known[segment] = self._replacement_of(segment)
         return self._known[segment]
 
     def changes(self, entry: Entry) -> bool:
@@ -48,7 +48,7 @@ class Rewritten:
         return any(self.without(handle) != handle for _, handle in handles_of(entry))
 
     def revised(self, entry: Entry, erasure: int) -> Entry:
-        """A restore point without the key; its plan too, so that it can be computed again from its parent of now."""
+        """A restore point without the key. Its plan changes too, so that it can be replayed from its current parent."""
         if isinstance(entry, Genesis):
             return replace(entry, handles=self.of(entry.handles), left_behind=self.of(entry.left_behind))
         plan, sealed = entry.plan, entry.sealed
@@ -64,14 +64,14 @@ class Rewritten:
         )
 
     def of(self, handles: Mapping[str, StateHandle]) -> dict[str, StateHandle]:
-        """The same of several."""
+        """Several handles without the key, by uid."""
         return {uid: self.without(handle) for uid, handle in handles.items()}
 
-    def _answering(self, segment: Segment) -> Segment:
+    def _replacement_of(self, segment: Segment) -> Segment:
         try:
             files = self.searcher.files_of(segment)
         except StoreError:
-            return segment  # the input of a plan, whose parent was released: nobody keeps it
+            return segment  # the input of a plan whose parent was released: nothing keeps it
         replaced = self.replaced[segment.path]
         left = {f.path for f in (replaced.get(f.path, f) for f in files) if f is not None}
         for wanted, version in self.versions[segment.path]:
@@ -86,10 +86,10 @@ class Rewriter:
 
     Attributes:
         coordinator: of the pipeline; its listener is called at steps `erase.files` and `erase.commit`.
-        tables: where commits go.
-        logs: of the tables.
-        searcher: of the key.
-        job: names the folders of what is written.
+        tables: commits to tables.
+        logs: logs of the tables.
+        searcher: searches for the key.
+        job: names the folders of the written files.
     """
 
     coordinator: CheckpointCoordinator
@@ -99,10 +99,10 @@ class Rewriter:
     job: str
 
     def rewrite(self, found: Found) -> Rewritten:
-        """Writes and commits; nothing names what is committed until a manifest is revised.
+        """Writes and commits; no object names the new versions until a manifest is revised.
 
         Raises:
-            ConflictError: somebody else commits to a table at the same time.
+            ConflictError: another process commits to a table at the same time.
             StoreError: a file or a table cannot be read or written.
         """
         done = Rewritten(searcher=self.searcher)
@@ -112,7 +112,7 @@ class Rewriter:
 
     def _table(self, done: Rewritten, found: Found, table: str, held: Mapping[str, HeldFile]) -> None:
         c, folder = self.coordinator, f"{table}/{self.job}"
-        replaced = self._replaced(found, table, held)
+        replaced = self._rewrite_files(found, table, held)
         segments = {s for e in found.entries for _, h in handles_of(e) for s in h if s.path == table}
         wanted = Rewriting.of({s: self.searcher.files_of(s) for s in segments}, replaced).wanted
         made: list[tuple[WantedVersion, int]] = []
@@ -123,12 +123,12 @@ class Rewriter:
             c.listener("erase.commit", "after")
             made.append((version, committed.commit.version))
             done.commits.append(committed.commit)
-        # Statistics in older commits may hold the key as a bound: with this a sweep trims the log up to here.
+        # Statistics in older commits may hold the key as a bound; after this, a sweep trims the log up to here.
         self.logs.ensure_log_checkpoint(table, made[0][1])
         done.versions[table], done.replaced[table] = made, replaced
 
-    def _replaced(self, found: Found, table: str, held: Mapping[str, HeldFile]) -> dict[str, LiveFile | None]:
-        """Files of a table without the key, by path of what they stand in place of."""
+    def _rewrite_files(self, found: Found, table: str, held: Mapping[str, HeldFile]) -> dict[str, LiveFile | None]:
+        """Files of a table without the key, by path of the file that they replace."""
         c, folder, schema = self.coordinator, f"{table}/{self.job}", found.schema
         if schema is None:
             return {}
@@ -162,7 +162,7 @@ class Rewriter:
 
 
 class _Unfenced:
-    """The fence of what is no attempt: nothing names its version until a manifest is revised."""
+    """The fence of a job that has no attempt: no object names its version until a manifest is revised."""
 
     def check(self) -> None:
         """Never raises."""

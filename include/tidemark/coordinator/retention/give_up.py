@@ -1,8 +1,8 @@
-"""Gives a checkpoint up whose manifest is damaged, where no backup has it: from then on nobody reads it (fault 32).
+"""Gives up a checkpoint whose manifest is damaged and not in any backup: from then on it is never read.
 
-It becomes a released checkpoint, by the tombstones of every release: raised, everything that may pin is looked at
-again, then it is withdrawn or confirmed. The manifest stays as it is. A timeline that ended with it goes on from the
-checkpoint before; whatever came behind it has manifests of its own, and loses nothing.
+It becomes a released checkpoint, by the tombstone of every release: the tombstone is raised, all references are
+collected again, and then it is withdrawn or confirmed. The manifest stays as it is. A timeline that ended with it
+continues from the checkpoint before; later checkpoints have manifests of their own and lose nothing.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,18 @@ _SAFE = "nothing was given up."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp:
-    """What giving a checkpoint up comes to.
+    """The effect of giving up a checkpoint.
 
     Attributes:
-        manifest: that is damaged.
-        timeline: that it is on.
+        manifest: the damaged manifest.
+        timeline: its timeline.
         is_newest: whether the timeline ends with it.
-        goes_on_from: the checkpoint ahead of it, from which a timeline that ended with it goes on; None = none.
-        stops_at: that checkpoint, where it was released: the timeline goes on by a restore of another one only.
-        read_again: offsets that it had read, and that are read again; empty where something came behind it.
-        savepoints: that name it: they lead nowhere any more.
-        sinks: to Kafka, with what it may have emitted: what was sent may be sent again under other ids where the
-            offsets are read again, and what was not is not sent where they are not.
+        goes_on_from: the checkpoint before it, from which a timeline that ended with it continues; None = none.
+        stops_at: that checkpoint if it was released, so that the timeline continues only by a restore of another one.
+        read_again: offsets that it had read and that are read again; empty if later checkpoints exist.
+        savepoints: savepoints that name it; they become useless.
+        sinks: Kafka sinks that it may have emitted to. If its offsets are read again, rows that were sent may be sent
+            again under other ids; if they are not, rows that were not sent are never sent.
         done: whether it is given up.
     """
 
@@ -55,7 +55,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivingUp:
-    """The verb.
+    """Gives up checkpoints.
 
     Attributes:
         coordinator: of the pipeline; its listener is called at steps `give_up.tombstone` and `.decision`.
@@ -64,23 +64,23 @@ class GivingUp:
     coordinator: CheckpointCoordinator
 
     def outlook(self, number: int) -> GivenUp:
-        """What it would come to; writes nothing.
+        """Returns the effect of giving up a checkpoint; writes nothing.
 
         Raises:
-            NotFoundError: no such checkpoint.
+            NotFoundError: there is no such checkpoint.
             UsageError: its manifest can be read, or it was released: there is nothing to give up.
-            ConflictError: something needs it that has no other way.
-            CorruptObjectError: something else is damaged too, or nobody knows that it was a manifest.
+            ConflictError: something needs it and has no alternative.
+            CorruptObjectError: something else is damaged too, or it is not certain that the entry was a manifest.
             StoreError: the store could not be read.
         """
         plan = self._plan(number)
         return self._outlook(plan, self._pinned(plan))
 
     def give_up(self, number: int) -> GivenUp:
-        """Does it, for good.
+        """Gives up a checkpoint for good.
 
         Raises:
-            TidemarkError: as `outlook`; or a sweep decided otherwise at the same moment: ask again.
+            TidemarkError: as in `outlook`; or a sweep decided otherwise at the same moment: try again.
         """
         c, plan = self.coordinator, self._plan(number)
         found = self._outlook(plan, self._pinned(plan))
@@ -97,7 +97,7 @@ class GivingUp:
         c.listener("give_up.decision", "before")
         if not standing.given_up or not tombstones.confirm(standing):
             raise ConflictError(
-                f"a sweep was at {plan.name} at the same moment",
+                f"a sweep processed {plan.name} at the same moment",
                 safe=_SAFE,
                 next=f"tidemark checkpoint give-up {c.name} {plan.name} --execute    (once more).",
             )
@@ -112,9 +112,9 @@ class GivingUp:
         return plan
 
     def _pinned(self, plan: CheckpointPlan) -> Survey:
-        """A survey in which nothing needs the checkpoint that has no other way.
+        """A survey in which nothing that has no alternative needs the checkpoint.
 
-        A plan that reads it holds the files itself; so does every checkpoint behind it.
+        A plan that reads it holds the files itself; so does every later checkpoint.
         """
         c, survey = self.coordinator, look(self.coordinator, None)
         if self._manifest(plan, survey) is None:
@@ -127,7 +127,7 @@ class GivingUp:
             raise ConflictError(
                 f"{plan.name} is needed: {'; '.join(why)}",
                 safe=_SAFE,
-                next="end what needs it first; or put the manifest back from a backup of the warehouse.",
+                next="end these first; or restore the manifest from a backup of the warehouse.",
             )
         return survey
 
@@ -142,7 +142,7 @@ class GivingUp:
         return UsageError(
             f"the manifest of {plan.name} is whole: there is nothing to give up",
             safe=_SAFE,
-            next=f"tidemark verify {c.name}    (names what is damaged).",
+            next=f"tidemark verify {c.name}    (lists damaged objects).",
         )
 
     def _outlook(self, plan: CheckpointPlan, survey: Survey) -> GivenUp:

@@ -1,9 +1,10 @@
-"""The erasure of a key: recorded, rewritten, revised, until a look finds it nowhere (Q9, ADR 0015).
+"""The erasure of a key: recorded, rewritten, revised, until a search finds it nowhere (ADR 0015).
 
-The order is the proof. The record is put first: plans made since drop what it blocks. Plans made before are aborted or
-published. Files are written again and committed; then manifests are revised, those of timelines without a checkpoint of
-their own first, then the newest. Then everything is looked at once more. Who made something of an old revision
-meanwhile finds that it was revised, or is found. Killed anywhere, a repetition does what is left.
+The order is the proof. The record is put first: plans made since then drop the records that it blocks. Plans made
+before are aborted or published. Files are written again and committed; then manifests are revised: first the geneses of
+timelines without a checkpoint of their own, then checkpoints, newest first. Then everything is searched once more. A
+process that has used an old revision in the meantime either notices the revision, or its result is found. If the
+erasure is killed at any point, a repetition does the rest.
 """
 
 from collections.abc import Iterator
@@ -29,19 +30,19 @@ from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
 from tidemark.ports import KeyFiles, PutOutcome, StateTables, TableFiles
 
 ROUNDS = 5
-"""How often it begins anew where the pipeline goes on beside it."""
+"""The most rounds of an erasure while the pipeline continues to make checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What is to be erased.
+    """The request to erase a key.
 
     Attributes:
-        uid: the operator.
+        uid: uid of the operator.
         key: values of its key columns.
-        texts: the same, as they were typed.
-        forever: block records that are yet to come, too.
-        owner: who asks.
+        texts: the same values as they were typed.
+        forever: block future records of the key, too.
+        owner: the requester.
     """
 
     uid: str
@@ -53,13 +54,13 @@ class ErasureRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """What an erasure came to.
+    """The result of an erasure.
 
     Attributes:
-        number: of its record; 0 where there was nothing to erase or to block.
-        restore_points: names of those that were revised because they held the key.
-        files: how many files were written again.
-        rows: rows of the key that were in them.
+        number: number of its record; 0 if there was nothing to erase or to block.
+        restore_points: names of the restore points that were revised because they held the key.
+        files: number of files that were written again.
+        rows: number of rows of the key in these files.
     """
 
     number: int
@@ -75,10 +76,10 @@ class Eraser:
     Attributes:
         coordinator: of the pipeline; its listener is called at steps `erase.record`, `.job`, `.plans`, `.files`,
             `.commit`, `.revision` and `.end`.
-        tables: where commits go.
-        files: the files of tables.
-        logs: their logs.
-        request: what is erased.
+        tables: commits to tables.
+        files: files of the tables.
+        logs: logs of the tables.
+        request: the request.
     """
 
     coordinator: CheckpointCoordinator
@@ -89,7 +90,7 @@ class Eraser:
 
     @property
     def searcher(self) -> Searcher:
-        """Looks for the key."""
+        """Searches for the key."""
         wanted = self.request
         return Searcher(
             coordinator=self.coordinator, tables=self.tables, files=self.files, uid=wanted.uid, key=wanted.key
@@ -99,26 +100,26 @@ class Eraser:
         """Erases the key from every restore point that is kept; a repetition finishes what an earlier call left.
 
         Raises:
-            ConflictError: a restore point that holds the key is under a legal hold; somebody else commits to a table
-                at the same time, or the pipeline goes on so fast that the key is always found again.
+            ConflictError: a restore point that holds the key is under a legal hold; another process commits to a table
+                at the same time; or the pipeline continues so fast that the key is found again in every round.
             CorruptObjectError, StoreError: an object or a file is damaged, or cannot be read or written.
         """
         searcher, done, record = self.searcher, Erased(number=0), None
         for n in range(ROUNDS):
             found = searcher.look()
             refuse_held(self.coordinator, found)
-            record = self._recorded(found, record)
+            record = self._find_or_put_record(found, record)
             if record is None:
                 return done
-            # Once at least: plans that were made before the record was put are found, or find a newer head.
+            # At least one round: a plan made before the record was put is either found, or finds a newer head.
             if n and found.is_clean and not self._is_waiting(record, found):
                 self._end(record, done)
                 return replace(done, number=record.number)
             done = _added(done, self._round(record, found, searcher), record)
         raise ConflictError(
-            f"the key was found again after {ROUNDS} rounds: the pipeline goes on completing checkpoints with it",
-            safe="what was revised is whole, and without the key.",
-            next="repeat the erasure, with --block where the key shall never count again.",
+            f"the key was found again after {ROUNDS} rounds: the pipeline keeps completing checkpoints with it",
+            safe="every revised restore point is whole, and without the key.",
+            next="repeat the erasure, with --block if the key must never count again.",
         )
 
     def _round(self, record: ErasureRecord, found: Found, searcher: Searcher) -> Erased:
@@ -133,13 +134,14 @@ class Eraser:
         held = [h for files in found.files.values() for h in files.values()]
         return Erased(number=record.number, restore_points=names, files=len(held), rows=sum(h.rows for h in held))
 
-    def _recorded(self, found: Found, last: ErasureRecord | None) -> ErasureRecord | None:
-        """The record of this erasure: one that is open and covers all that was read, or a new one."""
+    def _find_or_put_record(self, found: Found, last: ErasureRecord | None) -> ErasureRecord | None:
+        """The record of this erasure: an open one that covers all offsets that were read, or a new one."""
         wanted, erasures = self.request, Erasures(self.coordinator.objects)
         reached, same = found.reached, [r for r in erasures.open() if _is_same(r, wanted, found.uids)]
         if same and (found.is_clean or same[-1].covers(reached)):
             return same[-1]
-        # Another call has ended it, and ours has revised since what a timeline began with: that is ours to settle.
+        # Another call has ended the record, but this call has revised the parent of a new timeline since: it must
+        # settle that.
         is_left = last is not None and bool(found.survey.stillborn)
         if found.is_clean and not is_left and not (wanted.forever and not self._is_blocked(found.uids)):
             return None
@@ -161,19 +163,19 @@ class Eraser:
                     return record
 
     def _is_waiting(self, record: ErasureRecord, found: Found) -> bool:
-        """Whether a plan, or a timeline, was made of what was revised since."""
+        """Whether a plan or a timeline was made from a state that was revised since."""
         c = self.coordinator
         late = (e for e in found.entries if isinstance(e, Genesis) and is_stillborn(c.objects, e))
         return any(late) or any(waiting(c, found.survey, record.number))
 
     def _is_blocked(self, uids: frozenset[str]) -> bool:
-        """Whether the key is blocked for ever already."""
+        """Whether the key is already blocked for good."""
         erasures = Erasures(self.coordinator.objects)
         found = erasures.until(erasures.newest())
         return any(r.forever and _is_same(r, self.request, uids) for r in found)
 
     def _settle_plans(self, record: ErasureRecord, found: Found) -> None:
-        """Ends plans that may still bring the key in: a sealed one is published, one that reads nothing completed."""
+        """Ends plans that may still bring the key in: sealed plans are published, plans that read nothing completed."""
         c = self.coordinator
         for standing in waiting(c, found.survey, record.number):
             with self._step("plans"):
@@ -185,10 +187,10 @@ class Eraser:
                     c.abort(standing.plan, state_erased(standing.plan))
 
     def _revise(self, record: ErasureRecord, found: Found, done: Rewritten) -> tuple[str, ...]:
-        """Puts revisions; returns the names of restore points that held the key.
+        """Puts revisions. Returns the names of restore points that held the key.
 
-        Heads are revised whether they held it or not, so that no plan made before the record takes an attempt; so are
-        timelines that begin at what is revised.
+        Heads are revised whether they held it or not, so that no plan made before the record takes an attempt.
+        Timelines that begin at a revised checkpoint are revised too.
         """
         parents: dict[int, int] = {}
         checkpoints: list[Checkpoint] = []
@@ -197,7 +199,8 @@ class Eraser:
                 checkpoints.append(entry)
                 parents[entry.id] = entry.revision + 1
         for genesis in (e for e in found.entries if isinstance(e, Genesis)):
-            # One that was begun while its parent was revised was looked into: from here on it is as good as any.
+            # A timeline that was begun while its parent was revised has been searched: from now on it counts like any
+            # other.
             now = parents.get(genesis.parent) or revision_of(self.coordinator.objects, genesis.parent)
             if now > genesis.parent_revision or done.changes(genesis):
                 after = done.revised(replace(genesis, parent_revision=now), record.number)
@@ -209,7 +212,7 @@ class Eraser:
         return tuple(found.by_entry)
 
     def _put(self, record: ErasureRecord, before: Entry, entry: Entry, done: Rewritten) -> bool:
-        """Whether it is put. Where another erasure was faster this round is over: the next look goes by what is now."""
+        """Puts a revision. False if another erasure was faster, which ends this round: the next one searches again."""
         c, slot = self.coordinator, before.plan.slot if isinstance(before, Checkpoint) else before
         revised = Revised(
             revision=before.revision + 1,
@@ -234,14 +237,14 @@ class Eraser:
             write_id=c.write_ids(),
         )
         with self._step("end"):
-            # Those that it took the place of, too: they were for fewer records of the same key.
+            # Also end the records that it supersedes: they covered fewer records of the same key.
             for same in Erasures(c.objects).open():
                 if _is_same(same, self.request, frozenset(record.uids)):
                     c.objects.put(keys.erasure_end_key(same.number), replace(end, number=same.number))
 
     @contextmanager
     def _job(self, record: ErasureRecord) -> Iterator[str]:
-        """Keeps a job open: what is written in its folders is left alone until the erasure has ended."""
+        """Keeps a job open, so that files in its folders are left alone until the erasure has ended."""
         c, write_id = self.coordinator, self.coordinator.write_ids()
         job, opened = erasure_job(record.number, write_id), c.clock.now_ms()
         made = JobRecord(
@@ -260,10 +263,10 @@ class Eraser:
 
 
 def refuse_held(coordinator: CheckpointCoordinator, found: Found) -> None:
-    """Returns where no restore point that holds the key is under a legal hold.
+    """Refuses to erase a key from a restore point that is under a legal hold.
 
     Raises:
-        ConflictError: naming the savepoint, who holds it, and why.
+        ConflictError: the message names the savepoint, the holder, and the reason.
     """
     for name, hold in Holds(coordinator.objects).all().items():
         pinned = Savepoints(coordinator).find(name)

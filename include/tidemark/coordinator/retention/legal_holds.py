@@ -1,4 +1,4 @@
-"""Legal holds on savepoints: put, then a look for the tombstone, as every pin (Q9, design section 6)."""
+"""Legal holds on savepoints: like every pin, a hold is put first, then the tombstone is looked for."""
 
 from dataclasses import dataclass, replace
 
@@ -13,16 +13,16 @@ from tidemark.ports import PutOutcome
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Holds savepoints of one pipeline, and releases them. Every verb may be repeated."""
+    """Puts and releases legal holds on the savepoints of one pipeline. You can repeat every verb."""
 
     coordinator: CheckpointCoordinator
 
     def hold(self, name: str, *, why: str, owner: str) -> HoldRecord:
-        """Keeps a savepoint from being disposed, and from expiring. One that stands stays as it is.
+        """Keeps a savepoint from being disposed and from expiring. A hold that is in place stays as it is.
 
         Raises:
-            NotFoundError: no such savepoint, or it is disposed.
-            ConflictError: it is being disposed at this moment, or somebody else changed the hold.
+            NotFoundError: there is no such savepoint, or it is disposed.
+            ConflictError: it is being disposed at this moment, or another process changed the hold.
         """
         savepoints = Savepoints(self.coordinator)
         savepoints.get(name)
@@ -40,8 +40,8 @@ class Holding:
         """Ends the hold on a savepoint.
 
         Raises:
-            NotFoundError: there is none.
-            ConflictError: somebody else changed it at the same moment.
+            NotFoundError: there is no hold.
+            ConflictError: another process changed it at the same moment.
         """
         found = Holds(self.coordinator.objects).standing(name)
         if found is None:
@@ -70,7 +70,7 @@ class Holding:
         if Holds(self.coordinator.objects).series(record.savepoint).put(record.revision, record) is PutOutcome.LOST:
             raise ConflictError(
                 f"the legal hold on {record.savepoint} was changed at the same moment",
-                safe="the other change stands; the savepoint pins what it pinned.",
-                next=f"tidemark savepoint show {self.coordinator.name} {record.savepoint}, then ask again.",
+                safe="the other change is in effect; the savepoint still pins its checkpoint.",
+                next=f"tidemark savepoint show {self.coordinator.name} {record.savepoint}, then try again.",
             )
         return record

@@ -1,8 +1,8 @@
-"""Jobs that may still read or commit, and results of compactions that may still be adopted (design sections 5 and 6).
+"""Jobs that may still read or commit, and results of compactions that the next plan may still adopt.
 
-A job that was killed never says so. One that cannot come to anything any more is over: a compaction whose result no
-plan could adopt, an import whose place is taken. One that only reads may be given up after a while: it is ended by a
-record of its own, and fails where it finds a file gone.
+A job that was killed never reports its end. A job that can no longer have a result is over: a compaction whose result
+no plan could adopt, an import whose slot is taken. A job that only reads may be given up after a while: a record ends
+it, and it fails when it finds a file gone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,21 +24,21 @@ LONGEST = timedelta(days=7)
 _END = ".end.json"
 _READING = frozenset({"export"})
 BEGINNING = frozenset({"import", "patch"})
-"""What begins a timeline: over, once another plan has taken the slot of its id."""
+"""Kinds of jobs that begin a timeline; they are over once another plan has taken the slot of their id."""
 
 Heads = Mapping[str, Checkpoint | Genesis]
-"""Per timeline that is not closed the newest entry."""
+"""The newest entry of each timeline that is not closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenJobs:
-    """What was found.
+    """The jobs of a pipeline.
 
     Attributes:
-        known: every job that ever was, by its id.
-        open: those that may still read or commit.
+        known: every job that ever existed, by its id.
+        open: jobs that may still read or commit.
         recorded: jobs that have put the result of a compaction or of an import.
-        overdue: of these, those that only read and have been open for too long.
+        overdue: open jobs that only read and have been open for too long.
         adoptable: records whose output the next plan of a timeline may adopt.
     """
 
@@ -50,12 +50,13 @@ class OpenJobs:
 
 
 def listed_jobs(objects: Objects, index: ManifestIndex) -> tuple[dict[str, JobRecord], set[str]]:
-    """Every job by its id, and the ids of those that say that they are over."""
+    """Every job by its id, and the ids of those that have reported their end."""
     stamps = stamps_of(objects, "jobs/")
     ended = {key.removeprefix("jobs/").removesuffix(_END) for key in stamps if key.endswith(_END)}
     opened = {key: stamp for key, stamp in stamps.items() if not key.endswith(_END)}
     found = {record.job: record for record in index.jobs(objects, opened)}
-    # Asked ahead of manifests: what an erasure that has ended by now has written is named by revisions of theirs.
+    # Listed before manifests: if an erasure has ended by now, revisions of these manifests name the files that it
+    # wrote.
     killed = [job for job, record in found.items() if record.kind == "erasure" and job not in ended]
     return found, ended | {job for job in killed if Erasures(objects).has_ended(erasure_of(job))}
 
@@ -66,7 +67,7 @@ def erasure_job(number: int, write_id: str) -> str:
 
 
 def erasure_of(job: str) -> int:
-    """Number of the erasure that a job is of."""
+    """Number of the erasure that a job belongs to."""
     return int(job.split(".")[1])
 
 
@@ -77,17 +78,17 @@ def open_jobs(
     read: Mapping[int, ManifestLine],
     now_ms: int,
 ) -> OpenJobs:
-    """Sorts out jobs.
+    """Classifies jobs.
 
     Args:
         objects: the store.
-        listed: by `listed_jobs`, ahead of the look at timelines: a job may end and its result be adopted meanwhile.
-        heads: of the timelines.
+        listed: from `listed_jobs`, before timelines are read: a job may end and its result be adopted in the meantime.
+        heads: heads of the timelines.
         read: completed checkpoints that were not released, by id.
-        now_ms: now.
+        now_ms: the current time.
     """
     known, ended = listed
-    # First who is done, then what they have put: who ends in between still counts as open.
+    # First the ended jobs, then their results: a job that ends in between still counts as open.
     done = {key.rpartition("/")[2].removesuffix(".json") for key in objects.list("compactions/")}
     records = dict(_records(objects, heads))
     candidates = [j for j in known.values() if j.job not in ended and j.job not in done]
@@ -103,7 +104,7 @@ def open_jobs(
 
 
 def _records(objects: Objects, heads: Heads) -> Iterator[tuple[str, CompactionRecord]]:
-    """Results of compactions, without those that are older than what every timeline has adopted."""
+    """Results of compactions, without those that are older than the one that every timeline has adopted."""
     least: dict[str, int] = {}
     for head in heads.values():
         for uid, handle in head.handles.items():
@@ -118,7 +119,7 @@ def _records(objects: Objects, heads: Heads) -> Iterator[tuple[str, CompactionRe
 
 
 def _waiting(records: Mapping[str, CompactionRecord], heads: Heads) -> Iterator[CompactionRecord]:
-    """Those that a plan may adopt. It looks at the newest first, and no further than the one that it has already."""
+    """Results that a plan may adopt. It reads the newest first, and stops at the one that it has adopted already."""
     ended: set[tuple[str, str]] = set()
     newest_first = sorted(records.items(), key=lambda kr: (kr[1].input.through, kr[1].checkpoint, kr[0]), reverse=True)
     for _, record in newest_first:
@@ -148,11 +149,11 @@ def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[in
     found = read.get(job.checkpoint)
     if found is None or found.revision != job.revision or not found.handles.get(job.uid):
         return False
-    return _adoptable(_imagined(job, found), heads)
+    return _adoptable(_result_if_ended_now(job, found), heads)
 
 
-def _imagined(job: JobRecord, found: ManifestLine) -> CompactionRecord:
-    """What the job would put, were it to end now: only the range of its output counts."""
+def _result_if_ended_now(job: JobRecord, found: ManifestLine) -> CompactionRecord:
+    """The record that the job would put if it ended now; only the range of its output counts."""
     handle = found.handles[job.uid]
     base = f"{found.tables[job.uid]}/base"
     segment = Segment(after=handle.after, through=handle.through, path=base, version=2**31, rows=0, bytes=0, files=0)

@@ -1,4 +1,4 @@
-"""Why a checkpoint must stay whatever the rule says: savepoints, timelines, plans, jobs, what is yet to be sent."""
+"""Pins keep a checkpoint whatever the rule says: savepoints, timelines, plans, jobs, and rows that are not sent yet."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,17 +19,17 @@ from tidemark.model.retention.savepoint import SavepointRecord
 from tidemark.sinks.known_sinks import traits_of
 
 Pin = tuple[int, str]
-"""Id of a checkpoint, and what pins it."""
+"""Id of a checkpoint, and the reason that pins it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The savepoints of a pipeline, as one look has found them.
+    """The savepoints of a pipeline.
 
     Attributes:
         pins: ids that they pin, each with the savepoint in words.
-        expired: their time is over and nothing needs them: a sweep disposes of them.
-        void: they name a released checkpoint: whoever made them came too late, and died before he found out.
+        expired: savepoints that have expired and that nothing needs: a sweep disposes of them.
+        void: savepoints that name a released checkpoint: their maker came too late and died before it could notice.
     """
 
     pins: tuple[Pin, ...]
@@ -40,7 +40,7 @@ class Names:
 def names(
     coordinator: CheckpointCoordinator, released: frozenset[int], now_ms: int, damage: DamagedManifests = UNHARMED
 ) -> Names:
-    """Looks at savepoints and holds."""
+    """Reads savepoints and holds."""
     held = Holds(coordinator.objects).all()
     pins, expired, void = list[Pin](), list[SavepointRecord](), list[SavepointRecord]()
     for record in Savepoints(coordinator).list():
@@ -52,7 +52,7 @@ def names(
         elif not record.is_expired(now_ms):
             pins.append((record.checkpoint, pin))
         elif damage.manifests:
-            pins.append((record.checkpoint, f"{pin}, which has expired; what needs it cannot be read"))
+            pins.append((record.checkpoint, f"{pin}, which has expired; whether something needs it cannot be read"))
         elif needed_by(coordinator, record):
             pins.append((record.checkpoint, f"{pin}, which has expired but is needed"))
         else:
@@ -61,12 +61,12 @@ def names(
 
 
 def pins_of_timelines(lines: Lines, plans: Mapping[str, CheckpointPlan]) -> Iterator[Pin]:
-    """What timelines and plans need of checkpoints.
+    """The checkpoints that timelines and plans need.
 
-    A timeline needs what it began at until it has a checkpoint of its own (Flink's rule for NO_CLAIM, G10). A fork that
-    repeats what was recorded is compared with it, and asked again where it was begun, until it is live (Q7). A restore
-    whose sinks go on needs the checkpoint whose sinks those are as well; where that one was released first, the restore
-    was refused, and needs nothing.
+    A timeline needs the checkpoint it began at until it has a checkpoint of its own (Flink's rule for NO_CLAIM). A fork
+    that repeats recorded checkpoints is compared with them and needs its own beginning until it is live. A restore that
+    continues the live sinks also needs the checkpoint of these sinks; if that one was released first, the restore was
+    refused and needs nothing.
     """
     known = {c.id for c in lines.all()}
     for name in lines.names:
@@ -74,7 +74,7 @@ def pins_of_timelines(lines: Lines, plans: Mapping[str, CheckpointPlan]) -> Iter
         if genesis is not None and is_newborn(lines, name) and genesis.sinks_of in {0, *known}:
             yield genesis.parent, f"timeline {name}, which began there and has no checkpoint of its own"
             if genesis.sinks_of:
-                yield genesis.sinks_of, f"timeline {name}, whose sinks go on from there"
+                yield genesis.sinks_of, f"timeline {name}, whose sinks continue from there"
         if genesis is not None and own and name in lines.forks and own[-1].repeats is not None:
             yield genesis.parent, f"backfill {name}, which began there"
             yield own[-1].repeats, f"backfill {name}, which is compared with it"
@@ -84,32 +84,32 @@ def pins_of_timelines(lines: Lines, plans: Mapping[str, CheckpointPlan]) -> Iter
 
 
 def is_newborn(lines: Lines, timeline: str) -> bool:
-    """Whether a timeline is open and has no checkpoint of its own, released ones included."""
+    """Whether a timeline is open and has no checkpoint of its own, not even a released one."""
     return timeline not in lines.closings and timeline in lines.geneses and not lines.checkpoints.get(timeline)
 
 
 def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
-    """What open jobs read."""
+    """The checkpoints that open jobs read."""
     overdue = {job.job for job in jobs.overdue}
     for name in sorted(jobs.open - overdue):
         job = jobs.known[name]
         if job.kind == "erasure":
-            continue  # it reads all of them, and looks again where one was released meanwhile
+            continue  # it reads all of them, and searches again if one was released
         yield job.checkpoint, f"{job.kind} {name}, which is open"
 
 
 def pins_of_deliveries(
     coordinator: CheckpointCoordinator, lines: Lines, damage: DamagedManifests = UNHARMED
 ) -> Iterator[Pin]:
-    """What is yet to be sent to Kafka; of forks also what a promote may ask to be sent.
+    """Checkpoints whose rows must still be sent to Kafka; for forks, also those whose rows a promote may send.
 
-    Behind a damaged manifest of the live line nothing goes anyway.
+    Rows after a damaged manifest of the live timeline cannot be sent anyway.
     """
     newest = [found[-1] for found in lines.checkpoints.values() if found]
     if all(traits_of(kind).is_transactional for c in newest for kind in c.sinks):
         return
     for due in () if lines.once_live[-1] in damage.timelines else undelivered(coordinator):
-        yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send what it emitted"
+        yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send its rows"
     for name in lines.forks:
         for found in lines.checkpoints.get(name, ()):
             if found.sends:
@@ -118,7 +118,7 @@ def pins_of_deliveries(
 
 
 def _pins_below(coordinator: CheckpointCoordinator, genesis: Genesis | None) -> Iterator[Pin]:
-    """What waits of the checkpoints that a fork came from, whose timelines may be closed."""
+    """Undelivered checkpoints among the ancestors of a fork, whose timelines may be closed."""
     if genesis is not None:
         timelines = coordinator.timelines
         line = timelines.ancestry(timelines.checkpoint(genesis.parent))
@@ -128,11 +128,11 @@ def _pins_below(coordinator: CheckpointCoordinator, genesis: Genesis | None) -> 
 
 
 def _may_send(fork: str) -> str:
-    return f"fork {fork}, which may be promoted and send what it emitted"
+    return f"fork {fork}, which may be promoted and send its rows"
 
 
 def joined(pins: Sequence[Pin]) -> dict[int, tuple[str, ...]]:
-    """All reasons of each checkpoint, each once."""
+    """All reasons of each checkpoint, without duplicates."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for number, why in pins:
         found[number][why] = None
@@ -140,5 +140,5 @@ def joined(pins: Sequence[Pin]) -> dict[int, tuple[str, ...]]:
 
 
 def genesis_names(genesis: Genesis) -> str:
-    """How a timeline without checkpoints is called as a holder."""
+    """The name of a timeline without checkpoints, as a holder."""
     return f"timeline {genesis.timeline}"

@@ -1,4 +1,4 @@
-"""Where the bytes of a pipeline are: per operator or sink and timeline, kept, free, unknown; and what pins alone."""
+"""The storage of a pipeline: bytes per operator or sink and timeline, kept, free or unknown, and bytes per pin."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tidemark.model.retention.file_paths import TableFilePath, place_of
 from tidemark.ports import TableFiles
 
 Owner = tuple[str, str, str]
-"""Kind (`state`, `sinks`, …), uid or name of the sink, timeline."""
+"""Kind (`state`, `sinks`, …), uid or name of the sink, and timeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +20,12 @@ class Stored:
     """Bytes of one operator or sink on one timeline.
 
     Attributes:
-        kept: of files that a restore point, a plan or a job needs.
-        waiting: of files that an attempt or a job in progress has written, and nothing names yet.
-        free: of files that the rule frees, once checkpoints are released.
-        unknown: of files that nobody of ours wrote.
-        log: of logs.
-        files: how many files these are, logs left out.
+        kept: bytes of files that a restore point, a plan or a job needs.
+        waiting: bytes of files that an attempt or a job in progress has written and no object names yet.
+        free: bytes of files that the rule frees, once checkpoints are released.
+        unknown: bytes of files that no plan or job of this pipeline wrote.
+        log: bytes of logs.
+        files: number of these files, without logs.
     """
 
     kept: int = 0
@@ -38,13 +38,13 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The whole pipeline.
+    """The storage of the whole pipeline.
 
     Attributes:
         rule: text of the rule; empty = none.
-        owners: per kind, owner and timeline.
-        kept: what keeps files, and how much nothing else keeps.
-        fates: per timeline what has become of it: `live`, `fork`, `closed for t2`, `closed`.
+        owners: bytes per kind, owner and timeline.
+        kept: the reasons that keep files, with the bytes that no other reason keeps.
+        fates: status of each timeline: `live`, `fork`, `closed for t2`, `closed`.
     """
 
     rule: str
@@ -54,12 +54,12 @@ class Storage:
 
     @property
     def total(self) -> Stored:
-        """Over all."""
+        """The sum over all owners."""
         return sum_of(self.owners.values())
 
 
 def sum_of(parts: Iterable[Stored]) -> Stored:
-    """The sum of several."""
+    """The sum of several parts."""
     found = list(parts)
     return Stored(
         kept=sum(p.kept for p in found),
@@ -72,10 +72,10 @@ def sum_of(parts: Iterable[Stored]) -> Stored:
 
 
 def storage(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retention | None) -> Storage:
-    """Looks at every file; writes nothing.
+    """Reads the size of every file; writes nothing.
 
     Raises:
-        StoreError, CorruptObjectError: nobody knows what is needed.
+        StoreError, CorruptObjectError: it is unknown which files are needed.
     """
     found = listed(files, coordinator.name)
     judge = Judge(coordinator=coordinator, files=files, survey=look(coordinator, rule))

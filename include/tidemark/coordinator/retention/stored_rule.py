@@ -1,4 +1,4 @@
-"""What a rule keeps over all timelines of a pipeline, and where the rule is written down (D7, E11)."""
+"""Applies a retention rule to all timelines of a pipeline, and stores the rule that its DAG declares."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from tidemark.model.retention.sweep_records import RetentionRecord
 from tidemark.ports import PutOutcome
 
 NO_RULE = "no rule"
-"""Why a checkpoint is kept where nobody declared a retention."""
+"""Why a checkpoint is kept if no retention is declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The timelines as one look has found them; released checkpoints are left out.
+    """The timelines of a pipeline, without released checkpoints.
 
     Attributes:
-        checkpoints: per timeline its own, oldest first.
-        geneses: per timeline what it began with.
-        closings: per timeline its end.
+        checkpoints: the own checkpoints of each timeline, oldest first.
+        geneses: the genesis of each timeline.
+        closings: the closing of each timeline that has ended.
     """
 
     checkpoints: Mapping[str, Sequence[ManifestLine]]
@@ -41,7 +41,7 @@ class Lines:
 
     @property
     def names(self) -> list[str]:
-        """Of all timelines."""
+        """Names of all timelines."""
         return sorted({*self.checkpoints, *self.geneses, *self.closings, keys.FIRST_TIMELINE})
 
     @property
@@ -51,17 +51,17 @@ class Lines:
 
     @property
     def fates(self) -> dict[str, str]:
-        """What has become of each timeline, in one word or three."""
+        """The status of each timeline, in one to three words."""
         live = self.once_live[-1]
         open_ = {name: "live" if name == live else "fork" for name in self.names}
         return open_ | {name: closing.fate for name, closing in self.closings.items()}
 
     def all(self) -> list[ManifestLine]:
-        """Every checkpoint, in order of ids."""
+        """Every checkpoint, sorted by id."""
         return sorted((c for found in self.checkpoints.values() for c in found), key=lambda c: c.id)
 
     def line(self, timeline: str) -> Iterator[ManifestLine]:
-        """A timeline's checkpoints and those that it came from, newest first."""
+        """A timeline's checkpoints and their ancestors, newest first."""
         seen, last, name = set[str](), None, timeline
         while name not in seen:
             seen.add(name)
@@ -73,11 +73,11 @@ class Lines:
 
 
 def kept_by(rule: Retention | None, lines: Lines) -> dict[int, tuple[str, ...]]:
-    """What a rule keeps: id → its reasons.
+    """The checkpoints that a rule keeps: id → its reasons.
 
-    It is asked of the live timeline with all that it came from, and of each fork by itself. What a restore or a promote
-    has left on a closed timeline counts as older than whatever was made since for the same time: it is asked of all
-    timelines that were ever live, together, in order of logical time.
+    The rule is applied to the live timeline with all its ancestors, and to each fork on its own. Checkpoints that a
+    restore or a promote has left on a closed timeline count as older than later ones for the same time: the rule is
+    also applied to all timelines that were ever live, together, sorted by logical time.
     """
     if rule is None:
         return {c.id: (NO_RULE,) for c in lines.all()}
@@ -103,20 +103,20 @@ class Rules:
 
     @property
     def series(self) -> Series[RetentionRecord]:
-        """All of them, numbered."""
+        """All declared rules, numbered."""
         return Series(self.coordinator.objects, RetentionRecord, "retention/", keys.retention_key)
 
     def standing(self) -> Retention | None:
-        """The rule that counts; None where none was declared: everything is kept.
+        """The rule in effect; None if none was declared, so that everything is kept.
 
         Raises:
-            DeclarationError: a later release wrote it, and this one does not know its words.
+            DeclarationError: a later release wrote the rule, and this release does not know it.
         """
         _, found = self.series.newest()
         return None if found is None else parse_retention(found.rule)
 
     def record(self, rule: Retention | None) -> bool:
-        """Writes a rule down where it differs from the one that stands; returns whether it did."""
+        """Stores a rule if it differs from the one in effect. Returns whether it was stored."""
         text, c = "" if rule is None else str(rule), self.coordinator
         number, found = self.series.newest()
         if text == ("" if found is None else found.rule):

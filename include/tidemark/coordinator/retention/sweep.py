@@ -1,10 +1,10 @@
-"""The sweep: releases checkpoints, then deletes what nobody needs. Killed anywhere, a repetition comes to the same end.
+"""The sweep releases checkpoints, then deletes files that nothing needs. After a crash, a repetition finishes it.
 
-The order is the proof (design section 6). Tombstones are raised; everything that may pin is looked at again; a
-tombstone whose checkpoint is pinned is withdrawn, any other confirmed, and from then on the checkpoint is released.
-Then the files are listed, and everything that may hold them is looked at once more; what is free is written down, and
-deleted where it has been free for the grace time. Two sweeps at once decide each tombstone together, and delete twice
-what is gone once. Logs are trimmed last, up to the oldest version that somebody holds.
+The order is the proof. Tombstones are raised; then all references are collected again. A tombstone whose checkpoint is
+pinned is withdrawn, any other one is confirmed, and from then on its checkpoint is released. Then the files are listed,
+and everything that may hold them is collected once more. Free files are recorded, and deleted once they have been free
+for the grace time. Two sweeps at once reach the same decision about each tombstone, and deleting a file twice does no
+harm. Logs are trimmed last: entries older than the oldest version still in use are deleted.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,26 +29,26 @@ from tidemark.model.retention.sweep_records import SweepRecord, SweptRecord
 from tidemark.ports import PutOutcome, TableFiles
 
 GRACE_MS = 3_600_000
-"""How long a file has been free before it goes, where nobody says otherwise: an hour."""
+"""The default grace time, an hour: how long a file has been free before it is deleted."""
 BATCH = 1000
-"""Files that are deleted in one step; on S3 one call."""
+"""Number of files deleted in one step; on S3 one call."""
 
 VerifyCheckpoint = Callable[[Checkpoint], None]
-"""Raises where a checkpoint is not whole."""
+"""Raises if a checkpoint is not whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a sweep came to.
+    """The result of a sweep.
 
     Attributes:
         released: checkpoints that this sweep has released.
-        disposed: savepoints that it has disposed of, because they had expired or named what was released.
+        disposed: savepoints that it has disposed of, because they had expired or named a released checkpoint.
         ended: jobs that it has given up.
         deleted: files that it has deleted.
-        waiting: files that are free and wait for their grace time to end.
-        log_files: files of logs that it has deleted.
-        plan: what it went by.
+        waiting: free files whose grace time has not ended.
+        log_files: log files that it has deleted.
+        plan: the plan that it executed.
     """
 
     released: tuple[str, ...]
@@ -61,7 +61,7 @@ class Swept:
 
     @property
     def bytes(self) -> int:
-        """Of the deleted files."""
+        """Bytes of the deleted files."""
         return sum(f.bytes for f in self.deleted)
 
 
@@ -72,10 +72,10 @@ class Sweeper:
     Attributes:
         coordinator: of the pipeline; its listener is called at steps `sweep.jobs`, `.savepoints`, `.tombstones`,
             `.decisions`, `.record`, `.files`, `.logs` and `.end`.
-        files: of its tables.
-        rule: which checkpoints are kept; None = all.
-        grace_ms: how long a file has been free before it goes.
-        verify: raises where a checkpoint is not whole; asked of the newest ones before anything is released.
+        files: files of its tables.
+        rule: the retention rule; None = keep all checkpoints.
+        grace_ms: how long a file has been free before it is deleted.
+        verify: raises if a checkpoint is not whole; called for the newest ones before anything is released.
     """
 
     coordinator: CheckpointCoordinator
@@ -85,12 +85,12 @@ class Sweeper:
     verify: VerifyCheckpoint | None = None
 
     def sweep(self) -> Swept:
-        """Releases what the rule lets go and nothing pins, and deletes what has been free for the grace time.
+        """Releases checkpoints that the rule does not keep and nothing pins; deletes files after their grace time.
 
         Raises:
-            DamagedError: the newest checkpoint of a timeline is not whole: an older one may be the way back.
-            CorruptObjectError: an object is damaged, so that nobody knows what it needs.
-            StoreError: the store or the disk failed, or a log does not say what a manifest needs.
+            DamagedError: the newest checkpoint of a timeline is not whole, so an older one may be needed for a restore.
+            CorruptObjectError: an object is damaged, so it is unknown which files it needs.
+            StoreError: the store or the disk failed, or a log lacks the files of a manifest.
         """
         ended = self._end_jobs(look(self.coordinator, self.rule))
         disposed = self._end_savepoints(look(self.coordinator, self.rule))
@@ -124,23 +124,23 @@ class Sweeper:
         return tuple(job.job for job in survey.jobs.overdue)
 
     def _end_savepoints(self, survey: Survey) -> tuple[str, ...]:
-        """Those that have expired, and those whose maker came too late and died before he knew."""
+        """Ends savepoints that have expired, and those whose maker came too late and died before it could notice."""
         done = []
         for record in (*survey.names.expired, *survey.names.void):
             try:
                 Savepoints(self.coordinator).dispose(record.name)
             except ConflictError:
-                continue  # somebody needs it after all; the next survey says who
+                continue  # something needs it after all; the next survey lists what
             done.append(record.name)
         return tuple(done)
 
     def _release(self, survey: Survey) -> tuple[str, ...]:
-        """Tombstones, another look, and the decision about every tombstone that stands undecided."""
+        """Raises tombstones, collects references again, and decides about every undecided tombstone."""
         subsumed = survey.subsumed
         if subsumed and self.verify is not None:
             for head in _heads(survey):
                 entry = self.coordinator.objects.slot(head.timeline, head.sequence)
-                assert isinstance(entry, Checkpoint)  # noqa: S101  (for the type checker; a place never changes hands)
+                assert isinstance(entry, Checkpoint)  # noqa: S101  (for the type checker; the entry never changes)
                 self.verify(entry)
         why = f"by {survey.rule}" if survey.rule is not None else "by hand"
         for found in subsumed:
@@ -154,7 +154,7 @@ class Sweeper:
         return tuple(sorted((t.name for t in undecided if self._decide(t, again)), key=lambda name: int(name[4:])))
 
     def _decide(self, tombstone: TombstoneRecord, again: Survey) -> bool:
-        """Whether a checkpoint is released; a pin that was found since its tombstone was raised keeps it."""
+        """Decides whether a checkpoint is released; a pin that was found after its tombstone was raised keeps it."""
         pinned = again.pinned(tombstone)
         with self._step("decisions"):
             if pinned:
@@ -163,7 +163,7 @@ class Sweeper:
             return self._tombstones.confirm(tombstone)
 
     def _record(self, plan: DeletionPlan, released: tuple[str, ...]) -> tuple[int, SweepRecord]:
-        """Writes down what is free and since when; of two sweeps at once the second goes by what both have found."""
+        """Records free files and since when; of two concurrent sweeps, the second uses the findings of both."""
         c, series = self.coordinator, sweeps_of(self.coordinator)
         while True:
             number, last = series.newest()
@@ -218,7 +218,7 @@ class Sweeper:
 
 
 def _heads(survey: Survey) -> Iterator[ManifestLine]:
-    """The newest checkpoint of every timeline that is not closed, of what is kept."""
+    """The newest kept checkpoint of every timeline that is not closed."""
     for name in (survey.lines.once_live[-1], *survey.lines.forks):
         newest = next(survey.lines.line(name), None)
         if newest is not None:
