@@ -105,7 +105,8 @@ def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[st
         yield " ".join(path)
         return
     for name, found in below.items():
-        yield from _commands(found, (*path, name))
+        if not found.hidden:  # an old spelling
+            yield from _commands(found, (*path, name))
 
 
 def test_every_command_is_shown_in_a_how_to() -> None:
