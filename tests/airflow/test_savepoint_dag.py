@@ -144,12 +144,12 @@ def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: World
         dag_id, run_id, run_type, triggering_user_name = "daily", "scheduled__x", DagRunType.SCHEDULED, None
         logical_date = data_interval_end = datetime(2024, 3, 2, tzinfo=UTC)
 
-    name, request = plan.asked({"dag_run": Run, "params": dag.params.dump()})
+    name, request = plan.read_form({"dag_run": Run, "params": dag.params.dump()})
     assert (name, request.name, request.owner) == ("trips", "daily-2024-03-02T0000", "airflow")
     assert request.expires_at_ms is not None
     Run.run_type = DagRunType.MANUAL
     with pytest.raises(NameRefusedError):
-        plan.asked({"dag_run": Run, "params": dag.params.dump()})
+        plan.read_form({"dag_run": Run, "params": dag.params.dump()})
 
 
 def test_declarations_that_make_no_sense_are_refused(airflow_home: Path) -> None:
