@@ -166,7 +166,7 @@ class VerifyRetentionOperator(RetentionOperator):
         """Returns `{"pipeline", "verified"}`.
 
         Raises:
-            AirflowFailException: a restore point is damaged; the message lists each file and what it breaks.
+            AirflowFailException: a restore point is damaged; the message lists each file and the points it breaks.
         """
         from tidemark.coordinator.recovery.integrity import refuse_damaged
         from tidemark.operations import verification
