@@ -1,4 +1,4 @@
-"""Flights, month by month: one checkpoint for each month of 2013, as New York's calendar has it."""
+"""Flights, month by month: one checkpoint for each month of 2013 in New York time."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Keeps the flights' state quick to read, after each checkpoint."""
+"""Compacts the flights' state after each checkpoint, so that it stays fast to read."""
 
 from pipelines.flights import flights
 from tidemark.airflow import compaction_dag

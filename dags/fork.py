@@ -1,4 +1,4 @@
-"""Forks on demand: a form that begins a timeline beside the live one."""
+"""Forks on demand: a form that starts a timeline next to the live one."""
 
 from pipelines.flights import flights
 from tidemark.airflow import fork_dag

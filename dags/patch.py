@@ -1,4 +1,4 @@
-"""Patches on demand: a form that makes a corrected savepoint."""
+"""Patches on demand: a form that creates a corrected savepoint."""
 
 from pipelines.flights import flights
 from tidemark.airflow import patch_dag

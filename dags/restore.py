@@ -1,4 +1,4 @@
-"""Restores on demand: a form that makes an older checkpoint live again."""
+"""Restores on demand: a form that goes back to an older checkpoint."""
 
 from pipelines.flights import flights
 from tidemark.airflow import restore_dag

@@ -1,4 +1,4 @@
-"""Retention, every day: lets old checkpoints go and deletes the files that nobody needs."""
+"""Retention, every day: releases old checkpoints and deletes unused files."""
 
 from pipelines.flights import flights
 from tidemark.airflow import retention_dag

@@ -1,4 +1,4 @@
-"""Tells when the flights have completed no checkpoint for too long: TIDEMARK_CHECKPOINT_DEADLINE."""
+"""Alerts you when the flights have completed no checkpoint within TIDEMARK_CHECKPOINT_DEADLINE."""
 
 from pipelines.flights import flights
 from tidemark.airflow import watch_dag

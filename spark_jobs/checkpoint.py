@@ -1,6 +1,7 @@
-"""Executes the plan of a slot up to its seal: `checkpoint.py PIPELINE SLOT REQUEST ANSWER`, by spark-submit or called.
+"""Executes the plan of a slot up to its seal: `checkpoint.py PIPELINE SLOT REQUEST ANSWER`.
 
-REQUEST is a `PlanRequest` as JSON. ANSWER is a file that gets, as JSON, what was folded, or the error.
+Run it with spark-submit, or call it. REQUEST is a `PlanRequest` as JSON. The job writes its result or its error to the
+file ANSWER as JSON.
 """
 
 import sys
@@ -14,14 +15,14 @@ from tidemark.ports import PlanRequest
 
 
 def fold(pipeline: str, slot: str, request: str) -> dict[str, object]:
-    """Folds in this process; raises what the operation raises."""
+    """Folds in this process; raises the operation's errors."""
     wanted = TypeAdapter(PlanRequest).validate_json(request)
     folded = checkpoints.fold(open_context(), pipeline, slot, wanted)
     return {"slot": folded.slot, "id": folded.id, "completed": list(folded.completed)}
 
 
 def main(argv: list[str]) -> int:
-    """Folds as a process of its own; the exit code is the error's."""
+    """Folds in a separate process; exits with the error's code."""
     pipeline, slot, request, path = argv
     return answer(path, lambda: fold(pipeline, slot, request))
 

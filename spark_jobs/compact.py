@@ -1,4 +1,4 @@
-"""Compacts what is due of a pipeline: `compact.py PIPELINE ANSWER`, by spark-submit or called in-process."""
+"""Compacts the operators of a pipeline that are due: `compact.py PIPELINE ANSWER`, with spark-submit or in-process."""
 
 import sys
 
@@ -8,12 +8,12 @@ from tidemark.operations import compaction
 
 
 def compact(pipeline: str) -> dict[str, object]:
-    """Compacts in this process; starts Spark only when something is due."""
+    """Compacts in this process; starts Spark only if a compaction is due."""
     return {"compacted": [record.uid for record in compaction.compact(open_context(), pipeline)]}
 
 
 def main(argv: list[str]) -> int:
-    """Compacts as a process of its own; the exit code is the error's."""
+    """Compacts in a separate process; exits with the error's code."""
     pipeline, path = argv
     return answer(path, lambda: compact(pipeline))
 

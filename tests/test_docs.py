@@ -106,7 +106,8 @@ def _commands(command: Command, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield " ".join(path)
         return
     for name, found in below.items():
-        yield from _commands(found, (*path, name))
+        if not found.hidden:  # an old spelling
+            yield from _commands(found, (*path, name))
 
 
 def _below(command: Command, word: str) -> Command:

@@ -71,7 +71,7 @@ SAMPLES = {
 }
 CLEAN = """# Whoever reads a heading, which is an address
 
-Who may write? You understand what you see: `tidemark state source` shows it, and [a link](what-it-is.md) leads there.
+Who may write? You understand what you see: `tidemark state lineage` shows it, and [a link](what-it-is.md) leads there.
 
 ```bash
 echo nobody

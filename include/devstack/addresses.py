@@ -1,4 +1,4 @@
-"""Ports of the embedded stack: chosen once, recorded in `<home>/stack.json`, kept for as long as they are free."""
+"""Ports of the embedded stack: chosen once, recorded in `<home>/stack.json`, and kept as long as they are free."""
 
 import fcntl
 import json
@@ -37,18 +37,18 @@ class Addresses:
 
 
 def choose_addresses(settings: Settings, running: frozenset[str], wanted: frozenset[str]) -> Addresses:
-    """Choose every port: the one set, else the recorded one, else the first free one from the default upwards.
+    """Choose every port: the configured one, else the recorded one, else the first free one from the default upwards.
 
     Args:
-        settings: ports that are None or 0 are chosen freely.
-        running: groups that run now, whose recorded ports stay.
-        wanted: groups about to start, whose set ports must be free.
+        settings: the configured ports; a port that is None or 0 is chosen freely.
+        running: groups that run now, which keep their recorded ports.
+        wanted: groups about to start, whose configured ports must be free.
 
     Returns:
-        The ports, recorded as well.
+        The ports, which are recorded too.
 
     Raises:
-        UsageError: a port that was set is taken.
+        UsageError: a configured port is taken.
     """
     recorded = _read(settings.home)
     ports: dict[str, int] = {}
@@ -71,7 +71,7 @@ def choose_addresses(settings: Settings, running: frozenset[str], wanted: frozen
 
 
 def recorded_addresses(home: Path) -> Addresses | None:
-    """The ports of the last `up`, or None before the first one."""
+    """Return the ports of the last `up`, or None before the first one."""
     recorded = _read(home)
     if not all(recorded.get(field.split("_")[0]) for field in DEFAULT_PORTS):
         return None
@@ -80,7 +80,7 @@ def recorded_addresses(home: Path) -> Addresses | None:
 
 
 def record_process(home: Path, group: str, record: ProcessRecord | None) -> None:
-    """Note who listens for a group now; None when nobody does any more."""
+    """Record the process that listens for a group; None if none does any more."""
     recorded = _read(home)
     entry = recorded.setdefault(group, {})
     entry.update({"pid": record.pid if record else None, "started": record.started if record else None})
@@ -88,7 +88,7 @@ def record_process(home: Path, group: str, record: ProcessRecord | None) -> None
 
 
 def is_free(port: int) -> bool:
-    """Whether a service could listen on the port now."""
+    """Return whether a service could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -99,7 +99,7 @@ def is_free(port: int) -> bool:
 
 
 def accepts(port: int, host: str = LOOPBACK) -> bool:
-    """Whether somebody listens there and is reached within two seconds."""
+    """Return whether a process accepts connections there within two seconds."""
     try:
         socket.create_connection((host, port), timeout=2.0).close()
     except OSError:
@@ -109,11 +109,11 @@ def accepts(port: int, host: str = LOOPBACK) -> bool:
 
 @contextmanager
 def exclusive(path: Path, report: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock file: one `up` or `down` at a time. It is free again when its holder dies.
+    """Hold a lock file, so that only one `up` or `down` runs at a time. The lock is released if its holder dies.
 
     Args:
         path: the lock file.
-        report: is told before a wait, which may be as long as another checkout's whole `up`.
+        report: called with a message before a wait, which may be as long as the `up` of another checkout.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
@@ -126,7 +126,7 @@ def exclusive(path: Path, report: Callable[[str], None]) -> Iterator[None]:
 
 
 def port_lock() -> Path:
-    """The lock under which ports are chosen and bound, shared by all checkouts of this user."""
+    """Return the lock for choosing and binding ports, which all checkouts of this user share."""
     return Path(tempfile.gettempdir()) / f"tidemark-{os.getuid()}.ports.lock"
 
 
@@ -147,7 +147,7 @@ def _first_free(candidates: list[int], taken: set[int]) -> int:
     raise UsageError(
         f"no free port between {candidates[1]} and {candidates[-1]}",
         safe="nothing was started.",
-        next="stop what holds them, or set the TIDEMARK_*_PORT variables.",
+        next="stop the processes that hold them, or set the TIDEMARK_*_PORT variables.",
     )
 
 

@@ -1,6 +1,6 @@
-"""Prepares `AIRFLOW_HOME` where each component of Airflow is a container: `python -m devstack.airflow_home`.
+"""Prepares `AIRFLOW_HOME` if each component of Airflow is a container: `python -m devstack.airflow_home`.
 
-The password comes by environment (`AIRFLOW_ADMIN_PASSWORD`), as a command line is no place for it.
+The environment variable `AIRFLOW_ADMIN_PASSWORD` holds the password, because a command line is visible to all users.
 """
 
 import os
@@ -11,7 +11,7 @@ from devstack.airflow_services import write_home
 
 
 def main() -> int:
-    """Writes what Airflow reads from its home beside its database."""
+    """Writes the files that Airflow reads from its home, next to its database."""
     write_home(Path(os.environ["AIRFLOW_HOME"]), os.environ["AIRFLOW_ADMIN_PASSWORD"])
     return 0
 

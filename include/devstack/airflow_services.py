@@ -1,7 +1,7 @@
-"""The embedded Airflow: API server, scheduler, DAG processor and triggerer, each a child process of its own.
+"""The embedded Airflow: API server, scheduler, DAG processor and triggerer, each in a separate child process.
 
-`airflow standalone` is not used: it leaves orphans when it is terminated. Everything is set by variables, nothing by
-Airflow's own file, and secrets reach the children by their environment, never by a command line.
+The stack does not use `airflow standalone`, which leaves orphans when it is terminated. It configures Airflow with
+environment variables only, not with Airflow's file, and passes secrets in the environment, never on a command line.
 """
 
 import json
@@ -27,9 +27,9 @@ PATIENCE = 240.0
 MIGRATION_TIMEOUT = 300.0
 PARALLELISM = 4
 OBSERVED = ("AIRFLOW__METRICS__", "AIRFLOW__TRACES__")
-"""Options of Airflow that the stack leaves to whoever starts it: where metrics and spans go."""
+"""Options of Airflow that you can set yourself: the destination of metrics and spans."""
 
-# name, arguments, and what the health page calls it; no component serves logs: all read the same disk.
+# name, arguments, and name on the health page; no component serves logs, because all read the same disk.
 COMPONENTS = (
     ("airflow-api-server", ("api-server", "--workers", "1"), "metadatabase"),
     ("airflow-scheduler", ("scheduler", "--skip-serve-logs"), "scheduler"),
@@ -39,11 +39,11 @@ COMPONENTS = (
 
 
 def prepare_airflow(settings: Settings, addresses: Addresses) -> tuple[Service, ...]:
-    """Make secrets, configuration and database, and say how to start the four components.
+    """Create secrets, configuration and database, and return how to start the four components.
 
     Args:
         settings: the stack's settings.
-        addresses: its ports.
+        addresses: the stack's ports.
 
     Returns:
         The services, the API server first.
@@ -66,21 +66,21 @@ def prepare_airflow(settings: Settings, addresses: Addresses) -> tuple[Service, 
 
 
 def write_home(folder: Path, password: str) -> None:
-    """Writes what Airflow reads from its home: what the scheduler preloads, and the administrator's password."""
+    """Writes the files that Airflow reads from its home: the preloading settings and the administrator's password."""
     write_whole(folder / "config" / "airflow_local_settings.py", LOCAL_SETTINGS)
     write_whole(folder / "passwords.json", json.dumps({ADMIN: password}), mode=0o600)
 
 
 def airflow_environment(settings: Settings, addresses: Addresses, credentials: Credentials) -> dict[str, str]:
-    """The environment in which any `airflow` command of this home works.
+    """Return the environment for `airflow` commands in this home.
 
     Args:
         settings: the stack's settings.
-        addresses: its ports.
-        credentials: its secrets, which are in the result: do not print it.
+        addresses: the stack's ports.
+        credentials: the stack's secrets. The result contains them: do not print it.
 
     Returns:
-        A whole environment for a child process.
+        A complete environment for a child process.
     """
     folder = settings.home / "airflow"
     given = service_environment(settings)
@@ -103,16 +103,16 @@ def airflow_environment(settings: Settings, addresses: Addresses, credentials: C
 
 
 def database_url(settings: Settings) -> str:
-    """Where Airflow keeps its metadata: the database that was set, else SQLite in the home."""
+    """Return the URL of Airflow's metadata database: the configured one, else SQLite in the home."""
     if settings.airflow_database is not None:
         return settings.airflow_database.get_secret_value()
     return f"sqlite:///{_sqlite_file(settings)}?timeout=30"
 
 
 def component_is_healthy(port: int, part: str, started: float) -> bool:
-    """Whether the health page calls a component healthy by a heartbeat younger than its process.
+    """Return whether the health page shows a component as healthy, with a heartbeat younger than its process.
 
-    A component that was killed looks healthy for half a minute more, so the page alone proves nothing after a restart.
+    A killed component looks healthy for another half minute, so the page alone proves nothing after a restart.
     """
     page = health_page(port)
     if page is None or page.get(part, {}).get("status") != "healthy":
@@ -122,7 +122,7 @@ def component_is_healthy(port: int, part: str, started: float) -> bool:
 
 
 def health_page(port: int) -> dict[str, Any] | None:
-    """What the API server says of all components; None while it does not answer."""
+    """Return the health page for all components, or None while the API server does not answer."""
     if not accepts(port):
         return None
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -162,7 +162,7 @@ def _sqlite_file(settings: Settings) -> Path:
 
 
 def _migrate(settings: Settings, env: dict[str, str]) -> None:
-    """Bring the database to this Airflow's schema, unless the stamp says that it is there already."""
+    """Migrate the database to this Airflow's schema, unless the stamp says that this is done."""
     stamp = settings.home / "airflow" / "migrated"
     embedded = settings.airflow_database is None
     made_for = version("apache-airflow")
@@ -183,7 +183,7 @@ def _migrate(settings: Settings, env: dict[str, str]) -> None:
     if answer.returncode != 0:
         raise TidemarkError(
             f"Airflow's database could not be migrated (exit code {answer.returncode})",
-            safe="checkpoints are not kept there and are intact.",
+            safe="checkpoints are not stored there and are intact.",
             next="tidemark logs airflow-migrate; check TIDEMARK_AIRFLOW_DATABASE if it is set.",
         )
     if embedded:
@@ -193,7 +193,7 @@ def _migrate(settings: Settings, env: dict[str, str]) -> None:
 
 
 def _use_write_ahead_log(database: Path) -> None:
-    """Readers do not block the writer then; the mode stays with the file."""
+    """Switch to write-ahead logging, in which readers do not block the writer; the file keeps the mode."""
     connection = sqlite3.connect(database)
     try:
         connection.execute("PRAGMA journal_mode=WAL")

@@ -1,7 +1,7 @@
-"""Set-up from nothing: a Python, a Java and a network become `.venv` and `.jars`. Run as a file by `make setup`.
+"""Sets up a checkout: creates `.venv` and `.jars` with a Python, a Java and a network. `make setup` runs this file.
 
-Standard library only. Safe to kill at any point and to repeat: the stamp, written last, tells whether all is there, and
-then a second run touches no network.
+It needs only the standard library. You can kill it at any point and repeat it: it writes a stamp last, and if the stamp
+is there, a second run does not use the network.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Run as a file, the first entry of sys.path is this folder, whose modules must not shadow anybody's.
+# If this runs as a file, sys.path starts with this folder, whose modules must not shadow others.
 sys.path[0] = str(ROOT / "include")
 
 from devstack import jars  # noqa: E402
@@ -32,14 +32,14 @@ JRE_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 
 
 def main() -> int:
-    """Set the checkout up, or say in three lines what is missing.
+    """Set up the checkout, or print a three-line error that names the missing part.
 
     Returns:
         The exit code.
     """
     parser = argparse.ArgumentParser(description="Create .venv and .jars in this checkout.")
-    parser.add_argument("--s3", action="store_true", help="fetch the jars for a warehouse in a bucket as well")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when set-up is needed")
+    parser.add_argument("--s3", action="store_true", help="also fetch the jars for a warehouse in a bucket")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if set-up is needed")
     arguments = parser.parse_args()
     _use_supported_python()
     try:
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def fingerprint(root: Path) -> str:
-    """What the environment was made from: it is stale as soon as one of these has changed."""
+    """Return a hash of the files and versions that the environment depends on; if it differs, set-up is needed."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     installed = [project["project"], project["build-system"], project["tool"]["setuptools"]]
     made_from = [
@@ -106,14 +106,14 @@ def _java() -> Java:
         java = find_java(os.environ)
     if java is None:
         raise TidemarkError(
-            "Java 17 or newer is needed, and neither JAVA_HOME nor PATH has one",
+            "Java 17 or newer is required, and neither JAVA_HOME nor PATH has one",
             next=f"{INSTALL}    (or set JAVA_HOME), then make setup again.",
         )
     return java
 
 
 def _install_jre() -> bool:
-    """Install a headless JRE where this user may do so without being asked for a password."""
+    """Install a headless JRE if this user may do so without a password."""
     return any(_apt_install(package) for package in JRE_PACKAGES)
 
 
@@ -129,7 +129,7 @@ def _apt_install(package: str) -> bool:
 
 
 def _environment(venv: Path) -> Path:
-    """Create the virtual environment, or keep the one that is there when it still runs with this Python."""
+    """Create the virtual environment, or keep the existing one if it runs with this Python."""
     python = venv / "bin" / "python"
     right_version = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"
     if not (python.exists() and _succeeds([str(python), "-c", right_version])):
@@ -144,10 +144,10 @@ def _environment(venv: Path) -> Path:
 
 
 def _install(python: Path) -> None:
-    """Install exactly the lock, hashes checked, then the project itself as an editable package.
+    """Install exactly the locked packages, with their hashes checked, then the project as an editable package.
 
-    Bytecode is written at once: where PYTHONDONTWRITEBYTECODE is set, as in most images of containers, each of many
-    processes would compile what it imports anew.
+    Compiles bytecode at once: with PYTHONDONTWRITEBYTECODE set, as in most container images, each of many processes
+    would compile its imports again.
     """
     lock = ROOT / "requirements.lock"
     uv = shutil.which("uv") or _uv_from_lock(python, lock)
@@ -168,7 +168,7 @@ def _install(python: Path) -> None:
 
 
 def _uv_from_lock(python: Path, lock: Path) -> str:
-    """Have the new environment's own pip install the one uv that the lock names."""
+    """Install the locked uv with the new environment's pip."""
     installed = python.with_name("uv")
     if not installed.exists():
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirement:
@@ -180,7 +180,7 @@ def _uv_from_lock(python: Path, lock: Path) -> str:
 
 
 def locked_block(lock: str, package: str) -> str:
-    """The lines of one package in a lock file: its pin and its hashes."""
+    """Return the lines of one package in a lock file: its pin and its hashes."""
     block: list[str] = []
     for line in lock.splitlines():
         if block and not line.startswith(" "):
@@ -198,16 +198,16 @@ def _ivy(python: Path) -> Path:
 
 
 def _use_supported_python() -> None:
-    """Go on under a supported Python; most machines whose `python3` is another one have it beside."""
+    """Continue with a supported Python, which most machines have even if their `python3` is another version."""
     if OLDEST_PYTHON <= sys.version_info[:2] < NEXT_UNTRIED_PYTHON:
         return
     for minor in (13, 12, 11):
         other = shutil.which(f"python3.{minor}")
-        # A version manager may have put a name there that only says that the version is not chosen.
+        # The name may be a version manager's shim that only reports that no version is chosen.
         if other and _succeeds([other, "-c", ""]):
             os.execv(other, [other, *sys.argv])  # noqa: S606
     version = ".".join(map(str, sys.version_info[:2]))
-    print(f"setup: Python 3.11, 3.12 or 3.13 is needed, this is {version}", file=sys.stderr)
+    print(f"setup: Python 3.11, 3.12 or 3.13 is required, this is {version}", file=sys.stderr)
     print("Next: sudo apt-get install -y python3.11 python3.11-venv, then make setup again.", file=sys.stderr)
     sys.exit(1)
 
@@ -224,7 +224,7 @@ def _must_run(command: list[str]) -> None:
     if subprocess.run(command, check=False).returncode != 0:
         raise TidemarkError(
             f"{Path(command[0]).name} {command[1]} failed, see above",
-            next="look at the message above (network, disk?), then make setup again.",
+            next="read the message above (network, disk?), then make setup again.",
         )
 
 

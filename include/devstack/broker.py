@@ -1,6 +1,6 @@
-"""The embedded Kafka: one KRaft broker that is its own controller, from the broker's jars.
+"""The embedded Kafka: one KRaft broker, which is also its controller, from the broker's jars.
 
-Its data live in `<home>/kafka/data` and survive whatever ends the process.
+Its data are in `<home>/kafka/data`, and survive the end of the process, however it ends.
 """
 
 import base64
@@ -23,11 +23,11 @@ FORMAT_TIMEOUT = 60.0
 
 
 def prepare_broker(settings: Settings, addresses: Addresses) -> tuple[Service, ...]:
-    """Write the broker's configuration, format its storage once, and say how to start it.
+    """Write the broker's configuration, format its storage once, and return how to start it.
 
     Args:
         settings: the stack's settings.
-        addresses: its ports.
+        addresses: the stack's ports.
 
     Returns:
         The one service.
@@ -52,11 +52,11 @@ def prepare_broker(settings: Settings, addresses: Addresses) -> tuple[Service, .
 
 
 def server_properties(addresses: Addresses, data: Path) -> str:
-    """The broker's configuration.
+    """Return the broker's configuration.
 
-    The state-log settings are those of a cluster of one: with the defaults transactions never start. Internal topics of
-    one partition make the first consumer group and the first transaction quick. A record may have 16 MiB, so that the
-    limit that users meet is their topic's own.
+    The state-log settings are for a cluster of one broker: with the defaults, transactions never start. Internal topics
+    have one partition, so that the first consumer group and the first transaction start fast. A record may have 16 MiB,
+    so that the topic's limit applies.
     """
     listen = f"{LOOPBACK}:{addresses.kafka_port}"
     control = f"{LOOPBACK}:{addresses.kafka_controller_port}"
@@ -84,11 +84,11 @@ def server_properties(addresses: Addresses, data: Path) -> str:
 
 
 def broker_answers(bootstrap: str, options: Mapping[str, str] | None = None) -> bool:
-    """Whether a broker at these bootstrap servers answers a metadata request within two seconds.
+    """Return whether a broker at these bootstrap servers answers a metadata request within two seconds.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
-        options: further librdkafka settings (security).
+        options: more librdkafka settings, for security.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -112,7 +112,7 @@ def _launcher(settings: Settings, java: Java) -> tuple[str, ...]:
 
 
 def _format(settings: Settings, addresses: Addresses, java: Java) -> None:
-    """Format beside the final place and rename: a kill in between leaves nothing that looks formatted."""
+    """Format the storage in a folder next to its final place and rename it: a kill leaves no half-formatted storage."""
     folder = settings.home / "kafka"
     partial = folder / "data.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -140,5 +140,5 @@ def _format(settings: Settings, addresses: Addresses, java: Java) -> None:
 
 
 def _cluster_id() -> str:
-    """22 characters of URL-safe base64, as Kafka writes its ids; a leading dash would look like an option."""
+    """Return an id like Kafka's: 22 characters of URL-safe base64, without a leading dash, which is for options."""
     return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]

@@ -19,11 +19,14 @@ from tidemark.cli.output import JsonFlag, note, show_rows
 from tidemark.errors import UsageError
 from tidemark.settings import Settings, load_settings
 
-Only = Annotated[str | None, typer.Option(metavar="GROUPS", help=f"Of {', '.join(GROUPS)}, separated by commas.")]
+Only = Annotated[
+    str | None,
+    typer.Option(metavar="GROUPS", help=f"Limit the command to some of {', '.join(GROUPS)}, separated by commas."),
+]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands, what `tidemark doctor` checks of the stack, and the way to its Airflow for `tidemark stop`."""
+    """Adds the commands, the stack's checks for `tidemark doctor`, and the login to its Airflow for `tidemark stop`."""
     for command in (up, down, status, logs):
         app.command()(command)
     topic.register(app)
@@ -32,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def embedded_airflow(settings: Settings) -> AirflowApi | None:
-    """A session of the embedded Airflow's administrator; None where it is not up."""
+    """Returns a session of the embedded Airflow's administrator, or None if it is not up."""
     login = load_credentials(settings.home)
     running = any(s.group == "airflow" and s.state == "running" for s in control.status(settings))
     if login is None or not running:
@@ -41,7 +44,7 @@ def embedded_airflow(settings: Settings) -> AirflowApi | None:
 
 
 def up(only: Only = None, as_json: JsonFlag = False) -> None:
-    """Start Kafka, Spark and Airflow, and wait until they work. What runs already is left alone.
+    """Start Kafka, Spark and Airflow, and wait until they are healthy. Services that already run are left alone.
 
     Examples:
       tidemark up
@@ -56,7 +59,7 @@ def up(only: Only = None, as_json: JsonFlag = False) -> None:
 
 
 def down(only: Only = None, as_json: JsonFlag = False) -> None:
-    """Stop what `up` has started, with everything that it has started in turn. Data stay.
+    """Stop the services that `up` started, and all of their child processes. Data stay.
 
     Examples:
       tidemark down
@@ -66,7 +69,7 @@ def down(only: Only = None, as_json: JsonFlag = False) -> None:
 
 
 def status(as_json: JsonFlag = False) -> None:
-    """Say what runs, since when, and where. `stale` means: it was started, and has ended without `down`.
+    """Show each service's state, uptime and address. `stale` means that a service was started and ended without `down`.
 
     Examples:
       tidemark status
@@ -76,8 +79,8 @@ def status(as_json: JsonFlag = False) -> None:
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="A service, as `tidemark status` names it.")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
+    name: Annotated[str, typer.Argument(help="A service, as listed by `tidemark status`.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until interrupted.")] = False,
 ) -> None:
     """Print the log of a service.
 

@@ -1,6 +1,6 @@
-"""Up, down, status and logs of the embedded stack. Each may be repeated at any time, after any crash.
+"""Starts, stops and shows the embedded stack, and its logs. You can repeat each function at any time, after any crash.
 
-The only module that knows the order of things; what a service is made of is the business of its own module.
+This module alone knows the order of the services; each service has its own module.
 """
 
 import time
@@ -34,17 +34,17 @@ PREPARATIONS: dict[Group, Preparation] = {"kafka": prepare_broker, "spark": prep
 WARMED = "spark-warmed"
 LOG_TAIL = 15
 ORPHAN_GRACE = 1.0
-"""Seconds for children whose leader was killed: there is nobody left to end in order."""
+"""Seconds for children whose leader was killed; there is no leader left that could end them in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """What is known about one service.
+    """The status of one service.
 
     Attributes:
-        state: `stale` means that it was started and is gone without `down`.
-        address: where clients connect, for the services that have any.
-        uptime: seconds since its start, while it runs.
+        state: `stale` means that the service was started and ended without `down`.
+        address: the address for clients, if the service has any.
+        uptime: seconds since its start, if it runs.
     """
 
     name: str
@@ -58,28 +58,28 @@ class ServiceStatus:
 def up(
     settings: Settings, only: Collection[str] = GROUPS, report: Report = lambda _: None, *, warm: bool = True
 ) -> list[ServiceStatus]:
-    """Start what does not run yet and wait until all of it is healthy.
+    """Start the services that do not run yet, and wait until all are healthy.
 
     Args:
-        settings: which home, which ports.
+        settings: the home and the ports.
         only: the groups to start, of kafka, spark and airflow.
-        report: is told of every step, for a progress display.
-        warm: run a first query on a new Spark server, so that the first checkpoint does not wait for it.
+        report: called with each step, to show progress.
+        warm: whether to run a first query on a new Spark server, so that the first checkpoint does not wait for it.
 
     Returns:
         The status of every service, started or not.
 
     Raises:
-        UsageError: an unknown group, or a port that was set is taken.
-        NotFoundError: jars or DAGs are missing, as they are outside of a checkout.
-        TidemarkError: a prerequisite is missing, or a service did not become healthy; then whatever this call had
-            started is stopped again, and its logs are kept.
+        UsageError: a group is unknown, or a configured port is taken.
+        NotFoundError: jars or DAGs are missing, as outside of a checkout.
+        TidemarkError: a prerequisite is missing, or a service did not become healthy; then the services that this call
+            started are stopped again, and their logs are kept.
     """
     groups = [group for group in GROUPS if group in _known(only)]
     _refuse_incomplete(settings, groups)
     with ExitStack() as locks:
         locks.enter_context(exclusive(settings.home / "stack.lock", report))
-        # Ports are chosen and bound under a lock of all checkouts, lest two of them choose the same.
+        # All checkouts share a lock for choosing and binding ports, so that no two of them choose the same one.
         locks.enter_context(exclusive(port_lock(), report))
         started: list[ProcessRecord] = []
         try:
@@ -93,12 +93,12 @@ def up(
 
 
 def down(settings: Settings, only: Collection[str] = GROUPS, report: Report = lambda _: None) -> list[ServiceStatus]:
-    """Stop services with all their offspring, whatever state a crash has left them in.
+    """Stop services and all of their child processes, in whatever state a crash left them.
 
     Args:
-        settings: which home.
-        only: the groups to stop; with all of them, children that nobody has recorded are found and stopped too.
-        report: is told of every step.
+        settings: the home.
+        only: the groups to stop; if it has all groups, unrecorded child processes are found and stopped too.
+        report: called with each step.
 
     Returns:
         The status of every service afterwards.
@@ -109,7 +109,7 @@ def down(settings: Settings, only: Collection[str] = GROUPS, report: Report = la
     wanted = _known(only)
     immortal: list[int] = []
     with exclusive(settings.home / "stack.lock", report):
-        # Whoever uses a service goes before it: Airflow's tasks must not see Spark and Kafka vanish.
+        # Clients stop before their services, so that Airflow's tasks do not lose Spark and Kafka.
         for group in reversed([group for group in GROUPS if group in wanted]):
             names = {name for name, its_group in SERVICES.items() if its_group == group}
             if any(load_record(settings.home, name) for name in names):
@@ -121,24 +121,24 @@ def down(settings: Settings, only: Collection[str] = GROUPS, report: Report = la
         raise TidemarkError(
             f"processes {', '.join(map(str, immortal))} are still there after SIGKILL",
             safe="data are safe; all others have ended.",
-            next="wait for the disk they hang on, then tidemark down again.",
+            next="wait for the disk that blocks them, then tidemark down again.",
         )
     return status(settings)
 
 
 def status(settings: Settings) -> list[ServiceStatus]:
-    """What runs now; asks the process table, not the services."""
+    """Return the status of all services, from the process table, without asking the services."""
     addresses = recorded_addresses(settings.home)
     return [_status_of(settings, name, group, addresses) for name, group in SERVICES.items()]
 
 
 def log_lines(settings: Settings, name: str, follow: bool = False) -> Iterator[str]:
-    """The lines of a log, without line ends.
+    """Yield the lines of a log, without line ends.
 
     Args:
-        settings: which home.
-        name: a service, or one of the preparations that have a log (kafka-format, airflow-migrate, spark-warm-up).
-        follow: go on for ever, also over a restart.
+        settings: the home.
+        name: a service, or a preparation with a log (kafka-format, airflow-migrate, spark-warm-up).
+        follow: keep yielding new lines forever, even after a restart.
 
     Raises:
         NotFoundError: there is no such log.
@@ -146,7 +146,7 @@ def log_lines(settings: Settings, name: str, follow: bool = False) -> Iterator[s
     path = processes.log_path(settings.home, name)
     if "/" in name or not path.is_file():
         known = ", ".join(sorted(log.stem for log in (settings.home / "logs").glob("*.log"))) or "none yet"
-        raise NotFoundError(f"no log is called {name}", next=f"tidemark logs NAME, of: {known}.")
+        raise NotFoundError(f"there is no log {name}", next=f"tidemark logs NAME, with one of: {known}.")
     return _follow(settings, name) if follow else iter(path.read_text(errors="replace").splitlines())
 
 
@@ -156,7 +156,7 @@ def _start_groups(settings: Settings, groups: list[Group], report: Report, start
         bury(settings, group)
     addresses = choose_addresses(settings, running, frozenset(groups) - running)
     services: list[Service] = []
-    for group in groups:  # a slow start overlaps with the next one's preparation
+    for group in groups:  # a slow start overlaps with the next group's preparation
         prepared = PREPARATIONS[group](settings, addresses)
         services += prepared
         for service in prepared:
@@ -170,7 +170,7 @@ def _start_groups(settings: Settings, groups: list[Group], report: Report, start
 
 
 def bury(settings: Settings, group: Group) -> None:
-    """Stop what killed services have left, before ports are chosen: it may hold theirs."""
+    """Stop the remains of killed services before choosing ports, which they may hold."""
     for name in (name for name, its_group in SERVICES.items() if its_group == group):
         before = load_record(settings.home, name)
         if before is not None and not before.is_running:
@@ -192,7 +192,7 @@ def _start(settings: Settings, service: Service, report: Report) -> ProcessRecor
 def _await_health(settings: Settings, service: Service) -> None:
     record = load_record(settings.home, service.name)
     if record is None:
-        raise TidemarkError(f"the record of {service.name} was removed by somebody else", next="tidemark up")
+        raise TidemarkError(f"the record of {service.name} was removed by another process", next="tidemark up")
     since = time.time() - record.started
     deadline = time.monotonic() + max(service.patience - since, 10.0)
     ended_or_healthy = processes.wait_until(
@@ -204,7 +204,7 @@ def _await_health(settings: Settings, service: Service) -> None:
     happened = "ended" if not record.is_running else f"was not healthy after {service.patience:.0f} s"
     raise TidemarkError(
         f"{service.name} {happened}; the end of its log:\n{tail}",
-        safe="what this call started is stopped again; data and checkpoints are intact.",
+        safe="services that this call started are stopped again; data and checkpoints are intact.",
         next=f"tidemark logs {service.name}; tidemark doctor",
     )
 
@@ -248,10 +248,10 @@ def _status_of(settings: Settings, name: str, group: Group, addresses: Addresses
 
 
 def _refuse_incomplete(settings: Settings, groups: Collection[Group]) -> None:
-    """Raises where what the services are made of is not there: Java would only say which class it does not find.
+    """Checks that jars and DAGs exist, because Java would only name a missing class.
 
     Raises:
-        NotFoundError: naming each folder.
+        NotFoundError: something is missing; the message names each folder.
     """
     wanted = {settings.jar_folder / group: "jars" for group in groups if group in jars.PROFILES}
     missing = [f"{what} in {folder}" for folder, what in wanted.items() if not any(folder.glob("*.jar"))]
@@ -274,9 +274,9 @@ def _known(only: Collection[str]) -> set[str]:
     unknown = set(only) - set(GROUPS)
     if unknown:
         raise UsageError(
-            f"no service is called {', '.join(sorted(unknown))}",
+            f"there is no service {', '.join(sorted(unknown))}",
             safe="nothing was started or stopped.",
-            next=f"choose of {', '.join(GROUPS)}, separated by commas.",
+            next=f"choose from {', '.join(GROUPS)}, separated by commas.",
         )
     return set(only)
 

@@ -1,4 +1,4 @@
-"""Secrets of the embedded Airflow: made at the first `up`, kept in one file that only its owner may read (I8)."""
+"""Secrets of the embedded Airflow: created by the first `up`, in one file that only its owner may read."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ ADMIN = "admin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What `<home>/secrets.json` holds; never printed, except the password to the person who asked for the login."""
+    """The contents of `<home>/secrets.json`. They are never printed, except for the password when the demo ends."""
 
     airflow_admin_password: str = field(repr=False)
     airflow_jwt_secret: str = field(repr=False)
@@ -23,18 +23,18 @@ class Credentials:
 
 
 def secrets_path(home: Path) -> Path:
-    """The 0600 file of a home."""
+    """Return the path of a home's secrets, a file with mode 0600."""
     return home / "secrets.json"
 
 
 def load_credentials(home: Path) -> Credentials | None:
-    """The secrets of a home, or None before its first `up`."""
+    """Return the secrets of a home, or None before its first `up`."""
     path = secrets_path(home)
     return Credentials(**json.loads(path.read_text())) if path.is_file() else None
 
 
 def ensure_credentials(home: Path) -> Credentials:
-    """The secrets of a home, made when there are none; the file's mode is put right either way."""
+    """Return the secrets of a home, and create them if there are none; corrects the file's mode in either case."""
     known = load_credentials(home)
     if known is None:
         known = Credentials(

@@ -1,4 +1,4 @@
-"""What the embedded stack needs besides: Java, jars, locked packages, room, free ports, and services that are well."""
+"""Checks of the embedded stack: Java, jars, locked packages, disk space, free ports and healthy services."""
 
 import os
 import shutil
@@ -28,9 +28,7 @@ def _java(_: Settings) -> Finding:
         return Finding(check="java", verdict="missing", detail=f"no Java {OLDEST} or newer", remedy=INSTALL)
     detail = f"{java.major} in {java.home}"
     if java.major > NEWEST_TRIED:
-        return Finding(
-            check="java", verdict="note", detail=f"{detail}, newer than Spark is released for", remedy=INSTALL
-        )
+        return Finding(check="java", verdict="note", detail=f"{detail}, newer than Spark supports", remedy=INSTALL)
     return Finding(check="java", verdict="ok", detail=detail)
 
 
@@ -80,7 +78,7 @@ def _memory(_: Settings) -> Finding:
     total = psutil.virtual_memory().total
     detail = f"{total / GIB:.1f} GiB"
     if total < MEMORY_NEEDED:
-        remedy = "set TIDEMARK_SPARK_DRIVER_MEMORY=1g, or start less: tidemark up --only kafka,spark"
+        remedy = "set TIDEMARK_SPARK_DRIVER_MEMORY=1g, or start fewer services: tidemark up --only kafka,spark"
         return Finding(check="memory", verdict="note", detail=detail, remedy=remedy)
     return Finding(check="memory", verdict="ok", detail=detail)
 
@@ -95,7 +93,7 @@ def _ports(settings: Settings) -> Finding:
     if taken:
         remedy = "free them, or set the variables to other ports (0 lets Tidemark choose)"
         return Finding(check="ports", verdict="missing", detail=f"taken: {', '.join(taken)}", remedy=remedy)
-    return Finding(check="ports", verdict="ok", detail="free, ours, or chosen at the next up")
+    return Finding(check="ports", verdict="ok", detail="free, in use by this stack, or chosen by the next up")
 
 
 def _kafka(settings: Settings) -> Finding:
@@ -145,4 +143,4 @@ CHECKS = {
     "spark": _spark,
     "airflow": _airflow,
 }
-"""Checks by name; those of packages, Kafka and Spark take the place of Tidemark's own and ask them in turn."""
+"""Checks by name; those of packages, Kafka and Spark replace Tidemark's checks, and call them."""

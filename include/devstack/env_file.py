@@ -1,6 +1,7 @@
-"""Makes the secrets of docker-compose.yaml, each once, in `.env`. Run as a file by `make env`.
+"""Creates the secrets for docker-compose.yaml in `.env`, each only once. `make env` runs this file.
 
-Standard library only: whoever runs containers needs no environment of ours. What is set stays as it is.
+It needs only the standard library, because you do not need a virtual environment to run containers. It keeps secrets
+that are already set.
 """
 
 import base64
@@ -19,17 +20,17 @@ SECRETS: Mapping[str, Callable[[], str]] = {
     "OBJECT_STORE_ACCESS_KEY": lambda: secrets.token_hex(10),
     "OBJECT_STORE_SECRET_KEY": lambda: secrets.token_urlsafe(30),
 }
-"""Variable → how it is made; of characters that URLs and JSON take as they are."""
+"""Variable → function that creates it, from characters that need no escaping in URLs and JSON."""
 
 
 def complete(path: Path) -> list[str]:
-    """Adds the secrets that a file lacks, and makes it readable for its owner only.
+    """Adds missing secrets to a file, and makes it readable only for its owner.
 
     Args:
-        path: the file; made where there is none.
+        path: the file; it is created if it does not exist.
 
     Returns:
-        The names of those that were added.
+        The names of the added secrets.
     """
     lines = path.read_text().splitlines() if path.is_file() else []
     known = {name.strip() for name, _, value in (line.partition("=") for line in lines) if value.strip()}
@@ -46,10 +47,10 @@ def complete(path: Path) -> list[str]:
 
 
 def main() -> int:
-    """Completes the file that is named; says which secrets it made, never what they are."""
+    """Completes the file; prints the names of the created secrets, never their values."""
     path = Path(sys.argv[1])
     made = complete(path)
-    print(f"{path}: made {', '.join(made)}" if made else f"{path}: all secrets are there", file=sys.stderr)
+    print(f"{path}: created {', '.join(made)}" if made else f"{path}: all secrets exist", file=sys.stderr)
     return 0
 
 

@@ -1,7 +1,7 @@
-"""Jars: resolved by the Ivy inside pyspark, then held against a committed list of SHA-256 sums.
+"""Jars: resolved with the Ivy in pyspark, then compared with a committed list of SHA-256 sums.
 
-Standard library only, because set-up runs it before anything is installed. Profiles in folders of their own: the
-broker's jars must never reach Spark's class path, and those for S3 are fetched only when somebody asks for them.
+This module needs only the standard library, because set-up runs it before any package is installed. Each profile has
+its own folder: the broker's jars must never be on Spark's class path, and the jars for S3 are fetched only on request.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from tidemark.errors import TidemarkError
 
 PROFILES = ("kafka", "spark")
 S3_PROFILES = ("s3",)
-"""What a Spark needs besides for a warehouse in a bucket."""
+"""The additional jars that Spark needs for a warehouse in a bucket."""
 LISTS = Path(__file__).parent / "jars"
 SUMS = LISTS / "jars.sha256"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarProblem:
-    """One jar that is not what the list says."""
+    """One jar that differs from the list."""
 
     jar: str
     complaint: str
@@ -35,7 +35,7 @@ class JarProblem:
 
 
 def expected_sums(sums: Path = SUMS, profiles: Sequence[str] = PROFILES) -> dict[str, str]:
-    """The committed list of some profiles: `profile/file.jar` to its SHA-256."""
+    """Return the committed list of some profiles: `profile/file.jar` to its SHA-256."""
     pairs = (line.split(maxsplit=1) for line in sums.read_text().splitlines() if line.strip())
     return {name.strip(): digest for digest, name in pairs if name.partition("/")[0] in profiles}
 
@@ -44,12 +44,12 @@ def find_problems(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PRO
     """Compare a jars folder with the list.
 
     Args:
-        folder: holds one sub-folder per profile.
+        folder: the folder with one sub-folder per profile.
         sums: the list to compare with.
-        profiles: those to compare.
+        profiles: the profiles to compare.
 
     Returns:
-        Every missing, altered or unexpected jar, by name; empty when all is well.
+        Every missing, altered or unexpected jar, sorted by name; empty if all jars are right.
     """
     expected = expected_sums(sums, profiles)
     present = {
@@ -60,7 +60,7 @@ def find_problems(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PRO
     }
     problems = [JarProblem(jar=name, complaint="missing") for name in expected.keys() - present.keys()]
     listed = {name.partition("/")[0] for name in expected}
-    problems += [JarProblem(jar=profile, complaint="the list has none of it") for profile in set(profiles) - listed]
+    problems += [JarProblem(jar=profile, complaint="the list has no jars for it") for profile in set(profiles) - listed]
     for name, path in present.items():
         if name not in expected:
             problems.append(JarProblem(jar=name, complaint="not in the list"))
@@ -70,14 +70,14 @@ def find_problems(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PRO
 
 
 def quarantine(folder: Path, problems: list[JarProblem]) -> Path:
-    """Move what is wrong out of the class path, so that nothing runs it by accident.
+    """Move wrong files out of the class path, so that they cannot run by accident.
 
     Args:
         folder: the jars folder.
-        problems: what `find_problems` found in it.
+        problems: the result of `find_problems`.
 
     Returns:
-        The folder that now holds the wrong files.
+        The folder to which the wrong files were moved.
     """
     away = folder / "quarantine"
     away.mkdir(parents=True, exist_ok=True)
@@ -89,10 +89,10 @@ def quarantine(folder: Path, problems: list[JarProblem]) -> Path:
 
 
 def check(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PROFILES) -> None:
-    """Stop at the first jar that is not what the list says, after moving it out of the way.
+    """Move jars that differ from the list out of the way, and raise an error if there are any.
 
     Raises:
-        TidemarkError: naming every such file.
+        TidemarkError: jars differ; the message names each file.
     """
     problems = find_problems(folder, sums, profiles)
     if not problems:
@@ -100,21 +100,21 @@ def check(folder: Path, sums: Path = SUMS, profiles: Sequence[str] = PROFILES) -
     away = quarantine(folder, problems)
     named = "; ".join(str(problem) for problem in problems)
     raise TidemarkError(
-        f"jars are not what the committed list says: {named}",
-        safe=f"nothing was started; wrong files are in {away.name}/ beside the jars.",
-        next="make setup, which fetches them again; if a sum is wrong twice, do not use that source.",
+        f"jars differ from the committed list: {named}",
+        safe=f"nothing was started; wrong files are in {away.name}/ next to the jars.",
+        next="make setup, which fetches them again; if a sum is wrong again, do not use that source.",
     )
 
 
 def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str], profiles: Sequence[str] = PROFILES) -> None:
-    """Resolve profiles side by side into fresh folders, and check them.
+    """Resolve profiles in parallel into new folders, and check them.
 
     Args:
-        folder: where the profiles' folders go; what is there is replaced.
-        java: the launcher to run Ivy with.
+        folder: the parent of the profiles' folders, which are replaced.
+        java: the launcher for Ivy.
         ivy: the Ivy jar of the pyspark wheel.
-        env: the environment, for proxies.
-        profiles: which.
+        env: the environment, which may name proxies.
+        profiles: the profiles to resolve.
 
     Raises:
         TidemarkError: Ivy could not resolve a profile, or a jar has a wrong sum.
@@ -126,7 +126,7 @@ def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str], profiles:
     for profile in profiles:
         shutil.rmtree(folder / profile, ignore_errors=True)
         with (folder / f"{profile}.log").open("wb") as log:
-            # A cache per checkout and profile: Ivy's cache has no lock, and two checkouts may be set up at once.
+            # One cache per checkout and profile, because Ivy's cache has no lock, and set-ups may run in parallel.
             cache = f"-Divy.default.ivy.user.dir={folder / 'ivy' / profile}"
             command = [*launcher, cache, "-cp", str(ivy), "org.apache.ivy.Main", "-warn", *settings]
             command += _ivy_arguments(profile, folder)
@@ -135,7 +135,7 @@ def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str], profiles:
     if failed:
         raise TidemarkError(
             f"Ivy could not resolve the jars of {' and '.join(failed)}",
-            next=f"look at the end of {folder.name}/{failed[0]}.log (network, proxy?), then make setup again.",
+            next=f"read the end of {folder.name}/{failed[0]}.log (network, proxy?), then make setup again.",
         )
     check(folder, profiles=profiles)
     shutil.rmtree(folder / "ivy", ignore_errors=True)
@@ -147,7 +147,7 @@ def _ivy_arguments(profile: str, folder: Path) -> list[str]:
 
 
 def _proxy_options(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Java does not read the usual proxy variables."""
+    """Return the proxies as Java options, because Java does not read the usual proxy variables."""
     options: list[str] = []
     for scheme in ("http", "https"):
         value = env.get(f"{scheme}_proxy") or env.get(f"{scheme.upper()}_PROXY")
@@ -159,7 +159,7 @@ def _proxy_options(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _write_settings(folder: Path, user_home: Path) -> tuple[str, ...]:
-    """Ivy settings for the mirror in the user's own Maven settings; without one, Ivy's built-in resolver serves."""
+    """Return Ivy settings for the mirror in the user's Maven settings; without a mirror, Ivy's default applies."""
     mirror = _maven_mirror(user_home / ".m2" / "settings.xml")
     if mirror is None:
         return ()

@@ -1,4 +1,4 @@
-"""Where the machine's Java is, and whether it is recent enough. Standard library only: set-up runs it."""
+"""Finds the machine's Java and its version. Needs only the standard library, because set-up runs it."""
 
 import os
 import re
@@ -10,17 +10,17 @@ from pathlib import Path
 
 OLDEST = 17
 NEWEST_TRIED = 21
-"""Spark 4.1 is released for Java 17 and 21; a later one is taken only when there is nothing else."""
+"""Spark 4.1 supports Java 17 and 21; a later version is used only if there is no other."""
 
 PACKAGED = Path("/usr/lib/jvm")
-"""Where Linux packages put every Java, also those that are not on PATH."""
+"""The folder in which Linux packages install every Java, even those that are not on PATH."""
 
 INSTALL = "sudo apt-get install -y openjdk-17-jre-headless"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """One Java that answered to `-version`."""
+    """A Java that answered to `-version`."""
 
     home: Path
     major: int
@@ -32,13 +32,13 @@ class Java:
 
 
 def find_java(env: Mapping[str, str]) -> Java | None:
-    """The best Java >= 17 of JAVA_HOME, PATH and the usual folder of Linux packages.
+    """Return the best Java >= 17 of JAVA_HOME, PATH and the usual folder of Linux packages.
 
     Args:
-        env: the environment to look in.
+        env: the environment to search.
 
     Returns:
-        The first one that Spark is released for, else the first one that is recent enough, else None.
+        The first one that Spark supports, else the first one that is recent enough, else None.
     """
     usable = []
     for launcher in _launchers(env):
@@ -53,7 +53,7 @@ def find_java(env: Mapping[str, str]) -> Java | None:
 
 
 def major_version(launcher: Path) -> int | None:
-    """The major version that a `java` launcher prints, or None when it does not run."""
+    """Return the major version that a `java` launcher prints, or None if it does not run."""
     try:
         answer = subprocess.run([str(launcher), "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,7 +1,7 @@
-"""Child processes: started apart from the terminal, recorded, recognised again, and stopped with all their offspring.
+"""Child processes: starts them detached from the terminal, records them, finds them again, and stops their trees.
 
-A pid alone proves nothing: it may belong to somebody else by now. A record holds the start time too, and every child
-carries its home in its environment, so that children of an `up` that died before it recorded them are found.
+A pid alone does not identify a process, because it may be reused. A record therefore has the start time too. Every
+child has its home in its environment, so that children are found even if `up` died before it recorded them.
 """
 
 import json
@@ -20,12 +20,12 @@ from tidemark.settings import SAME_START, STACK_VARIABLE, is_same_process
 TERM_GRACE = 15.0
 KILL_GRACE = 10.0
 _STARTED: list[subprocess.Popen[bytes]] = []
-"""Children that outlive this process on purpose; held, because a dropped Popen complains about a running child."""
+"""Children that outlive this process on purpose; referenced here, because a deleted Popen warns about them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One started service: who it is, as written below `<home>/pids/`."""
+    """The identity of a started service, as written to a file in `<home>/pids/`."""
 
     name: str
     pid: int
@@ -33,16 +33,16 @@ class ProcessRecord:
 
     @property
     def is_running(self) -> bool:
-        """Whether this very process is alive."""
+        """Return whether exactly this process is alive."""
         return is_same_process(self.pid, self.started)
 
     def save(self, home: Path) -> None:
-        """Write the record so that a reader sees all of it or none."""
+        """Write the record atomically, so that a reader sees all of it or nothing."""
         write_whole(_record_path(home, self.name), json.dumps(asdict(self)))
 
 
 def load_record(home: Path, name: str) -> ProcessRecord | None:
-    """The record of a service, or None when it was never started or was stopped in order."""
+    """Return the record of a service, or None if it was never started or was stopped in order."""
     path = _record_path(home, name)
     return ProcessRecord(**json.loads(path.read_text())) if path.is_file() else None
 
@@ -53,12 +53,12 @@ def forget(home: Path, name: str) -> None:
 
 
 def start(name: str, argv: tuple[str, ...], env: Mapping[str, str], home: Path) -> ProcessRecord:
-    """Start a service in a session of its own and record it.
+    """Start a service in a separate session and record it.
 
     Args:
-        name: the service's name, also of its log file.
-        argv: the command line; never holds a secret, because every user of the machine can read it.
-        env: its whole environment, with the mark of this home in it.
+        name: the name of the service and of its log file.
+        argv: the command line. It must not contain secrets, because every user of the machine can read it.
+        env: the complete environment, with the mark of this home.
         home: the stack's home.
 
     Returns:
@@ -82,12 +82,12 @@ def start(name: str, argv: tuple[str, ...], env: Mapping[str, str], home: Path) 
 
 
 def log_path(home: Path, name: str) -> Path:
-    """Where a service writes what it says."""
+    """Return the path of a service's log."""
     return home / "logs" / f"{name}.log"
 
 
 def rotated_log(home: Path, name: str) -> Path:
-    """An empty log; the one of the previous start is kept beside it as `.log.1`."""
+    """Create an empty log, and keep the log of the previous start next to it as `.log.1`."""
     log = log_path(home, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists():
@@ -96,10 +96,10 @@ def rotated_log(home: Path, name: str) -> Path:
 
 
 def family_of(records: Iterable[ProcessRecord]) -> list[psutil.Process]:
-    """Every process of the recorded services: their leaders, their sessions, and their descendants.
+    """Return every process of the recorded services: their leaders, their sessions and their descendants.
 
-    A leader may be dead while its session lives on. The kernel gives no new process the number of a living session,
-    so whoever is in it and is not younger than the record's is ours.
+    A leader may be dead while its session is alive. The kernel does not reuse the number of a living session, so all
+    processes of a session belong to the stack if its number still is the record's.
     """
     records = list(records)
     sessions = {record.pid: record.started for record in records if _number_is_ours(record)}
@@ -111,10 +111,10 @@ def family_of(records: Iterable[ProcessRecord]) -> list[psutil.Process]:
 
 
 def marked_strays(home: Path) -> list[psutil.Process]:
-    """Processes that carry this home's mark in their environment, whoever their parent is now.
+    """Return processes with this home's mark in their environment, whatever their parent is now.
 
-    Nobody but the children of the stack has the mark. A task of the embedded Airflow has it as well, and may itself ask
-    for `down`: it and its ancestors are not among the strays.
+    Only child processes of the stack have the mark. A task of the embedded Airflow has it too and may call `down`, so
+    the calling process and its ancestors are left out.
     """
     strays = []
     for process in psutil.process_iter():
@@ -122,19 +122,19 @@ def marked_strays(home: Path) -> list[psutil.Process]:
             if process.environ().get(STACK_VARIABLE) == str(home):
                 strays.append(process)
         except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue  # another user's process, or one that ended meanwhile, is not ours to stop
+            continue  # another user's process, or one that has ended meanwhile
     return _without_self(strays)
 
 
 def stop(processes: list[psutil.Process], term_grace: float = TERM_GRACE) -> list[int]:
-    """Ask every process to end, then make those end that do not.
+    """Ask every process to end, then kill those that do not.
 
     Args:
-        processes: whom to stop.
+        processes: the processes to stop.
         term_grace: seconds between SIGTERM and SIGKILL.
 
     Returns:
-        The pids that are still alive, which is none unless the kernel holds them.
+        The pids that are still alive, normally none; the kernel may hold some.
     """
     descendants = {child.pid: child for process in processes for child in _children(process)}
     everybody = list({process.pid: process for process in [*processes, *_without_self(descendants.values())]}.values())
@@ -149,7 +149,7 @@ def stop(processes: list[psutil.Process], term_grace: float = TERM_GRACE) -> lis
 
 
 def wait_until(condition: Callable[[], bool], deadline: float, pause: float = 0.2) -> bool:
-    """Poll until the condition holds or `time.monotonic()` has reached the deadline; tells which of the two."""
+    """Poll until the condition holds or `time.monotonic()` reaches the deadline; return whether it holds."""
     while not condition():
         if time.monotonic() >= deadline:
             return False
@@ -158,7 +158,7 @@ def wait_until(condition: Callable[[], bool], deadline: float, pause: float = 0.
 
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a small file so that no reader ever sees half of it."""
+    """Write a small file atomically, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -174,7 +174,7 @@ def _record_path(home: Path, name: str) -> Path:
 
 
 def _number_is_ours(record: ProcessRecord) -> bool:
-    """Nobody has the number, or its owner still has, be it as a zombie."""
+    """Return whether the number is free or still belongs to the record's process, even as a zombie."""
     try:
         return abs(psutil.Process(record.pid).create_time() - record.started) < SAME_START
     except psutil.NoSuchProcess:
@@ -196,14 +196,14 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether any of it runs.
+    """Return whether any part of the process runs.
 
-    A zombie waits for its parent, who may be a container's first process and never look. But a killed JVM is a zombie
-    as soon as its first thread is gone, while the others still hold its ports.
+    A zombie waits for its parent, which may be a container's first process and never reap it. But a killed JVM is a
+    zombie as soon as its first thread has ended, while the other threads still hold its ports.
     """
     try:
         with suppress(psutil.TimeoutExpired):
-            process.wait(timeout=0)  # reaps our own children
+            process.wait(timeout=0)  # reaps a child of this process
         return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
     except psutil.NoSuchProcess:
         return False
@@ -216,7 +216,7 @@ def _without_self(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def _signal(process: psutil.Process, *, kill: bool) -> None:
-    with suppress(psutil.NoSuchProcess):  # it has ended by itself, which is what is wanted
+    with suppress(psutil.NoSuchProcess):  # it has ended by itself, as intended
         if kill:
             process.kill()
         else:

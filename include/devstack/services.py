@@ -1,4 +1,4 @@
-"""What a service of the embedded stack is, and the environment that all of them share."""
+"""The services of the embedded stack, and their common environment."""
 
 import os
 import sys
@@ -30,14 +30,14 @@ LISTENERS: dict[Group, str] = {"kafka": "kafka", "spark": "spark", "airflow": "a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """One child process: how to start it and how to tell that it works.
+    """One child process: how to start it, and how to check that it works.
 
     Attributes:
         name: one of `SERVICES`.
         argv: the command line, without secrets.
-        env: its whole environment.
-        is_healthy: asked again and again after the start, with the start time of the process.
-        patience: seconds until it must be healthy.
+        env: its complete environment.
+        is_healthy: called repeatedly after the start, with the start time of the process.
+        patience: seconds within which it must become healthy.
     """
 
     name: str
@@ -53,15 +53,15 @@ class Service:
 
 
 def require_java() -> Java:
-    """The Java to run servers with.
+    """Return the Java for servers.
 
     Raises:
-        TidemarkError: there is none that is recent enough.
+        TidemarkError: no Java is recent enough.
     """
     java = find_java(os.environ)
     if java is None:
         raise TidemarkError(
-            "Java 17 or newer is needed, and neither JAVA_HOME nor PATH has one",
+            "Java 17 or newer is required, and neither JAVA_HOME nor PATH has one",
             safe="nothing was started.",
             next=f"{INSTALL}    (or set JAVA_HOME), then tidemark up again.",
         )
@@ -69,7 +69,7 @@ def require_java() -> Java:
 
 
 def service_environment(settings: Settings) -> dict[str, str]:
-    """The environment of every child: ours, the settings spelt out, and the project's own interpreter first."""
+    """Return the environment of every child: this one, all settings as variables, and the project's Python first."""
     env = dict(os.environ)
     binaries = Path(sys.executable).parent
     loopback = "127.0.0.1,localhost"
@@ -83,7 +83,7 @@ def service_environment(settings: Settings) -> dict[str, str]:
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """The settings as variables, so that a child in another folder finds the same home and warehouse; no secrets."""
+    """Return the settings as variables, without secrets, so that a child finds the same home in any folder."""
     variables = {
         "TIDEMARK_ROOT": str(settings.root),
         "TIDEMARK_HOME": str(settings.home),

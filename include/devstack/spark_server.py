@@ -1,6 +1,6 @@
-"""The embedded Spark: a Connect server from the pyspark wheel, warmed, because its first queries are slow.
+"""The embedded Spark: a Connect server from the pyspark wheel, warmed up because its first queries are slow.
 
-Nothing here imports pyspark: the server is a JVM of its own, and the warm-up is a child process.
+This module does not import pyspark: the server is a separate JVM, and the warm-up is a child process.
 """
 
 import importlib.util
@@ -24,16 +24,16 @@ SHARED_CODE = {
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
     "spark.sql.codegen.cache.maxEntries": "2000",
 }
-"""Generated code is kept across sessions (`engine.connect_driver`), and more of it than Spark's hundred classes: a
-checkpoint of a few operators needs more, and one that finds none of its own compiles them all again."""
+"""How many generated classes Spark keeps across sessions (`engine.connect_driver`). Spark's default is a hundred; a
+checkpoint of a few operators needs more, and would compile them all again."""
 
 
 def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ...]:
-    """Write the server's properties and say how to start it.
+    """Write the server's properties and return how to start it.
 
     Args:
         settings: the stack's settings.
-        addresses: its ports.
+        addresses: the stack's ports.
 
     Returns:
         The one service.
@@ -62,10 +62,10 @@ def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ..
 
 
 def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, str]:
-    """Everything that the server is started with.
+    """Return the server's configuration.
 
-    Time travel beyond Delta's retention is allowed, because our manifests and not file ages decide what is kept. A
-    query whose client was killed ends after the short detached timeout, lest it go on writing.
+    Time travel beyond Delta's retention is allowed, because Tidemark's manifests decide which files are kept, not their
+    age. A query whose client was killed ends after the short detached timeout, so that it does not keep writing.
     """
     folder = settings.home / "spark"
     delta = "spark.databricks.delta"
@@ -102,12 +102,12 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
 
 
 def _class_path(settings: Settings) -> str:
-    """Spark's extra jars; the folder of those for S3 is empty where nobody has fetched them."""
+    """Return Spark's extra jars; those for S3 exist only if they were fetched."""
     return os.pathsep.join(str(settings.jar_folder / profile / "*") for profile in ("spark", "s3"))
 
 
 def warm_up(settings: Settings, addresses: Addresses) -> None:
-    """Run a tiny query of a checkpoint's shape on a new server.
+    """Run a tiny query that resembles a checkpoint on a new server.
 
     Raises:
         TidemarkError: the query failed, or took longer than the timeout.
@@ -133,7 +133,7 @@ def warm_up(settings: Settings, addresses: Addresses) -> None:
 
 
 def find_spark_home() -> Path:
-    """The folder of the pyspark wheel.
+    """Return the folder of the pyspark wheel.
 
     Raises:
         TidemarkError: pyspark is not installed.
@@ -146,7 +146,7 @@ def find_spark_home() -> Path:
 
 def _environment(settings: Settings, spark_home: Path) -> dict[str, str]:
     env = service_environment(settings)
-    # A surrounding Spark's variables would override ours; those below make spark-submit find itself and this Python.
+    # Variables of another Spark would override these, which make spark-submit find its folder and this Python.
     for name in [name for name in env if name.startswith(("SPARK_", "PYSPARK_"))]:
         del env[name]
     env["JAVA_HOME"] = str(require_java().home)

@@ -1,4 +1,4 @@
-"""Flights: what every aircraft and every route has done, and which aircraft left late because they came back late."""
+"""Flights: the history of every aircraft and route, and alerts for departures that are late due to a late arrival."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LATE = 30
 class Flight:
     """One record of the flights topic (JSON value): one flight out of New York in 2013.
 
-    Delays and times are minutes; they are null where the flight was cancelled or diverted.
+    Delays and times are in minutes; they are null if the flight was cancelled or diverted.
     """
 
     tail_number: str | None
@@ -31,7 +31,7 @@ class Flight:
 
 
 class Aircraft(state.Keyed):
-    """What is remembered about one aircraft."""
+    """The state of one aircraft."""
 
     flights: int = state.count()
     distance: int = state.sum("distance")
@@ -43,7 +43,7 @@ class Aircraft(state.Keyed):
 
 
 class Route(state.Keyed):
-    """What is remembered about one route. A mean of floats depends on where barriers cut: it is not exact."""
+    """The state of one route. A mean of floats is not exact: it depends on the positions of the barriers."""
 
     flights: int = state.count()
     distance: int = state.sum("distance")
@@ -77,7 +77,7 @@ class Airline:
 
 @dataclass(frozen=True)
 class Leg:
-    """The flight that an aircraft was on before."""
+    """The previous flight of an aircraft."""
 
     flight: int
     scheduled_at: datetime
@@ -85,7 +85,7 @@ class Leg:
 
 
 class Rotation(state.Keyed):
-    """What the next departure of an aircraft is judged by; `late` are its late departures of the last seven days."""
+    """The state that decides about an aircraft's next departure; `late` has the late departures of the last week."""
 
     inbound: Leg | None = state.value(None, ttl=timedelta(hours=24))
     late: list[datetime] = state.list(ttl=timedelta(days=7))
@@ -94,7 +94,7 @@ class Rotation(state.Keyed):
 
 @dataclass(frozen=True)
 class KnockOnDelay:
-    """An alert: the aircraft left late, and had come back late within the 24 hours before. Delays are minutes."""
+    """An alert: the aircraft left late after a late arrival within the 24 hours before. Delays are in minutes."""
 
     tail_number: str
     flight: int
@@ -111,7 +111,7 @@ class KnockOnDelay:
 def knock_on_delays(
     key: str, flights: Iterable[Flight], remembered: Rotation, broadcast: Mapping[str, Mapping[Any, Any]]
 ) -> Iterator[KnockOnDelay]:
-    """Remembers each flight of an aircraft, and tells when a delay was passed on."""
+    """Remembers each flight of an aircraft, and emits an alert when a delay carries over to the next departure."""
     plane = broadcast["planes"].get(key)
     for flight in flights:
         inbound, delay = remembered.inbound, flight.departure_delay or 0.0
@@ -136,7 +136,7 @@ def knock_on_delays(
 
 
 def expectations() -> dict[str, Any]:
-    """What must hold before a checkpoint is published. Great Expectations is imported when it is asked, not before."""
+    """Returns the expectations that must hold before a checkpoint is published; imports Great Expectations only now."""
     import great_expectations.expectations as gxe
 
     return {

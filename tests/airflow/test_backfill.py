@@ -130,7 +130,7 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     assert str(run.state) == "success"
     assert "Make the backfilled timeline live?" in seen[0]
     assert "| buses | 0 | 0 | 0 | 1 |" in seen[0]
-    assert seen[0].endswith("Reject: it stays beside the live timeline.")
+    assert seen[0].endswith("Reject: it stays next to the live timeline.")
     assert states(run)["promote"] == ["success" if answer == "Approve" else "skipped"]
     assert [r if len(r) < 1 or r[0] != 6 else (4,) for r in repeats(disk)] == live
     assert disk.buses() == {"a": (3, 6), "b": (1, 9)}

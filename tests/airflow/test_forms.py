@@ -62,14 +62,14 @@ def test_every_field_tells_what_it_is_for(form: Any, dag: str) -> None:
 
 @pytest.mark.parametrize("dag", REQUIRED)
 def test_a_field_that_is_left_empty_is_one_that_was_not_there(form: Any, dag: str) -> None:
-    from tidemark.airflow.form_answers import parsed
+    from tidemark.airflow.form_answers import validate_conf
     from tidemark.errors import UsageError
 
     given = {name: "x" if name == "name" else field.value for name, field in form(dag).items() if name in REQUIRED[dag]}
     empty = {name: None for name in form(dag) if name not in given}
-    assert parsed(model(dag), given | empty) == parsed(model(dag), given)
+    assert validate_conf(model(dag), given | empty) == validate_conf(model(dag), given)
     with pytest.raises(UsageError, match="misspelt"):
-        parsed(model(dag), given | {"misspelt": None})
+        validate_conf(model(dag), given | {"misspelt": None})
 
 
 def test_dags_are_found_by_the_pipelines_that_they_are_for(airflow_home: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_a_page_sends_is_taken(form: Any, page: str, method: str, path: str
     from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
     from airflow.sdk.definitions.param import ParamsDict
 
-    from tidemark.airflow.form_answers import parsed
+    from tidemark.airflow.form_answers import validate_conf
 
     kind = f"{method} {re.sub(r'(?<=/)[{]?[a-z]+[}]?(?=/dagRuns|/taskInstances|/approve)', '*', path)}"
     known: dict[str, tuple[type[BaseModel], Any]] = {
@@ -116,7 +116,7 @@ def test_what_a_page_sends_is_taken(form: Any, page: str, method: str, path: str
         params = ParamsDict(form(dag))
         params.update(conf)
         params.validate()
-        parsed(model(dag), conf)
+        validate_conf(model(dag), conf)
 
 
 def test_each_page_of_a_restore_point_has_a_request() -> None:

@@ -26,7 +26,7 @@ def fates(world: World) -> dict[str, str]:
 
 def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import restore_dag
-    from tidemark.airflow.form_answers import parsed
+    from tidemark.airflow.form_answers import validate_conf
     from tidemark.airflow.restore_dag import RestoreConf
 
     dag = found("restore")
@@ -34,12 +34,16 @@ def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
     assert (dag.timetable.can_be_scheduled, dag.max_active_runs) == (False, 1)
     assert set(dag.params) == set(RestoreConf.model_fields)
     assert dag.params["execute"] is False, "a dry run, unless it is asked for"
-    request = parsed(RestoreConf, {"pipeline": "trips", "checkpoint": "chk-2", "rename": {"a": "b"}}).request("run-1")
+    request = validate_conf(RestoreConf, {"pipeline": "trips", "checkpoint": "chk-2", "rename": {"a": "b"}}).request(
+        "run-1"
+    )
     assert (request.checkpoint, request.renamed, request.request) == (2, {"a": "b"}, "run-1")
-    request = parsed(RestoreConf, {"pipeline": "trips", "newest_whole": True, "max_fallback": 1}).request("run-1")
+    request = validate_conf(RestoreConf, {"pipeline": "trips", "newest_whole": True, "max_fallback": 1}).request(
+        "run-1"
+    )
     assert (request.newest_whole, request.max_fallback, request.checkpoint) == (True, 1, None)
     with pytest.raises(UsageError, match="chekpoint: Extra inputs are not permitted"):
-        parsed(RestoreConf, {"pipeline": "trips", "chekpoint": "chk-2"})
+        validate_conf(RestoreConf, {"pipeline": "trips", "chekpoint": "chk-2"})
     with pytest.raises(DeclarationError, match="without pipelines"):
         restore_dag([])
 

@@ -106,8 +106,8 @@ def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
         (None, "Airflow has no connection lake"),
         ({"login": KEY}, "half a key"),
         ({"password": SECRET}, "half a key"),
-        ({"login": KEY, "password": SECRET, "extra": {"role_arn": "r"}}, "role_arn, which Tidemark does not honour"),
-        ({"login": KEY, "password": SECRET, "host": "http://store:1"}, "a host, which Tidemark does not honour"),
+        ({"login": KEY, "password": SECRET, "extra": {"role_arn": "r"}}, "role_arn, which Tidemark does not support"),
+        ({"login": KEY, "password": SECRET, "host": "http://store:1"}, "a host, which Tidemark does not support"),
     ],
 )
 def test_a_connection_that_is_not_fully_honoured_is_refused(
@@ -120,7 +120,7 @@ def test_a_connection_that_is_not_fully_honoured_is_refused(
     with pytest.raises(UsageError, match=wrong) as failed:
         take_s3_connection()
     assert SECRET not in str(failed.value)
-    assert "make the connection lake in Airflow" in failed.value.next
+    assert "create the connection lake in Airflow" in failed.value.next
     assert "AWS_ACCESS_KEY_ID" not in os.environ
 
 

@@ -153,12 +153,12 @@ def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: World
         consumed_asset_events=[],
         partition_key=None,
     )
-    name, request = plan.asked({"dag_run": run, "params": dag.params.dump()})
+    name, request = plan.read_form({"dag_run": run, "params": dag.params.dump()})
     assert (name, request.name, request.owner) == ("trips", "daily-2024-03-02T0000", "airflow")
     assert request.expires_at_ms is not None
     run.run_type = DagRunType.MANUAL
     with pytest.raises(NameRefusedError):
-        plan.asked({"dag_run": run, "params": dag.params.dump()})
+        plan.read_form({"dag_run": run, "params": dag.params.dump()})
 
 
 def test_declarations_that_make_no_sense_are_refused(airflow_home: Path) -> None:

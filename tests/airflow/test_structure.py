@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -185,7 +186,7 @@ def test_options_that_do_not_fit_are_refused(airflow_home: Path) -> None:
 
     with pytest.raises(TypeError, match="shedule"):
         checkpoint_dag(trips, shedule="@daily")  # type: ignore[call-arg]
-    with pytest.raises(DeclarationError, match="without a schedule"):
+    with pytest.raises(DeclarationError, match="needs a schedule"):
         checkpoint_dag(trips, until="interval_end")
     with pytest.raises(DeclarationError, match="no restart strategy"):
         checkpoint_dag(trips, restart="sometimes")  # type: ignore[arg-type]
@@ -282,6 +283,7 @@ def test_every_kind_of_dag_is_found_where_it_is_first_asked_for() -> None:
 
     assert dir(tidemark.airflow) == tidemark.airflow.__all__ == sorted(tidemark.airflow._HOMES)
     for name in tidemark.airflow.__all__:
-        assert getattr(tidemark.airflow, name).__name__ == name
+        for _ in range(2):  # its module, often of the same name, is imported by the first access
+            assert isinstance(found := getattr(tidemark.airflow, name), FunctionType) and found.__name__ == name
     with pytest.raises(AttributeError, match="restor_dag"):
         tidemark.airflow.restor_dag  # noqa: B018

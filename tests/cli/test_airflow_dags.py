@@ -75,7 +75,7 @@ def test_the_dags_that_make_checkpoints_are_paused_when_their_runs_have_ended(da
     _Airflow.running = 3
     assert dags.pause(60, said.append) == ["by month"]
     assert _Airflow.running == -1, "asked until nothing ran"
-    assert said == ["waiting for r1 of by month to end"]
+    assert said == ["waiting for DAG by month to finish r1"]
     assert _Airflow.asked == ["/api/v2/dags/by%20month True"]
 
 

@@ -235,7 +235,7 @@ def test_abort_is_a_dry_run_until_it_is_told_to_execute(line: Line) -> None:
     answer = line.tidemark("checkpoint", "abort", "till", "--json").ok()
     assert answer.json == {"aborted": None, "would_abort": "chk-5", "reason": None}
     assert "tidemark checkpoint abort till chk-5 --execute" in answer.err
-    line.tidemark("checkpoint", "abort", "till", "chk-4", "--execute").failed(2, "chk-4 is not in progress, chk-5 is")
+    line.tidemark("checkpoint", "abort", "till", "chk-4", "--execute").failed(2, "chk-4 is not in progress; chk-5 is")
     assert line.tidemark.objects("till") == before
     done = line.tidemark("checkpoint", "abort", "till", "chk-5", "--execute", "--json").ok()
     assert done.json == {"aborted": "chk-5", "would_abort": None, "reason": "DECLINED"}

@@ -51,9 +51,9 @@ def test_what_is_chained_by_the_same_key_is_erased_and_the_rest_is_told(shop: Sh
 
 def test_what_holds_the_key_in_part_is_erased_by_what_the_command_says(shop: Shop) -> None:
     said = shop.tidemark(*ERASE, "--execute").ok().err
-    assert "rows of at_shops, behind accounts, whose keys hold it: shop, account" in said
+    assert "rows of at_shops, downstream of accounts, hold the key as part of theirs: shop, account" in said
     assert "tidemark erase visits at_shops --key SHOP --key ACCOUNT" in said
-    assert "shops, behind accounts, has other keys (shop): nobody can tell what came of the key" in said
+    assert "shops, downstream of accounts, has other keys (shop), so its rows cannot be traced to the key" in said
     held = {r["shop"] for n in shop.made for r in told(shop, "at_shops", n) if r["account"] == "bob"}
     for name in held:
         shop.tidemark("erase", "visits", "at_shops", "--key", name, "--key", "bob", "--execute").ok()

@@ -20,8 +20,8 @@ ESCAPE = "\x1b"
 
 
 def _commands(within: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Every command with its examples, read from the docstring."""
-    for command in within.registered_commands:
+    """Every command that help lists, with its examples, read from the docstring."""
+    for command in (c for c in within.registered_commands if not c.hidden):
         assert command.callback is not None
         text = command.callback.__doc__ or ""
         examples = [line.strip() for line in text.partition("Examples:")[2].splitlines() if line.strip()]
@@ -53,9 +53,29 @@ def test_help_shows_the_examples_line_by_line(tidemark: Command, path: tuple[str
 def test_the_verbs_of_the_contract_exist() -> None:
     wanted = {"run", "compact", "up", "down", "status", "logs", "doctor"}
     wanted |= {f"checkpoint {v}" for v in ("list", "show", "abort")}
-    wanted |= {f"savepoint {v}" for v in ("create", "list", "show", "note", "dispose")} | {"stop", "resume"}
+    wanted |= {f"savepoint {v}" for v in ("create", "list", "show", "update", "dispose")} | {"stop", "resume"}
     wanted |= {"state show", "state export", "topic load", "sink show"}
     assert wanted <= {" ".join(path) for path in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("group", "old", "new"),
+    [
+        (("state",), ("source", "shop", "tills", "--key", "a"), ("lineage", "shop", "tills", "--key", "a")),
+        (("savepoint",), ("note", "shop", "june", "--expires", "1d"), ("update", "shop", "june", "--expires", "1d")),
+        (("restore",), ("shop", "--newest-whole"), ("shop", "--latest-valid")),
+        (("fork",), ("shop", "bugfix", "--newest-whole"), ("shop", "bugfix", "--latest-valid")),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_an_old_spelling_does_the_same_and_help_does_not_list_it(
+    tidemark: Command, group: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]
+) -> None:
+    answers = [tidemark(*group, *spelled) for spelled in (old, new)]
+    assert answers[0] == answers[1].failed(3, "shop")
+    listed = {line.split()[0] for line in tidemark(*group, "--help").ok().out.splitlines() if line.strip()}
+    (shown,), (hidden,) = set(new) - set(old), set(old) - set(new)
+    assert shown in listed and hidden not in listed
 
 
 def test_the_version_is_that_of_the_project_and_needs_nothing_heavy(tidemark: Command) -> None:

@@ -43,7 +43,7 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path, monkeypatc
     with commands_over(line):
         told = {text: tidemark(*shlex.split(text)[1:]).ok() for block in blocks for text in block.splitlines()}
     assert "end-of-june" in told["tidemark savepoint list flights"].out
-    assert "would dispose end-of-june" in told["tidemark savepoint dispose flights end-of-june"].err
+    assert "would dispose of end-of-june" in told["tidemark savepoint dispose flights end-of-june"].err
     assert "disposed" in told["tidemark savepoint list flights --disposed"].out
     assert "N14228" in told["tidemark state show flights aircraft --key N14228 --savepoint before-upgrade"].out
     assert (tmp_path / "before-upgrade.parquet").stat().st_size > 0

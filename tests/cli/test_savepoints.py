@@ -120,7 +120,7 @@ def test_what_cannot_be_created_says_so_by_exit_code(shop: Shop) -> None:
     shop.tidemark(*create, "july", "--expires", "2001-01-01").failed(2, "expired already")
     shop.tidemark("savepoint", "create", "nobody", "june").failed(3, "nobody")
     shop.tidemark("savepoint", "show", "till", "july").failed(3, "no savepoint 'july'")
-    shop.tidemark("savepoint", "note", "till", "june").failed(2, "nothing to change")
+    shop.tidemark("savepoint", "update", "till", "june").failed(2, "nothing to change")
 
 
 def test_a_broken_pipeline_can_be_pinned_and_listed(shop: Shop) -> None:
@@ -139,7 +139,7 @@ def test_a_list_does_not_fail_of_a_damaged_manifest(shop: Shop) -> None:
 def test_note_and_expiry_change_and_the_rest_stays(shop: Shop) -> None:
     shop.tidemark("savepoint", "create", "till", "june", "--expires", "2w").ok()
     told = (
-        shop.tidemark("savepoint", "note", "till", "june", "--note", "kept", "--expires", "never", "--json").ok().json
+        shop.tidemark("savepoint", "update", "till", "june", "--note", "kept", "--expires", "never", "--json").ok().json
     )
     assert (told["note"], told["expires_at"], told["revision"], told["checkpoint"]) == ("kept", None, 2, "chk-3")
     shown = shop.tidemark("savepoint", "show", "till", "june", "--json").ok().json
@@ -179,7 +179,7 @@ def test_stop_with_a_savepoint_takes_what_waits_and_lets_no_plan_be_made(shop: S
         "pipeline": "till", "stopped": True, "why": "disk swap", "savepoint": "last", "checkpoint": "chk-4",
         "drained": False, "in_progress": None, "followed_by": None, "paused_dags": [],
     }  # fmt: skip
-    assert "Airflow is not up here" in done.err
+    assert "no Airflow is running here" in done.err
     assert sum(s["records"] for s in shop.tidemark("checkpoint", "list", "till", "--json").ok().json) == 67
     shop.tidemark("run", "till").failed(4, "STOPPED", "disk swap", "tidemark resume till")
     again = shop.tidemark("stop", "till", "--savepoint", "last", "--json").ok().json
@@ -192,7 +192,7 @@ def test_stop_with_a_savepoint_takes_what_waits_and_lets_no_plan_be_made(shop: S
 
 
 def test_a_drained_pipeline_goes_on_only_when_it_is_forced(shop: Shop) -> None:
-    shop.tidemark("stop", "till", "--drain").failed(2, "--drain without --savepoint")
+    shop.tidemark("stop", "till", "--drain").failed(2, "--drain requires --savepoint")
     assert shop.tidemark("stop", "till", "--savepoint", "end", "--drain", "--json").ok().json["drained"] is True
     assert shop.tidemark("savepoint", "show", "till", "end", "--json").ok().json["drained"] is True
     shop.tidemark("resume", "till").failed(4, "drained into savepoint end", "--force")
@@ -235,7 +235,7 @@ def test_all_verbs_of_savepoints_together_load_nothing_heavy_and_take_less_than_
         ("create", "till", "june"),
         ("list", "till"),
         ("show", "till", "june"),
-        ("note", "till", "june", "--note", "x"),
+        ("update", "till", "june", "--note", "x"),
         ("dispose", "till", "june", "--execute"),
     ]
     command = [sys.executable, "-c", PROBE.format(heavy=HEAVY), json.dumps(verbs)]

@@ -165,7 +165,7 @@ def test_a_statement_may_come_from_a_file_or_from_stdin(shop: AskedShop, tmp_pat
     assert shop.tidemark("state", "sql", "till", "--file", str(file), "--json").ok().json == [{"n": sold}]
     with mock.patch("sys.stdin", io.StringIO("select sum(sales) as n from accounts")):
         assert shop.tidemark("state", "sql", "till", "-", "--json").ok().json == [{"n": sold}]
-    shop.tidemark("state", "sql", "till").failed(2, "no statement")
+    shop.tidemark("state", "sql", "till").failed(2, "one statement")
     shop.tidemark("state", "sql", "till", "select 1", "--file", str(file)).failed(2, "one statement")
     shop.tidemark("state", "sql", "till", "--file", str(tmp_path / "none.sql")).failed(2, "none.sql")
 
@@ -243,7 +243,7 @@ def test_a_diff_for_people_and_its_cost(shop: AskedShop) -> None:
     ).ok()
     assert "sales" in one.out
     assert "→" in one.out
-    assert "the first 1 are shown" in one.err
+    assert "showing the first 1" in one.err
     nothing = shop.tidemark("state", "diff", "till", "tills", "--from", "3", "--to", "4").ok()
     assert (nothing.out, "nothing changed" in nothing.err) == ("", True)
     shop.tidemark("state", "diff", "till", "tills", "--from", "3", "--to", "99").failed(3, "99")
@@ -326,7 +326,7 @@ def test_a_replay_that_differs_exits_1_and_names_keys(shop: AskedShop) -> None:
     assert answer.code == 1
     wrong = [s for s in answer.json if not s["equal"]]
     assert wrong and all(0 < len(s["differing"]) <= 5 for s in wrong)
-    assert "chk-7 came to another state" in answer.lines[0]
+    assert "the replay of chk-7 computed a different state" in answer.lines[0]
     assert answer.lines[2].startswith("Next: tidemark state show till ")
     assert not (shop.tidemark.warehouse / "till" / "scratch").exists()
 

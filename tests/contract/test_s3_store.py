@@ -110,7 +110,7 @@ def test_doctor_tells_whether_the_bucket_will_do(bucket: Bucket, folder: S3Folde
         home=str(tmp_path), warehouse=f"s3://{bucket.name}/house", s3_endpoint=bucket.server.proxy.address
     )
     (found,) = [f for f in doctor.examine(settings) if f.check == "warehouse"]
-    assert (found.verdict, found.detail) == ("ok", f"s3://{bucket.name}/house lets one writer win each name")
+    assert (found.verdict, found.detail) == ("ok", f"s3://{bucket.name}/house lets only one writer create each name")
     bucket.server.proxy.rule = strips_conditions
     (found,) = [f for f in doctor.examine(settings) if f.check == "warehouse"]
     assert found.verdict == "missing" and "If-None-Match" in found.detail

@@ -1,4 +1,4 @@
-"""`restore --newest-whole`: back to the newest checkpoint that is whole, loudly, and no further than asked for (I4).
+"""`restore --latest-valid`: back to the newest checkpoint that is whole, loudly, and no further than asked for (I4).
 
 A file is damaged that the newest checkpoints name and older ones do not. Then everything read since is read again,
 and the states have to be those of a warehouse that was never damaged.
@@ -16,7 +16,7 @@ from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.operations import reads, timelines, verification
 from tidemark.readers.state_reader import files_of
 
-BACK = ("restore", "market", "--newest-whole")
+BACK = ("restore", "market", "--latest-valid")
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_a_whole_warehouse_is_whole_to_the_last_byte(whole: Market) -> None:
     ]  # fmt: skip
     assert (told["damaged"], told["broken"]) == ([], [])
     assert (told["files"], told["bytes"]) == (len(named), sum(p.stat().st_size for p in named))
-    assert whole.tidemark("verify", "market").ok().err.startswith("whole: 8 restore points")
+    assert whole.tidemark("verify", "market").ok().err.startswith("undamaged: 8 restore points")
 
 
 def test_what_restore_points_share_is_read_once(whole: Market, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_whoever_starts_from_a_damaged_checkpoint_is_stopped_before(copy: Comman
 def test_what_is_not_there_is_not_found(copy: Command) -> None:
     copy("verify", "market", "--checkpoint", "9").failed(3, "no completed checkpoint chk-9")
     copy("verify", "market", "late").failed(3, "no savepoint 'late'")
-    copy("verify", "market", "june", "--checkpoint", "3").failed(2, "name one of them")
+    copy("verify", "market", "june", "--checkpoint", "3").failed(2, "give one of them")
     copy("verify", "nothing").failed(3)
 
 

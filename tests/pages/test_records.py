@@ -204,22 +204,22 @@ def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]
 def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:
     tidemark, line = walk
     with commands_over(line):
-        told = tidemark("state", "source", "walk", "walkers", "--key", "ann", "--records", "5", "--json").ok().json
+        told = tidemark("state", "lineage", "walk", "walkers", "--key", "ann", "--records", "5", "--json").ok().json
         assert told["changed"]["name"] == "chk-2"
         assert [(r["offset"], json.loads(r["value"]["text"])["n"]) for r in told["records"]["records"]] == [
             (3, 1), (4, 7),
         ]  # fmt: skip
-        plain = tidemark("state", "source", "walk", "walkers", "--key", "ann", "--records", "1").ok()
+        plain = tidemark("state", "lineage", "walk", "walkers", "--key", "ann", "--records", "1").ok()
         assert "steps-0 [3, 6)" in plain.out and '"n": 1' in plain.out
         assert "--checkpoint chk-1" in plain.err and "stopped by: matches" in plain.err
         emitted = ("sink", "source", "walk", "far", "--checkpoint", "chk-1", "--where", "who=bob", "--records", "1")
         told = tidemark(*emitted, "--json").ok().json
         assert [json.loads(r["value"]["text"])["n"] for r in told["records"][0]["records"]] == [9]
         assert "steps-0 2" in tidemark(*emitted).ok().out
-        tidemark("state", "source", "walk", "walkers", "--key", "eve").failed(3, "eve")
+        tidemark("state", "lineage", "walk", "walkers", "--key", "eve").failed(3, "eve")
         tidemark("sink", "source", "walk", "far", "--checkpoint", "chk-1", "--where", "who").failed(2, "COLUMN=VALUE")
         line.log.trim(TopicPartition("steps", 0), 6)
-        gone = tidemark("state", "source", "walk", "walkers", "--key", "ann", "--records", "1").ok()
+        gone = tidemark("state", "lineage", "walk", "walkers", "--key", "ann", "--records", "1").ok()
         assert "steps-0 [3, 6): nothing is left. Kafka has deleted these records." in gone.err
 
 

@@ -81,7 +81,7 @@ def test_too_many_dead_letters_fail_the_checkpoint() -> None:
 
 
 def test_scripts_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(UsageError, match="behind the last BARRIER"):
+    with pytest.raises(UsageError, match="CRASH follows the last BARRIER"):
         replay(PIPELINE, [[_reading("a", 1)], BARRIER, CRASH])
-    with pytest.raises(UsageError, match=r"fold\.sensors:before was not passed"):
+    with pytest.raises(UsageError, match=r"fold\.sensors:before was never reached"):
         replay(PIPELINE, [[], CRASH.at("fold.sensors"), BARRIER])

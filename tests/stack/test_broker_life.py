@@ -89,7 +89,7 @@ def test_a_taken_port_is_left_to_its_holder(shared_settings: Settings) -> None:
 
 def test_logs_are_told_by_name(shared_settings: Settings) -> None:
     assert any("started" in line for line in log_lines(shared_settings, "kafka"))
-    with pytest.raises(NotFoundError, match="no log is called") as caught:
+    with pytest.raises(NotFoundError, match="there is no log") as caught:
         log_lines(shared_settings, "../stack.json")
     assert "kafka" in caught.value.next
 

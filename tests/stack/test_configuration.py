@@ -112,7 +112,7 @@ def test_a_port_that_was_set_and_is_taken_is_refused_by_name(home_settings: Sett
 
 
 def test_an_unknown_service_is_a_usage_error(home_settings: Settings) -> None:
-    with pytest.raises(UsageError, match="no service is called zookeeper"):
+    with pytest.raises(UsageError, match="there is no service zookeeper"):
         up(home_settings, ["zookeeper"])
 
 

@@ -1,1 +1,1 @@
-"""`make demo`: the flights of 2013 through Airflow, a bug, its correction by a backfill, and every row checked."""
+"""`make demo`: processes the flights of 2013 with Airflow, corrects a bug with a backfill, and checks every row."""

@@ -1,8 +1,8 @@
-"""Entry point of the demo: the stack, the input, the months, the correction, the comparison, retention, the table.
+"""Runs the demo: the stack, the input, the months, the correction, the comparison, retention, and a table.
 
-Run as `python -m devstack.demo`. May be repeated: what is there is left alone, what is missing is added. The stack
-keeps running at the end, so that there is something to look at. `DEMO=quick` makes half a year and no correction;
-`WAREHOUSE=s3` keeps all of it in a bucket.
+Run it with `python -m devstack.demo`. You can repeat it: it keeps existing results and adds missing ones. The stack
+keeps running at the end, so that you can look around. `DEMO=quick` runs half a year without the correction;
+`WAREHOUSE=s3` keeps all data in a bucket.
 """
 
 import os
@@ -32,7 +32,7 @@ FOLDERS = "TIDEMARK_PIPELINES"
 
 
 def main() -> int:
-    """Runs the demo; the exit code is 0 when every row agrees."""
+    """Runs the demo; the exit code is 0 if every row agrees."""
     began = time.monotonic()
     try:
         if asks_for(bucket.VARIABLE, bucket.S3):
@@ -45,19 +45,19 @@ def main() -> int:
     except KeyboardInterrupt:
         note("interrupted\nSafe: every completed checkpoint is intact.\nNext: make demo again, or tidemark down.")
         return 130
-    note(f"\nall of it took {time.monotonic() - began:.0f} s; tidemark down stops the stack")
+    note(f"\nthe demo took {time.monotonic() - began:.0f} s; tidemark down stops the stack")
     return 0
 
 
 def demonstrate(settings: Settings, *, quick: bool) -> None:
-    """Starts the stack, loads, checkpoints, corrects, checks, and prints what came of it.
+    """Starts the stack, loads the data, makes checkpoints, corrects the bug, checks the rows, and prints the result.
 
     Args:
-        settings: of the project.
-        quick: half a year, and no correction.
+        settings: the project's settings.
+        quick: run half a year, without the correction.
 
     Raises:
-        TidemarkError: anything went wrong, a mismatch included.
+        TidemarkError: a step failed, or rows differ.
     """
     context, releases = open_context(settings), Releases(settings)
     _head("the stack")
@@ -75,7 +75,7 @@ def demonstrate(settings: Settings, *, quick: bool) -> None:
     else:
         story.year()
     added = len(_ids(context)) - len(before)
-    note(f"{added} checkpoints were added" if added else "nothing was added: every month is covered already")
+    note(f"{added} checkpoints were added" if added else "no checkpoint was added: every month is covered already")
     _head("every row, recomputed from the data set")
     story.check()
     if not quick:
@@ -84,7 +84,7 @@ def demonstrate(settings: Settings, *, quick: bool) -> None:
     _show(context, lines_of(context, PIPELINE))
     if quick:
         note(
-            f"{VARIABLE}={QUICK} left out July to December, the savepoint, the bug, its correction by a backfill, and"
+            f"{VARIABLE}={QUICK} skipped July to December, the savepoint, the bug, its correction by a backfill, and"
             " retention: make demo adds them"
         )
     sys.stdout.write(f"\nAirflow  {settings.airflow_address}/dags/{PIPELINE}\n")
@@ -92,23 +92,23 @@ def demonstrate(settings: Settings, *, quick: bool) -> None:
 
 
 def _start(settings: Settings, releases: Releases, *, deploys: bool) -> None:
-    """Starts what does not run.
+    """Starts the services that do not run.
 
     Args:
-        settings: of the project.
-        releases: what Airflow's tasks shall run.
-        deploys: whether something else will be deployed: an Airflow that would not see it is started again.
+        settings: the project's settings.
+        releases: the release that Airflow's tasks run.
+        deploys: whether another release will be deployed; an Airflow that would not see it is restarted.
     """
     wanted = os.pathsep.join(map(str, releases.deployed.pipelines))
     scheduler = next(service for service in control.status(settings) if service.name == "airflow-scheduler")
     if deploys and scheduler.state == "running" and _folders_of(scheduler.pid) != wanted:
-        note(f"airflow: was started with other {FOLDERS} than the demo's")
+        note(f"airflow: was started with another {FOLDERS} than the demo's")
         control.down(settings, ["airflow"], report=note)
     control.up(releases.deployed, report=note)
 
 
 def _folders_of(pid: int | None) -> str | None:
-    """What a process was started with; its children, which are the tasks, have the same."""
+    """Returns a process's environment, which its children, the tasks, inherit."""
     try:
         return psutil.Process(pid).environ().get(FOLDERS)
     except psutil.Error:
@@ -127,7 +127,7 @@ def _ids(context: Context) -> set[int]:
 
 
 def _dead(settings: Settings) -> str | None:
-    """A service of the stack that has ended."""
+    """Returns a service of the stack that has ended."""
     return next((service.name for service in control.status(settings) if service.state == "stale"), None)
 
 

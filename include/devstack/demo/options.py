@@ -1,4 +1,4 @@
-"""What the environment asks of the demo: `DEMO=quick`, `WAREHOUSE=s3`."""
+"""The demo's options from the environment: `DEMO=quick` and `WAREHOUSE=s3`."""
 
 import os
 
@@ -6,12 +6,12 @@ from tidemark.errors import UsageError
 
 
 def asks_for(variable: str, value: str) -> bool:
-    """Whether a variable holds the one value that it may hold.
+    """Returns whether a variable has its only allowed value.
 
     Raises:
-        UsageError: it holds another one.
+        UsageError: the variable has another value.
     """
     found = os.environ.get(variable, "")
     if found not in ("", value):
-        raise UsageError(f"{variable}={found}", next=f"leave it out, or make demo {variable}={value}.")
+        raise UsageError(f"{variable}={found}", next=f"unset it, or make demo {variable}={value}.")
     return found == value

@@ -1,8 +1,8 @@
-"""What the flights' state must be, computed from the data set by pandas and DuckDB. Imports nothing of Tidemark.
+"""Computes the expected state of the flights from the data set with pandas and DuckDB. Imports nothing from Tidemark.
 
-Restates in other words what `include/pipelines/flights.py` declares. The one thing that it must know of the load is the
-order of records: by (scheduled departure, row number) within a partition, which is the CRC-32 of the tail number modulo
-four, or the row number modulo four where there is none; a `latest` or `first` over a tie depends on it.
+It expresses the declaration in `include/pipelines/flights.py` in another way. All that it must know about the load is
+the order of records: by (scheduled departure, row number) within a partition, which is the CRC-32 of the tail number
+modulo four, or the row number modulo four if there is no tail number; a `latest` or `first` over a tie depends on it.
 """
 
 import zlib
@@ -41,22 +41,22 @@ QUERIES: Mapping[str, str] = {
 
 
 class Oracle:
-    """Recomputes both tables as of any cut.
+    """Recomputes both tables as of any time.
 
     Args:
-        flights: the data set, as `read_data_set` gives it; None = that of the installed package.
+        flights: the data set, as returned by `read_data_set`; None = the one in the installed package.
     """
 
     def __init__(self, flights: "pd.DataFrame | None" = None) -> None:
         self.flights = read_data_set(_installed()) if flights is None else flights
 
     def blind(self, first: datetime, end: datetime) -> "Oracle":
-        """An oracle that cannot read flights without a departure delay, of those scheduled from `first` up to `end`."""
+        """Returns an oracle that cannot read flights without a departure delay, if scheduled from `first` to `end`."""
         seen = self.flights["scheduled"].between(_micros(first), _micros(end), inclusive="left")
         return Oracle(self.flights[~(seen & self.flights["dep_delay"].isna())])
 
     def expected(self, uid: str, cut: datetime) -> Rows:
-        """The rows of one table over the flights scheduled before `cut`, by key."""
+        """Returns the rows of one table over the flights scheduled before `cut`, by key."""
         import duckdb
 
         connection = duckdb.connect()
@@ -70,13 +70,13 @@ class Oracle:
         return {tuple(row[name] for name in KEYS[uid]): _in_time(row) for row in rows}
 
     def counts(self, cut: datetime) -> tuple[int, int]:
-        """How many flights were scheduled before `cut`, and how many of them have no tail number."""
+        """Returns how many flights were scheduled before `cut`, and how many of them have no tail number."""
         before = self.flights[self.flights["scheduled"] < _micros(cut)]
         return len(before), int(before["tailnum"].isna().sum())
 
 
 def read_data_set(path: Path) -> "pd.DataFrame":
-    """The flights, with the instant of the scheduled departure in microseconds, row number and partition."""
+    """Returns the flights, with the scheduled departure in microseconds, row number and partition."""
     import pandas as pd
 
     flights = pd.read_csv(path, keep_default_na=False, na_values=["NA", ""], low_memory=False)
@@ -89,18 +89,18 @@ def read_data_set(path: Path) -> "pd.DataFrame":
     place = [n % PARTITIONS if pd.isna(tail) else zlib.crc32(tail.encode()) % PARTITIONS for n, tail in tails]
     columns = ["tailnum", "carrier", "flight", "origin", "dest", "distance", "dep_delay", "arr_delay", "air_time"]
     wanted = flights[columns]
-    # A missing number is NULL for DuckDB, where a NaN would be the greatest of all.
+    # A missing number must be NULL in DuckDB, because NaN would be the greatest number.
     wanted = wanted.astype(dict.fromkeys(("dep_delay", "arr_delay", "air_time"), "Float64"))
     return wanted.assign(scheduled=since // pd.Timedelta(1, "us"), place=place, number=range(len(flights)))
 
 
 def differences(expected: Rows, found: Rows, limit: int = 10) -> list[str]:
-    """What differs, row by row, in words; empty when every row and field agrees.
+    """Describes the differences row by row; empty if every row and field agrees.
 
     Args:
         expected: the oracle's rows.
-        found: the state's rows; columns that begin with an underscore are not compared.
-        limit: how many rows are named.
+        found: the state's rows; columns that start with an underscore are not compared.
+        limit: the most rows to describe.
     """
     lines = []
     for key in sorted(expected.keys() | found.keys()):
@@ -117,8 +117,8 @@ def differences(expected: Rows, found: Rows, limit: int = 10) -> list[str]:
 def _fields(key: Key, expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     names = expected.keys() | {name for name in found if not name.startswith("_")}
     wrong = [name for name in sorted(names) if expected.get(name, "absent") != found.get(name, "absent")]
-    told = [f"{name} is {found.get(name, 'absent')!r}, should be {expected.get(name, 'absent')!r}" for name in wrong]
-    return [f"{'/'.join(key)}: {'; '.join(told)}"] if told else []
+    texts = [f"{name} is {found.get(name, 'absent')!r}, should be {expected.get(name, 'absent')!r}" for name in wrong]
+    return [f"{'/'.join(key)}: {'; '.join(texts)}"] if texts else []
 
 
 def _in_time(row: dict[str, Any]) -> dict[str, Any]:

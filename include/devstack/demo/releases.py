@@ -1,7 +1,8 @@
-"""What is deployed while the demo runs: a link that Airflow's tasks read the pipeline through, and what it leads to.
+"""The releases that the demo deploys: Airflow's tasks read the pipeline through a link, which the demo changes.
 
-The file that you see, `include/pipelines/flights.py`, is the right one, and the link leads to it before and after. In
-between it leads to a copy in the demo's home with one line changed: the release of 1 July. No file of yours is edited.
+The file in your checkout, `include/pipelines/flights.py`, is correct, and the link points to it before and after. In
+between it points to a copy in the demo's home with one changed line: the release of 1 July. The demo edits none of your
+files.
 """
 
 import difflib
@@ -16,7 +17,7 @@ from tidemark.settings import Settings
 
 RIGHT = "    departure_delay: float | None = None\n"
 WRONG = "    departure_delay: float\n"
-"""The bug: a cancelled flight has no departure delay, so it cannot be read any more."""
+"""The bug: a cancelled flight has no departure delay, so it can no longer be decoded."""
 RELEASE = "release-of-july"
 
 
@@ -24,46 +25,46 @@ class Releases:
     """Deploys the pipelines.
 
     Args:
-        settings: of the project; one of its folders of pipelines has the file.
+        settings: the project's settings; one of their folders of pipelines has the file.
         file: the file that declares the pipeline.
-        name: of the pipeline.
+        name: the pipeline's name.
     """
 
     def __init__(self, settings: Settings, file: str = "flights.py", name: str = "flights") -> None:
         self._name, self._file = name, file
         self._own = _folder_of(settings.pipelines, file)
-        # The last part of a folder's name is part of a module's: it must be the same for the same code.
+        # The folder's name is part of the module's name, so it must be the same for the same code.
         home = settings.home / "demo"
         self._link = home / "deployed" / self._own.name
         self._wrong = home / RELEASE / self._own.name
         others = [folder for folder in settings.pipelines if folder != self._own]
         self.deployed = settings.model_copy(update={"pipelines": (self._link, *others)})
-        """The settings that the stack is started with."""
+        """The settings for starting the stack."""
         if not self._link.exists():
             self.deploy_right()
 
     @property
     def right(self) -> Pipeline:
-        """The declaration that you see."""
+        """The declaration in your checkout."""
         return find_pipeline(self._name, [self._own])
 
     @property
     def wrong(self) -> Pipeline | None:
-        """The declaration with the bug; None where it was never deployed."""
+        """The declaration with the bug; None if it was never deployed."""
         return find_pipeline(self._name, [self._wrong]) if (self._wrong / self._file).is_file() else None
 
     def deploy_right(self) -> None:
-        """Lets the link lead to the pipelines of the project."""
+        """Points the link to the pipelines of the project."""
         self._switch(self._own)
 
     def deploy_wrong(self) -> list[str]:
-        """Lets the link lead to the copy with the bug.
+        """Points the link to the copy with the bug.
 
         Returns:
-            What the copy changes, as the lines of a diff.
+            The change in the copy, as the lines of a diff.
 
         Raises:
-            UsageError: the file does not have the line any more.
+            UsageError: the file no longer has the line.
         """
         self._make()
         self._switch(self._wrong)
@@ -80,7 +81,7 @@ class Releases:
             raise UsageError(
                 f"{self._own / self._file} does not have the line {RIGHT.strip()!r}, which the demo breaks on purpose",
                 safe="completed checkpoints are intact; nothing was deployed.",
-                next="put it back, then make demo; or leave the second half out with DEMO=quick.",
+                next="put it back, then make demo; or skip the second half with DEMO=quick.",
             )
         made = self._wrong.parent.with_suffix(".tmp")
         shutil.rmtree(made, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The last act of the demo: the DAG `retention` lets go what the rule does not keep, and what no savepoint names."""
+"""The last part of the demo: the DAG `retention` releases checkpoints that neither the rule nor a savepoint keeps."""
 
 import re
 from collections.abc import Callable
@@ -20,9 +20,9 @@ class LettingGo:
     """One run of retention.
 
     Attributes:
-        api: a session of Airflow's.
-        context: reads the store.
-        pipeline: its name.
+        api: a session of Airflow's REST API.
+        context: the context for reading the store.
+        pipeline: the pipeline's name.
     """
 
     api: AirflowApi
@@ -30,17 +30,17 @@ class LettingGo:
     pipeline: str
 
     def run(self, wait: Callable[[Callable[[], bool]], None]) -> bool:
-        """Tells the plan, and triggers the DAG without a grace time; False where nothing is due.
+        """Prints the plan, and triggers the DAG without a grace time; returns False if nothing is due.
 
         Args:
-            wait: waits until something is so.
+            wait: waits until a condition holds.
 
         Raises:
             TidemarkError: the DAG run failed.
         """
         plan = retention.plan_sweep(self.context, self.pipeline)
         if not (plan.released or plan.free):
-            note(f"nothing to let go: {plan.kept_files} files are kept, {human_bytes(plan.kept_bytes)}")
+            note(f"nothing to release: {plan.kept_files} files are kept, {human_bytes(plan.kept_bytes)}")
             return False
         note(f"rule: {plan.rule}; releases {spans(plan.released)}")
         show_rows(reasons(plan), as_json=False)
@@ -51,12 +51,12 @@ class LettingGo:
         note(f"retention: {dag.page(run)}")
         wait(lambda: dag.succeeded(run))
         left = retention.measure_storage(self.context, self.pipeline).total
-        note(f"deleted, and every restore point that is left was verified: {human_bytes(left.kept)} are kept")
+        note(f"deleted the files and verified every remaining restore point: {human_bytes(left.kept)} are kept")
         return True
 
 
 def reasons(plan: DeletionPlan) -> list[dict[str, object]]:
-    """What goes, by its reason, most bytes first: rows of why, files, bytes."""
+    """Returns the files to delete by reason, most bytes first: rows of why, files and bytes."""
     found: dict[str, list[int]] = {}
     for f in plan.free:
         found.setdefault(_NAMES.sub(r"\1…", f.why), []).append(f.bytes)

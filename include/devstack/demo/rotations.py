@@ -1,7 +1,7 @@
-"""What the rotations and their alerts must be, by one loop over the data set. Imports nothing of Tidemark's state.
+"""Computes the expected rotations and alerts with one loop over the data set. Imports nothing from Tidemark's state.
 
-Restates in other words what the operator `rotations` of `include/pipelines/flights.py` declares: each aircraft's
-flights in order of (scheduled departure, row number), what is forgotten by the time of the cut, and every alert.
+It expresses the operator `rotations` of `include/pipelines/flights.py` in another way: each aircraft's flights in order
+of (scheduled departure, row number), without state that has expired by the time of the cut, and every alert.
 """
 
 import csv
@@ -31,10 +31,10 @@ class _Aircraft:
 
 
 class RotationOracle:
-    """Recomputes rotations and alerts as of any cut.
+    """Recomputes rotations and alerts as of any time.
 
     Args:
-        flights: the data set, as `oracle.read_data_set` gives it with `flight` and `dep_delay`.
+        flights: the data set with `flight` and `dep_delay`, as returned by `oracle.read_data_set`.
     """
 
     def __init__(self, flights: "pd.DataFrame") -> None:
@@ -46,7 +46,7 @@ class RotationOracle:
         self._airlines = dict(_table("airlines.csv", "carrier", "name"))
 
     def expected(self, cut: datetime) -> tuple[Rows, Rows]:
-        """State per tail number; alerts per (tail number, scheduled departure, flight): of flights before `cut`."""
+        """Returns state per tail number, and alerts per (tail number, scheduled departure, flight), before `cut`."""
         fleet: dict[str, _Aircraft] = defaultdict(_Aircraft)
         alerts: Rows = {}
         before = (cut - _EPOCH) // timedelta(microseconds=1)

@@ -1,7 +1,7 @@
-"""The store of `make demo WAREHOUSE=s3`, as a process: moto's server, whose conditional puts pass one by one.
+"""The store of `make demo WAREHOUSE=s3`, as a process: moto's server, which handles conditional puts one by one.
 
-moto looks whether there is an object before it writes, and lets two puts win in between: no store does that which
-`tidemark doctor` lets pass. Run as `python -m devstack.demo.store HOST PORT`.
+moto checks for an existing object before it writes, so two concurrent puts can both succeed. `tidemark doctor` refuses
+such a store. Run it with `python -m devstack.demo.store HOST PORT`.
 """
 
 import sys
@@ -11,11 +11,11 @@ from contextlib import nullcontext
 from typing import Any
 
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
-"""Of WSGI."""
+"""A WSGI application."""
 
 
 def one_by_one(application: Application) -> Application:
-    """The same application, which answers one conditional request at a time; all others as before."""
+    """Returns the same application, but it answers only one conditional request at a time."""
     turn = threading.Lock()
 
     def gated(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:  # noqa: ANN401

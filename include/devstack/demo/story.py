@@ -1,4 +1,4 @@
-"""What the demo tells: half a year; a savepoint, a bug that nobody notices for three months, and its correction."""
+"""The demo's story: half a year, a savepoint, a bug that stays unnoticed for three months, and its correction."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,21 +27,21 @@ T = TypeVar("T")
 PIPELINE, COMPACTION = "flights", "flights_compact"
 YEAR, HALF, MONTHS = 2013, 6, 12
 NOTICED = 9
-"""The month at whose end somebody notices the bug."""
+"""The month at whose end the bug is noticed."""
 PATIENCE = 600.0
 
 
 @dataclass(kw_only=True)
 class Story:
-    """The demo, from the stack that runs to the rows that agree.
+    """The demo, from the running stack to the comparison of all rows.
 
     Attributes:
-        api: a session of Airflow's.
-        context: reads the store, with the code that you see.
-        releases: what Airflow's tasks run.
-        dead: names a service that has ended.
+        api: a session of Airflow's REST API.
+        context: the context for reading the store, with the code in your checkout.
+        releases: the releases that Airflow's tasks run.
+        dead: returns a service that has ended, or None.
         head: prints a heading.
-        checked: names of timelines that were compared whole.
+        checked: names of timelines that were compared completely.
     """
 
     api: AirflowApi
@@ -53,23 +53,23 @@ class Story:
 
     @cached_property
     def correction(self) -> Correction:
-        """The savepoint and the backfill."""
+        """The correction: the savepoint and the backfill."""
         return Correction(api=self.api, context=self.context, pipeline=PIPELINE)
 
     def begin(self) -> None:
-        """Compactions follow checkpoints; what is deployed first is right."""
+        """Unpauses the DAGs, and deploys the correct release first."""
         Dag(api=self.api, id=COMPACTION).pause(False)
         Dag(api=self.api, id=PIPELINE).pause(False)
         if len(self._live().checkpoints) < HALF:
             self.releases.deploy_right()
 
     def half_year(self) -> None:
-        """January to June: a native backfill of Airflow, which leaves months alone that have succeeded."""
+        """Runs January to June as a native Airflow backfill, which skips months that have succeeded."""
         self.head("January to June: six DAG runs")
         self._months(HALF)
 
     def year(self) -> None:
-        """One native backfill of the twelve months, held at the end of June: for a savepoint, and a release.
+        """Runs one native backfill of twelve months, paused at the end of June for a savepoint and a release.
 
         Raises:
             TidemarkError: a DAG run failed, or rows differ before the fork is promoted.
@@ -80,12 +80,12 @@ class Story:
         self._second_half()
 
     def let_go(self) -> None:
-        """Retention by the rule of the DAG file; June, which only its savepoint keeps, is compared once more.
+        """Runs retention with the rule of the DAG file, and compares June, which only its savepoint keeps, again.
 
         Raises:
-            TidemarkError: the DAG run failed, or June is not what it was.
+            TidemarkError: the DAG run failed, or the state of June has changed.
         """
-        self.head("retention: what the rule of dags/flights.py lets go")
+        self.head("retention: the rule of dags/flights.py releases old checkpoints")
         june = self._june()
         before = None if june is None else self._checker.hashes(june)
         if not LettingGo(api=self.api, context=self.context, pipeline=PIPELINE).run(self._await):
@@ -95,7 +95,7 @@ class Story:
             self._checker.check(upto(self._live().checkpoints, june), [june])
 
     def _second_half(self) -> None:
-        """July to December with the bug and its correction; what was done before is left alone."""
+        """Runs July to December with the bug and its correction; skips steps that are already done."""
         done = len(self._live().checkpoints)
         if self._is_promoted() or (done > HALF and not self.correction.has_savepoint):
             self.head("July to December: six DAG runs")
@@ -103,7 +103,7 @@ class Story:
             self._months(MONTHS)
             if not self._is_promoted():
                 note(
-                    "the bug and its correction are left out: this home had more than half a year before."
+                    "the bug and its correction are skipped, because this home already had more than half a year."
                     " To see them, set TIDEMARK_HOME to an empty folder"
                 )
             return
@@ -111,9 +111,9 @@ class Story:
         self._correct()
 
     def check(self) -> None:
-        """Compares all rows of three checkpoints of every timeline that was live; not again where it was done.
+        """Compares all rows of three checkpoints of every timeline that was live, each timeline only once.
 
-        Of what retention has let go, no rows are left to compare.
+        Checkpoints that retention has released have no rows left to compare.
 
         Raises:
             MismatchError: rows or totals differ.
@@ -122,7 +122,7 @@ class Story:
         if not lines[-1].checkpoints:
             raise NotFoundError(
                 f"no checkpoint of {PIPELINE} was made for a month",
-                next="the demo wants a warehouse of its own: set TIDEMARK_HOME to an empty folder, then make demo.",
+                next="the demo needs a separate warehouse: set TIDEMARK_HOME to an empty folder, then make demo.",
             )
         gone = reads.list_released(self.context, PIPELINE)
         for line in lines:
@@ -140,18 +140,18 @@ class Story:
             for line in self.releases.deploy_wrong():
                 note(line)
             note(
-                "deployed: a missing departure delay is an error now, so every flight that was cancelled becomes a dead"
-                " letter; fewer than 5 %, so no run fails"
+                "deployed: a missing departure delay is an error now, so every cancelled flight becomes a dead letter;"
+                " they are fewer than 5 %, so no run fails"
             )
 
     def _correct(self) -> None:
-        self.head("July to December: six DAG runs; in October the bug is corrected, and a backfill begins beside them")
+        self.head("July to December: six DAG runs; in October the bug is fixed, and a backfill runs at the same time")
         native = self._year
-        # A demo that was killed may find that Airflow has gone on without it, to the end.
+        # If the demo was killed, Airflow may have continued without it, to the end.
         number = None if native.done(native.dag_runs()) == native.runs else native.start()
         native.wait(number, lambda runs, say: native.done(runs) >= NOTICED)
         self.releases.deploy_right()
-        note(f"deployed: {PIPELINE}.py as it was, and as you see it")
+        note(f"deployed: {PIPELINE}.py as before, and as in your checkout")
         run = self.correction.trigger()
 
         def over(runs: list[Json], say: Say) -> bool:
@@ -161,14 +161,14 @@ class Story:
         self._approve(run)
 
     def _approve(self, run: str) -> None:
-        """Shows what the backfill comes to, checks the rows as they are, promotes, and looks at the old ones again."""
+        """Shows the result of the backfill, checks the rows, promotes the fork, and checks the old rows again."""
         if self._is_promoted():
             return
-        self.head("the fork compared with the live timeline, as Airflow shows it with its question")
+        self.head("the fork compared with the live timeline, as Airflow shows it when it asks for approval")
         facts = difference_facts(self.correction.differences())
         show_rows([difference_row(fact) for fact in facts], as_json=False)
         note(
-            "changed: keys whose fields differ; in all: by how much the fork has more, for it has the cancelled flights"
+            "changed: keys whose fields differ; total: how much more the fork has, because it has the cancelled flights"
         )
         self.head("every row before the promote, recomputed from the data set")
         old = self._live()
@@ -177,7 +177,7 @@ class Story:
         self.head("approved: the fork catches up and becomes live")
         self.correction.approve(run)
         self._await(lambda: self.correction.succeeded(run, note))
-        note(f"timeline {self._live().timeline} is live, {old.timeline} ended and stays readable")
+        note(f"timeline {self._live().timeline} is live; {old.timeline} has ended and stays readable")
         self._refuse_changed(old.checkpoints[-1], before, "the promote")
         self.checked.add(old.timeline)
 
@@ -186,8 +186,8 @@ class Story:
         if after != before:
             raise MismatchError(
                 f"the state of {checkpoint.plan.name} was {before}, and is {after} since {since}",
-                safe="nothing was changed by the comparison.",
-                next="this is a defect of Tidemark: report it.",
+                safe="the comparison changed nothing.",
+                next="this is a bug in Tidemark: report it.",
             )
         where = checkpoint.plan.slot.timeline
         note(f"{checkpoint.plan.name} of timeline {where} has the same hashes as before {since}: {_short(after)}")
@@ -206,13 +206,13 @@ class Story:
 
     @cached_property
     def _year(self) -> Backfill:
-        """The twelve months; it remembers what it has told."""
+        """The backfill of the twelve months, which remembers its reports."""
         return self._native(MONTHS)
 
     def _months(self, last: int) -> None:
         native = self._year if last == MONTHS else self._native(last)
         if native.done(native.dag_runs()) == native.runs:
-            note(f"all {native.runs} DAG runs have succeeded before")
+            note(f"all {native.runs} DAG runs have already succeeded")
             return
         native.wait(native.start())
 
@@ -221,7 +221,7 @@ class Story:
         return Backfill(api=self.api, dag=PIPELINE, first=begin, last=end, runs=last, dead=self.dead)
 
     def _june(self) -> Checkpoint | None:
-        """What the savepoint pins."""
+        """Returns the checkpoint that the savepoint pins."""
         pinned = savepoints.open_savepoints(self.context, PIPELINE).find(SAVEPOINT)
         return None if pinned is None else reads.get_checkpoint(self.context, PIPELINE, pinned.checkpoint)
 
@@ -238,19 +238,19 @@ class Story:
             if gone or time.monotonic() > deadline:
                 raise TidemarkError(
                     f"{gone} has ended" if gone else f"a DAG run did not end within {PATIENCE:.0f} s",
-                    safe="completed checkpoints are intact; what runs goes on.",
+                    safe="completed checkpoints are intact; running DAG runs continue.",
                     next=f"tidemark logs {gone or 'airflow-scheduler'}; then make demo again.",
                 )
             time.sleep(POLL)
 
 
 def is_whole(lines: Sequence[Line]) -> bool:
-    """Whether the year is there, and was corrected."""
+    """Returns whether the year is complete and corrected."""
     return len(lines) > 1 and len(lines[-1].checkpoints) >= MONTHS
 
 
 def three_of(found: Sequence[T]) -> list[T]:
-    """The first, the last and one between them."""
+    """Returns the first, the last and one between them."""
     last = len(found) - 1
     return [found[place] for place in sorted({0, last // 2, last})]
 

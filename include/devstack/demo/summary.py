@@ -1,4 +1,4 @@
-"""What the demo has made so far, read from the store: every timeline that was live, and the table of checkpoints."""
+"""The demo's results so far, read from the store: every timeline that was live, and the table of checkpoints."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Line:
     """A timeline that is or was live.
 
     Attributes:
-        timeline: its name.
-        checkpoints: those made for a month, oldest first, with those of the timelines that it came from.
+        timeline: the timeline's name.
+        checkpoints: its checkpoints and its ancestors', oldest first, if they were made for a month.
     """
 
     timeline: str
@@ -26,12 +26,12 @@ class Line:
 
     @property
     def own(self) -> tuple[Checkpoint, ...]:
-        """Those that were completed on this timeline."""
+        """The checkpoints that were completed on this timeline."""
         return tuple(found for found in self.checkpoints if found.plan.slot.timeline == self.timeline)
 
 
 def lines_of(context: Context, pipeline: str) -> list[Line]:
-    """The timelines that were live, in the order in which they were; the live one is the last."""
+    """Returns the timelines that were live, in order; the live one is the last."""
     timelines = context.coordinator(pipeline).timelines
     names = [*(closing.timeline for closing in timelines.closings()), timelines.live()]
     found = [(name, reversed(list(timelines.chain(name)))) for name in names]
@@ -39,11 +39,11 @@ def lines_of(context: Context, pipeline: str) -> list[Line]:
 
 
 def table_of(lines: list[Line], released: Set[str]) -> list[dict[str, object]]:
-    """Rows of the table: every checkpoint of every line once, by id.
+    """Returns the rows of the table: every checkpoint of every line once, by id.
 
     Args:
-        lines: of `lines_of`.
-        released: names of those that retention has let go.
+        lines: the result of `lines_of`.
+        released: names of checkpoints that retention has released.
     """
     found = {checkpoint.id: checkpoint for line in lines for checkpoint in line.checkpoints}
     return [_row(found[number], released) for number in sorted(found)]

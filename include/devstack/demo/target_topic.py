@@ -1,6 +1,6 @@
-"""The topic that a load fills: made with the right settings, and how much of the load it already holds.
+"""The topic that a load fills: creates it with the right settings, and finds how much of the load it already holds.
 
-It refuses whatever is not a prefix, per partition, of what is to be loaded: filling it up would double records.
+It refuses a topic whose partitions are not prefixes of the load, because the load would duplicate records.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tidemark.kafka.connection import LOGGER, connect
 from tidemark.model.core.offsets import TopicPartition
 
 TOPIC_CONFIG = {
-    # Kafka counts retention from the record's own time: by default it would delete the year 2013 at once.
+    # Kafka applies retention to the record's time: by default it would delete the year 2013 at once.
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "cleanup.policy": "delete",
@@ -25,19 +25,19 @@ TOPIC_CONFIG = {
 
 
 class Record(Protocol):
-    """What is loaded."""
+    """A record to load."""
 
     @property
     def row(self) -> int:
-        """Its number in the data set; spreads records without a key."""
+        """The record's number in the data set; distributes records without a key."""
 
     @property
     def key(self) -> bytes | None:
-        """The key; None is legal."""
+        """The record's key, which may be None."""
 
     @property
     def value(self) -> bytes:
-        """The value."""
+        """The record's value."""
 
     @property
     def timestamp_ms(self) -> int:
@@ -49,9 +49,9 @@ class TargetTopic:
 
     Args:
         bootstrap: `host:port`, several separated by commas.
-        topic: its name.
-        timeout: seconds for each question.
-        options: further librdkafka settings (security).
+        topic: the topic's name.
+        timeout: seconds to wait for each answer.
+        options: more librdkafka settings, for security.
     """
 
     def __init__(self, bootstrap: str, topic: str, timeout: float, options: Mapping[str, str]) -> None:
@@ -62,12 +62,12 @@ class TargetTopic:
         self._admin = connect(bootstrap, options)
 
     def make(self, partitions: int) -> None:
-        """Makes the topic unless it exists, and waits until the broker shows it.
+        """Creates the topic unless it exists, and waits until the broker shows it.
 
         Raises:
-            ConflictError: it exists with another number of partitions, or settings that lose or restamp records.
+            ConflictError: the topic exists with another number of partitions, or settings that lose or restamp records.
         """
-        ask = self._question("make the topic")
+        ask = self._question("create the topic")
         if not ask.describe([self._topic]):
             self._create(ask, partitions)
         while not (described := ask.describe([self._topic])):
@@ -90,13 +90,13 @@ class TargetTopic:
             ask.pause("the topic did not disappear")
 
     def prefix_lengths(self, wanted: Sequence[Sequence[Record]]) -> list[int]:
-        """How many of the wanted records each partition holds.
+        """Returns how many of the wanted records each partition holds.
 
         Args:
-            wanted: per partition, in order.
+            wanted: the wanted records per partition, in order.
 
         Raises:
-            ConflictError: what a partition holds is not a prefix of what is wanted.
+            ConflictError: the records of a partition are not a prefix of the wanted ones.
         """
         partitions = [TopicPartition(self._topic, p) for p in range(len(wanted))]
         ask = self._question("read the ends of the topic")
@@ -115,7 +115,7 @@ class TargetTopic:
         return [ends[tp] for tp in partitions]
 
     def refused(self, what: str) -> ConflictError:
-        """The topic is not what a load may fill."""
+        """Returns the error for a topic that a load may not fill."""
         return ConflictError(
             f"topic {self._topic} on Kafka at {self._bootstrap} {what}",
             safe="this check wrote nothing.",
@@ -132,7 +132,7 @@ class TargetTopic:
                 raise ask.failure(error.args[0]) from error
 
     def _last_records(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Message]:
-        """The last record of every partition that is not empty."""
+        """Returns the last record of every partition that is not empty."""
         wanted = [KafkaPartition(tp.topic, tp.partition, end - 1) for tp, end in ends.items() if end]
         ask = self._question("read the last records of the topic")
         settings: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "group.id": "tidemark-load"}

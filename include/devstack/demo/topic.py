@@ -1,4 +1,4 @@
-"""`tidemark topic …`: the topics that pipelines read. Loads the real flights of 2013 and their tables, exactly once."""
+"""`tidemark topic …`: loads the real flights of 2013 and their tables into topics, exactly once."""
 
 import fcntl
 import time
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 _STEPS = 4
-"""Lines of progress where there is no terminal."""
+"""How many lines of progress to print without a terminal."""
 
 
 class DataSet(StrEnum):
-    """Data sets that can be loaded."""
+    """The data sets that you can load."""
 
     FLIGHTS = "flights"
     PLANES = "planes"
     AIRLINES = "airlines"
 
 
-topic_app = typer.Typer(no_args_is_help=True, help="Topics that pipelines read.")
+topic_app = typer.Typer(no_args_is_help=True, help="Load data sets into topics.")
 
 
 def register(app: typer.Typer) -> None:
@@ -43,20 +43,22 @@ def register(app: typer.Typer) -> None:
 
 @topic_app.callback()
 def _topic() -> None:
-    """Topics that pipelines read."""
+    """Load data sets into topics."""
 
 
 @topic_app.command("load")
 def load(
-    dataset: Annotated[DataSet, typer.Argument(help="What to load; also the topic's name.")],
+    dataset: Annotated[DataSet, typer.Argument(help="The data set, and the topic's name.")],
     replace: Annotated[bool, typer.Option("--replace", help="Delete the topic first (needs --execute).")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="With --replace: do it.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Delete the topic, with --replace (default: only show it, a dry run).")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Load a data set into its topic, exactly once.
 
-    A second load finds the topic full and says so; one that was interrupted is completed.
+    If the topic is already loaded, the command says so; if a load was interrupted, it completes it.
 
     Examples:
       tidemark topic load airlines
@@ -121,7 +123,7 @@ def _report(done: "Load", topic: str, seconds: float, *, as_json: bool) -> None:
 
 @contextmanager
 def _progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, a few plain lines elsewhere; both on stderr."""
+    """Shows a bar on a terminal and a few plain lines elsewhere, both on stderr."""
     if not console.is_terminal:
         yield _plain(what)
         return
@@ -146,7 +148,7 @@ def _plain(what: str) -> Callable[[int, int], None]:
 
 @contextmanager
 def _only_one(path: Path, topic: str) -> Iterator[None]:
-    """Two loads at once would double records: they are told apart by positions, and both would see the same ones."""
+    """Allows only one load at a time: two loads would see the same positions, and send the same records twice."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:
@@ -155,6 +157,6 @@ def _only_one(path: Path, topic: str) -> Iterator[None]:
             raise BusyError(
                 f"topic {topic} is being loaded by another process",
                 safe="this command changed nothing.",
-                next="wait for it; repeating the command later is harmless.",
+                next="wait for it to finish; you can repeat the command safely.",
             ) from error
         yield

@@ -1,7 +1,7 @@
-"""Loads a fixed list of records into a topic exactly once, whatever died before: by position, without transactions.
+"""Loads a fixed list of records into a topic exactly once, even after crashes: by position, without transactions.
 
-The records of each partition are known beforehand, and one idempotent producer sends them in order, so what a crash
-leaves behind is a prefix per partition. A later load finds its length, checks its last record, and sends the rest.
+The records of each partition are known in advance, and one idempotent producer sends them in order, so a crash leaves a
+prefix of each partition. The next load finds its length, checks its last record, and sends the rest.
 """
 
 import time
@@ -18,14 +18,14 @@ from tidemark.kafka.client import TIMEOUT
 from tidemark.kafka.connection import LOGGER
 
 STALL = 30.0
-"""Seconds without one more acknowledged record after which a load gives up."""
+"""A load gives up after this many seconds without an acknowledged record."""
 
 Progress = Callable[[int, int], None]
-"""Called with (records that are in the topic, records that will be)."""
+"""Called with the number of records in the topic, and the number when the load is complete."""
 
 
 class LoadOutcome(Enum):
-    """What a load found and did."""
+    """The outcome of a load."""
 
     LOADED = "loaded"
     COMPLETED = "completed"
@@ -34,7 +34,7 @@ class LoadOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A load that ended well: the topic holds exactly `records` records, of which this load sent `sent`."""
+    """A successful load: the topic holds exactly `records` records, of which this load sent `sent`."""
 
     outcome: LoadOutcome
     records: int
@@ -42,7 +42,7 @@ class Load:
 
 
 def partition_of(record: Record, partitions: int) -> int:
-    """Where a record goes: CRC-32 of the key (librdkafka's `consistent`), by row number where there is none."""
+    """Returns a record's partition: by CRC-32 of the key (librdkafka's `consistent`), else by row number."""
     return (record.row if record.key is None else zlib.crc32(record.key)) % partitions
 
 
@@ -51,10 +51,10 @@ class TopicLoader:
 
     Args:
         bootstrap: `host:port`, several separated by commas.
-        topic: its name; made when it is missing.
-        partitions: how many it has.
-        timeout: seconds for each question to the broker.
-        options: further librdkafka settings (security); never shown in a message.
+        topic: the topic's name; the topic is created if it does not exist.
+        partitions: the topic's number of partitions.
+        timeout: seconds to wait for each of the broker's answers.
+        options: more librdkafka settings, for security; no message shows them.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class TopicLoader:
         self._options = dict(options or {})
 
     def load(self, records: Sequence[Record], progress: Progress = lambda done, total: None) -> Load:
-        """Brings the topic to hold exactly `records`, in their order per partition.
+        """Loads the topic so that it holds exactly `records`, in their order per partition.
 
         Raises:
-            ConflictError: the topic holds something else; nothing was sent.
-            BrokerError: no answer, or a record was refused; repeating the load completes it.
+            ConflictError: the topic holds other records; nothing was sent.
+            BrokerError: the broker did not answer, or rejected a record; repeating the load completes it.
         """
         placed: list[list[Record]] = [[] for _ in range(self.partitions)]
         for record in records:
@@ -93,18 +93,18 @@ class TopicLoader:
         return Load(outcome=_outcome(before, len(records)), records=len(records), sent=len(records) - before)
 
     def prepare(self) -> TargetTopic:
-        """Makes the topic unless it exists: a broker that is down is known before the data are read.
+        """Creates the topic unless it exists, so that an unreachable broker is found before the data are read.
 
         Raises:
             ConflictError: the topic exists with other settings.
-            BrokerError: no answer.
+            BrokerError: the broker did not answer.
         """
         there = TargetTopic(self._bootstrap, self.topic, self._timeout, self._options)
         there.make(self.partitions)
         return there
 
     def replace(self) -> None:
-        """Deletes the topic, with everything in it; pipelines that have read it must start over."""
+        """Deletes the topic and its records; pipelines that have read it must start over."""
         TargetTopic(self._bootstrap, self.topic, self._timeout, self._options).delete()
 
     def _send(self, missing: Iterator[tuple[int, Record]], before: int, total: int, progress: Progress) -> None:
@@ -126,7 +126,7 @@ class TopicLoader:
             "bootstrap.servers": self._bootstrap,
             "client.id": "tidemark-load",
             "enable.idempotence": True,
-            # Otherwise a batch that times out leaves a hole, and what follows is no prefix any more.
+            # Otherwise a batch that times out leaves a gap, and the records are no longer a prefix.
             "enable.gapless.guarantee": True,
             "acks": "all",
             "compression.type": "lz4",
@@ -144,7 +144,7 @@ class TopicLoader:
     def _await_acknowledgements(
         self, producer: Producer, failures: list[KafkaError], progress: Callable[[int], None]
     ) -> None:
-        """Returns when every record is acknowledged; gives up when none is for `STALL` seconds."""
+        """Returns when every record is acknowledged; gives up after `STALL` seconds without an acknowledgement."""
         left, since = len(producer), time.monotonic()
         while left and not failures and time.monotonic() - since < STALL:
             now_left = producer.flush(0.2)
@@ -157,7 +157,7 @@ class TopicLoader:
             why = failures[0].str() if failures else f"none was acknowledged for {STALL:g} s"
             raise BrokerError(
                 f"loading topic {self.topic} on Kafka at {self._bootstrap} stopped: {why}",
-                safe="the records that are there are a prefix of each partition.",
+                safe="each partition holds a prefix of its records.",
                 next=f"tidemark status; then tidemark topic load {self.topic}, which sends the rest.",
             )
 
@@ -169,13 +169,13 @@ def _enqueue(producer: Producer, topic: str, partition: int, record: Record, fai
             producer.produce(topic, record.value, record.key, partition=partition, timestamp=record.timestamp_ms)
             return
         except BufferError:
-            # The queue is full: give the broker time, which is also when delivery failures are reported.
+            # The queue is full: wait for the broker, which also reports delivery failures.
             producer.poll(0.1)
     failures.append(KafkaError(KafkaError._TIMED_OUT, "the queue stayed full"))
 
 
 def _missing(records: Sequence[Record], found: Sequence[int]) -> Iterator[tuple[int, Record]]:
-    """The records behind the prefix of each partition, in their order."""
+    """Yields the records after the prefix of each partition, in their order."""
     seen = [0] * len(found)
     for record in records:
         partition = partition_of(record, len(found))

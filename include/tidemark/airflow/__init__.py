@@ -1,10 +1,12 @@
-"""Pipelines as Airflow DAGs: a function for each kind of DAG, and the restart strategies that a DAG may take.
+"""Pipelines as Airflow DAGs: one function for each kind of DAG, and the restart strategies that a DAG can take.
 
-A DAG file loads the kinds that it names and what those declare; Spark, Great Expectations, the clients and the
-coordinator are loaded inside tasks.
+Parsing a DAG file imports only the kinds of DAG that it names. Spark, Great Expectations, the Kafka and storage clients
+and the coordinator are imported inside tasks.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,6 +52,19 @@ _HOMES = {
     "savepoint_dag": "tidemark.airflow.savepoint_dag",
     "watch_dag": "tidemark.airflow.deadline_dag",
 }
+
+
+class _Package(ModuleType):
+    """This package, in which a function takes precedence over the module of the same name that defines it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Python sets this attribute to the module when it has imported one.
+        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
-"""Metrics through Airflow's own hooks: to StatsD, Datadog or OpenTelemetry, as Airflow is set.
+"""Sends metrics through Airflow's own hooks: to StatsD, Datadog or OpenTelemetry, as Airflow is configured.
 
-Nothing here decides anything, and nothing of it fails or holds up a task (`tidemark.telemetry.bounded`).
+Metrics decide nothing, and cannot fail or delay a task (`tidemark.telemetry.bounded`).
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 class AirflowMetrics:
     """See `ports.observing.Metrics`: gauges `tidemark.<pipeline>.<name>` with the tag `pipeline`.
 
-    Where they go is Airflow's `[metrics]` section; plain StatsD has no tags, so the name tells the pipeline too.
+    Airflow's `[metrics]` section says where they go. Plain StatsD has no tags, so the name includes the pipeline too.
     """
 
     def tell(self, pipeline: str, gauges: Mapping[str, float]) -> None:
-        """See `ports.observing.Metrics`. The first call of a process connects, as Airflow is set."""
+        """See `ports.observing.Metrics`. The first call in a process connects, as Airflow is configured."""
         from airflow.sdk.observability import stats
 
         from tidemark.telemetry.statsd import scoped
@@ -32,13 +32,13 @@ class AirflowMetrics:
 
 
 def observe(opened: "TidemarkContext", pipeline: str) -> None:
-    """Tells how a pipeline stands; called by every task and callback that changes it."""
+    """Sends a pipeline's metrics; every task and callback that changes the pipeline calls it."""
     from tidemark.operations import metrics
 
     metrics.report_metrics(opened, pipeline, *airflow_metrics())
 
 
 def airflow_metrics() -> "list[Metrics]":
-    """Airflow's metrics, where one of its switches is on; measuring costs nothing where nobody listens."""
+    """Returns Airflow's metrics if any of its switches is on; otherwise nothing is measured."""
     on = any(conf.getboolean("metrics", switch, fallback=False) for switch in _SWITCHES)
     return [AirflowMetrics()] if on else []

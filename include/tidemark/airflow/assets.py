@@ -1,7 +1,7 @@
 """The assets of a pipeline: its topics, the state and dead letters of every operator, checkpoints and savepoints.
 
-Declared from the pipeline alone, so that every DAG that names one names the same one, and no parse makes a new version
-of a DAG: an address that varies (the embedded broker's port) never reaches a URI.
+Assets depend on the pipeline's declaration alone, so every DAG names the same ones, and parsing never makes a new DAG
+version: an address that varies, such as the embedded broker's port, is never part of a URI.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ GROUP = "tidemark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineAssets:
-    """What the lineage graph shows of one pipeline.
+    """The assets of one pipeline in the lineage graph.
 
     Attributes:
-        topics: what is read from Kafka, broadcast topics included.
+        topics: topics that it reads, broadcast topics included.
         states: see `state_assets`.
-        dead_letters: in the same order.
+        dead_letters: tables of dead letters, in the same order.
         sinks: tables that operators emit to, committed with the checkpoint.
-        sent: topics that are sent to after the manifest.
-        sent_ahead: topics that attempts send to, before the seal.
+        sent: topics that receive records after the manifest is published.
+        sent_ahead: topics that receive records during an attempt, before the seal.
         checkpoint: see `checkpoint_asset`.
     """
 
@@ -41,16 +41,16 @@ class PipelineAssets:
 
     @property
     def changed(self) -> list[Asset]:
-        """What a checkpoint changes below the warehouse."""
+        """The assets in the warehouse that a checkpoint changes."""
         return [*self.states, *self.dead_letters, *self.sinks]
 
 
 def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
-    """All that a run of checkpoints touches. Airflow loads every provider's URI handlers for a topic.
+    """Returns all assets that checkpoints read or write. For a topic, Airflow loads every provider's URI handlers.
 
     Args:
         pipeline: the declaration.
-        broker: `host:port`; None = the first server that is set, else `EMBEDDED_BROKER`.
+        broker: `host:port`; None = the first configured server, or `EMBEDDED_BROKER`.
     """
     address = broker or _set_broker() or EMBEDDED_BROKER
     topics = [name for source in pipeline.inputs.values() for name in topic_names(source)]
@@ -68,32 +68,32 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
 
 
 def checkpoint_asset(pipeline: Pipeline) -> Asset:
-    """Gets an event, with the facts and the partition key `chk-N`, for every completed checkpoint."""
+    """The asset with an event for each completed checkpoint: its facts, and the partition key `chk-N`."""
     return _own(pipeline.name, "checkpoint")
 
 
 def savepoint_asset(pipeline: Pipeline) -> Asset:
-    """Gets an event, with the name as partition key, for every savepoint that a DAG makes."""
+    """The asset with an event for each savepoint that a DAG creates, with its name as the partition key."""
     return _own(pipeline.name, "savepoint")
 
 
 def retention_asset(pipeline: Pipeline) -> Asset:
-    """Gets an event, with counts and bytes, for every sweep."""
+    """The asset with an event for each sweep, with its counts and bytes."""
     return _own(pipeline.name, "retention")
 
 
 def late_asset(pipeline: Pipeline) -> Asset:
-    """Gets an event, with age and deadline, whenever `watch_dag` finds the pipeline late."""
+    """The asset with an event each time `watch_dag` finds the pipeline late, with age and deadline."""
     return _own(pipeline.name, "late")
 
 
 def state_assets(pipeline: Pipeline) -> tuple[Asset, ...]:
-    """State per uid, in declaration order, broadcast states first."""
+    """Returns one state asset per uid, in declaration order, broadcast states first."""
     return _of_each(pipeline, "state")
 
 
 def topic_names(source: KafkaSource) -> list[str]:
-    """The topics of a source, sorted; a pattern stands for itself, because what it matches is known to Kafka only."""
+    """Returns a source's topics, sorted; a pattern stays a pattern, because only Kafka knows the matching topics."""
     return [source.topics.regex] if isinstance(source.topics, TopicPattern) else sorted(source.names)
 
 

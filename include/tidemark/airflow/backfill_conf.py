@@ -1,4 +1,4 @@
-"""What a person may ask of a backfill's DAG run: the trigger form, its model, and how differences are told."""
+"""The trigger form of a backfill's DAG run, its model, and the report of differences."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -8,10 +8,10 @@ from pydantic import Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import (
-    SELDOM,
-    asked_for,
+    RARE,
     number_field,
     pipeline_field,
+    read_conf,
     savepoint_field,
     text_field,
 )
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from tidemark.readers.field_changes import FieldChange
 
 FORK = "fork"
-"""Key of the XCom that names the fork; what `plan` returns are the steps, because Airflow maps over that alone."""
+"""Key of the XCom that names the fork. `plan` returns the steps, because Airflow maps over return values only."""
 _MODES = {"compare": "Compare only", "approve": "Promote after approval", "promote": "Promote"}
 
 
 class BackfillConf(BeginningConf):
-    """The `conf` of a DAG run; `savepoint` or `checkpoint` says where to begin.
+    """The `conf` of a DAG run; `savepoint` or `checkpoint` is the starting point.
 
     Attributes:
-        savepoint: its name.
+        savepoint: the savepoint's name.
         checkpoint: `chk-17` or `17`.
-        to: the checkpoint to end with; None = the live head.
-        mode: `compare` shows the differences only, `promote` makes the fork live, `approve` asks before it does.
-        max_records: offsets per partition of one step, which may then be several checkpoints; None = one each.
-        name: of the fork; None = one that names beginning and code.
+        to: the checkpoint to end with; None = the newest one of the live timeline.
+        mode: `compare` only shows the differences, `promote` makes the fork live, `approve` asks before it does.
+        max_records: merges checkpoints into steps of at most this many offsets per partition; None = one step each.
+        name: the fork's name; None = a name made of the starting checkpoint and the code.
     """
 
     savepoint: str | None = None
@@ -49,14 +49,14 @@ class BackfillConf(BeginningConf):
     name: str | None = None
 
     def terms(self, run_id: str, fork: str = "") -> "BackfillTerms":
-        """What is asked for.
+        """Returns the backfill that the form requests.
 
         Args:
-            run_id: names who asked, in plan and manifest.
-            fork: as `plan` named it, so that code which changes meanwhile is noticed.
+            run_id: id of the DAG run, recorded in plan and manifest.
+            fork: the fork's name as `plan` chose it; if the code changes meanwhile, this shows it.
 
         Raises:
-            UsageError: no beginning, or two; or an end, where the fork may become live.
+            UsageError: no starting point or two of them, or `to` with a mode that may promote the fork.
         """
         from tidemark.coordinator.recovery.restore_request import RestoreRequest
         from tidemark.operations.backfill import BackfillTerms
@@ -78,30 +78,30 @@ class BackfillConf(BeginningConf):
         )
 
 
-def asked(context: Context, pipelines: Sequence[str]) -> BackfillConf:
-    """The form, checked: the same in every task of the DAG run.
+def read_form(context: Context, pipelines: Sequence[str]) -> BackfillConf:
+    """Returns the validated form, which is the same in every task of the DAG run.
 
     Raises:
-        UsageError, NotFoundError: it does not fit.
+        UsageError, NotFoundError: the form is invalid.
     """
-    return asked_for(BackfillConf, context, pipelines)
+    return read_conf(BackfillConf, context, pipelines)
 
 
-def found(opened: "TidemarkContext", context: Context, pipelines: Sequence[str]) -> "Backfill":
-    """The backfill that this DAG run is at, by the fork that its `plan` named."""
+def open_run_backfill(opened: "TidemarkContext", context: Context, pipelines: Sequence[str]) -> "Backfill":
+    """Returns the backfill of this DAG run, found by the fork that its `plan` named."""
     from tidemark.operations import backfill
 
-    conf, fork = asked(context, pipelines), context["ti"].xcom_pull(task_ids=PLAN, key=FORK)
+    conf, fork = read_form(context, pipelines), context["ti"].xcom_pull(task_ids=PLAN, key=FORK)
     return backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id, fork))
 
 
 def summary(opened: "TidemarkContext", one: "Backfill") -> str:
-    """The differences as Markdown."""
+    """Formats the differences as Markdown."""
     from tidemark.operations import backfill
 
     differences = backfill.compare(opened, one)
     if differences is None:
-        return f"Fork `{one.fork}` has repeated nothing: there is no difference."
+        return f"Fork `{one.fork}` has repeated no checkpoint, so there is nothing to compare."
     pair = differences.pair
     lines = [
         f"Fork `{one.fork}`: {pair.repeated.plan.name} compared with {pair.recorded.plan.name} of the live timeline.",
@@ -111,41 +111,47 @@ def summary(opened: "TidemarkContext", one: "Backfill") -> str:
     ]
     for change in differences.changes:
         counts = (change.inserted, change.deleted, change.changed, change.equal)
-        fields = [*map(_told, change.fields), *(f"+{n}" for n in change.added), *(f"-{n}" for n in change.removed)]
+        fields = [
+            *map(_field_text, change.fields),
+            *(f"+{n}" for n in change.added),
+            *(f"-{n}" for n in change.removed),
+        ]
         lines.append(f"| {change.uid} | {' | '.join(map(str, counts))} | {'; '.join(fields)} |")
     if differences.not_compared:
-        lines += ["", f"Not compared, for one side lacks them or keys differ: {', '.join(differences.not_compared)}."]
+        skipped = ", ".join(differences.not_compared)
+        lines += ["", f"Not compared, because one side lacks them or their keys differ: {skipped}."]
     return "\n".join(lines)
 
 
-def _told(field: "FieldChange") -> str:
-    by = "" if field.sum is None else f", in all {field.sum}, at most {field.largest}"
+def _field_text(field: "FieldChange") -> str:
+    by = "" if field.sum is None else f", total {field.sum}, largest {field.largest}"
     return f"{field.name} {field.keys} keys{by}"
 
 
 def form(pipelines: Sequence[str]) -> dict[str, Param]:
-    """The fields of the trigger form."""
-    where = "One of savepoint and checkpoint."
+    """Returns the fields of the trigger form."""
+    where = "Give either a savepoint or a checkpoint."
     return {
         "pipeline": pipeline_field(pipelines),
         "savepoint": savepoint_field(pipelines[0], "From savepoint", where),
-        "checkpoint": text_field("From checkpoint", f"As in chk-17, of any timeline. {where}"),
+        "checkpoint": text_field("From checkpoint", f"For example chk-17, of any timeline. {where}"),
         "mode": Param(
             "compare",
             type="string",
             enum=list(_MODES),
             values_display=_MODES,
             title="Mode",
-            description="What happens when all is repeated and compared: the fork stays beside the live timeline, or "
-            "becomes it.",
+            description="What to do after the comparison: keep the fork next to the live timeline, or make it the live "
+            "one.",
         ),
         "to": text_field(
-            "To checkpoint", "As in chk-17; such a fork cannot be promoted. Empty: the live head, wherever it is."
+            "To checkpoint",
+            "For example chk-17; such a fork cannot be promoted. Empty: the newest checkpoint of the live timeline.",
         ),
         "max_records": number_field(
             "Records at most",
-            "Repeats several checkpoints in one step, of at most this many offsets per partition. Empty: one in each.",
+            "Merges checkpoints into steps of at most this many offsets per partition. Empty: one step per checkpoint.",
         ),
-        "name": text_field("Fork", "Its name. Empty: one that says beginning and code.", section=SELDOM),
+        "name": text_field("Fork", "The fork's name. Empty: named after the start and the code.", section=RARE),
         **beginning_fields("Begin at"),
     }

@@ -1,4 +1,4 @@
-"""`backfill_dag()`: a trigger form that backfills from a savepoint, and asks before it promotes (Q7, N11)."""
+"""`backfill_dag()`: a trigger form that backfills from a savepoint, and can ask before it promotes the fork."""
 
 from collections.abc import Sequence
 
@@ -23,16 +23,16 @@ REPEAT, COMPARE, APPROVE, PROMOTE = "repeat", "compare", "approve", "promote"
 
 
 def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill") -> DAG:
-    """The DAG that backfills on demand; called at the module level of a DAG file.
+    """Creates the DAG that backfills on demand; call it at the module level of a DAG file.
 
-    A step that fails for good fails the run: no later step can be made without it.
+    A step that fails for good fails the DAG run, because no later step can be made without it.
 
     Args:
-        pipelines: the form offers these.
-        dag_id: as Airflow shows it.
+        pipelines: the pipelines that the form offers.
+        dag_id: the DAG's id.
 
     Raises:
-        DeclarationError: no pipelines.
+        DeclarationError: `pipelines` is empty.
     """
     names = names_of(pipelines, "backfill_dag")
     checkpoints = {pipeline.name: checkpoint_asset(pipeline) for pipeline in pipelines}
@@ -71,11 +71,12 @@ def _tasks(checkpoints: dict[str, Asset]) -> None:
 
 
 _PAGE = """### A backfill from a savepoint
-Repeats on a fork what was recorded since a savepoint, with the code of now: the same ranges, logical time and
-watermark, one mapped task for each step. The live timeline goes on meanwhile. Then the fork's state is compared with
-the live one, and the fork becomes live: never (`compare`), at once (`promote`), or when somebody approves (`approve`).
+Repeats the checkpoints since a savepoint on a fork, with the current code: the same ranges, logical time and watermark,
+one mapped task per step. The live timeline keeps running meanwhile. Then the fork's state is compared with the live
+one. Depending on the mode, the fork becomes live never (`compare`), at once (`promote`), or when you approve it
+(`approve`).
 
-A run that failed goes on where it ended when it is triggered again with the same form.
+To continue a failed run where it stopped, trigger the DAG again with the same form.
 
 REST: `POST /api/v2/dags/backfill/dagRuns` with
 `{"logical_date": null, "conf": {"pipeline": "...", "savepoint": "end-of-june", "mode": "approve"}}`.

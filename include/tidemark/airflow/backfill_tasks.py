@@ -1,7 +1,7 @@
 """The tasks of a backfill: plan, repeat (mapped), compare, approve, promote.
 
-Airflow gives mapped tasks no order, so each takes the next step that the store shows; one runs at a time. Nothing is
-known but what is in the store: any task may be killed or repeated.
+Airflow does not order mapped tasks, so each task makes the next step that is missing in the store; only one runs at a
+time. All progress is in the store, so any task may be killed or repeated.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidemark.airflow.backfill_conf import FORK, asked, found, summary
+from tidemark.airflow.backfill_conf import FORK, open_run_backfill, read_form, summary
 from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
-from tidemark.airflow.form_answers import PipelinesOperator, answering
+from tidemark.airflow.form_answers import PipelinesOperator, fail_on_refusal
 from tidemark.airflow.spark_jobs import SparkJob, fold, spark_job
 
 if TYPE_CHECKING:
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from tidemark.coordinator.recovery.backfill import Backfill
     from tidemark.model.checkpoint.manifest import Checkpoint
 
-_NOTHING = "nothing is left"
-_ANSWERS = "Approve: the fork catches up and becomes live. Reject: it stays beside the live timeline."
+_NOTHING = "no step is left"
+_ANSWERS = "Approve: the fork catches up and becomes live. Reject: it stays next to the live timeline."
 
 
 class PlanBackfillOperator(PipelinesOperator):
-    """Checks the form and tells what would be done: the fork, its steps, what Kafka still has. Writes nothing."""
+    """Checks the form and shows the plan: the fork, its steps, and the records that Kafka lacks. Writes nothing."""
 
     ui_color = "#e8f0fe"
 
     def execute(self, context: Context) -> list[str]:
-        """Returns of each step that is left the checkpoints that it repeats; tells the fork under `FORK`.
+        """Returns, for each remaining step, the checkpoints that it repeats; pushes the fork's name as XCom `FORK`.
 
         Raises:
-            AirflowFailException: the form does not fit, or Kafka lacks records; the message says what to type.
+            AirflowFailException: the form is invalid, or Kafka lacks records; the message says what to do next.
             TidemarkError: the store or Kafka did not answer; the task is retried.
         """
         from tidemark.operations import backfill
         from tidemark.operations.backfill import outlook_facts
 
-        with answering():
-            conf, opened = asked(context, self.pipelines), open_tidemark()
+        with fail_on_refusal():
+            conf, opened = read_form(context, self.pipelines), open_tidemark()
             outlook = backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id)).outlook()
         for name, value in outlook_facts(outlook).items():
             self.log.info("%s: %s", name, value)
@@ -51,11 +51,11 @@ class PlanBackfillOperator(PipelinesOperator):
 
 
 class RepeatOperator(PipelinesOperator):
-    """Makes the next step of the fork: plan, fold in a Spark application of its own, gate, manifest.
+    """Makes the fork's next step: plan, fold in a separate Spark application, gate, manifest.
 
     Args:
-        step: what `plan` expected; which step it becomes is found in the store.
-        **kwargs: as PipelinesOperator takes them.
+        step: the step that `plan` expected; the store decides which step the task makes.
+        **kwargs: passed to PipelinesOperator.
     """
 
     ui_color = "#e6f4ea"
@@ -66,46 +66,46 @@ class RepeatOperator(PipelinesOperator):
         self._jobs = StepJobs(self.log.info)
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"checkpoint", "repeats"}`, or nothing where no step was left.
+        """Returns `{"checkpoint", "repeats"}`, or nothing if no step was left.
 
         Raises:
-            AirflowFailException: the gate refused the step, Kafka lacks records, or other code runs by now.
-            TidemarkError: anything else; the next try takes the next attempt of the same plan.
+            AirflowFailException: the gate refused the step, Kafka lacks records, or the code has changed.
+            TidemarkError: any other error; the next try makes the next attempt at the same plan.
         """
         if _has_failed(context):
-            raise AirflowFailException("a step before this one failed, and no step can be left out: clear both")
+            raise AirflowFailException("an earlier step failed, and no step can be skipped: clear both tasks")
         opened = open_tidemark()
-        with answering():
-            one = found(opened, context, self.pipelines)
+        with fail_on_refusal():
+            one = open_run_backfill(opened, context, self.pipelines)
             one.begin()
             made = self._jobs.step(opened, one)
         repeats = [] if made is None else [f"chk-{n}" for n in made.plan.replays]
-        told = _NOTHING if made is None else f"{made.plan.name} repeats {', '.join(repeats)}"
-        cast("dict[str, object]", context)["repeated"] = told  # labels the mapped task
-        self.log.info("%s", told)
+        label = _NOTHING if made is None else f"{made.plan.name} repeats {', '.join(repeats)}"
+        cast("dict[str, object]", context)["repeated"] = label  # labels the mapped task
+        self.log.info("%s", label)
         return {} if made is None else {"checkpoint": made.plan.name, "repeats": repeats}
 
     def on_kill(self) -> None:
-        """Ends the driver, where this task started one."""
+        """Ends the Spark driver if this task started one."""
         self._jobs.kill()
 
 
 def _has_failed(context: Context) -> bool:
-    """Whether another of the mapped tasks has failed in this DAG run: a refused step would be refused again."""
+    """Whether another mapped task has failed in this DAG run; the gate would refuse the same step again."""
     ti = context["ti"]
     count = ti.get_ti_count(dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id], states=["failed"])
     return count > 0
 
 
 class StepJobs:
-    """Makes steps of a fork, each in a Spark application of its own."""
+    """Makes the steps of a fork, each in a separate Spark application."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
         self._job: SparkJob | None = None
 
     def step(self, opened: "TidemarkContext", one: "Backfill") -> "Checkpoint | None":
-        """One step; None where nothing is left."""
+        """Makes one step; returns None if no step is left."""
         from tidemark.model.checkpoint.manifest import Checkpoint
         from tidemark.operations import backfill
         from tidemark.ports import PlanRequest
@@ -118,41 +118,41 @@ class StepJobs:
         return backfill.complete_step(opened, one.pipeline.name, plan)
 
     def all(self, opened: "TidemarkContext", one: "Backfill") -> None:
-        """Steps until nothing is left."""
+        """Makes all remaining steps."""
         while not one.promoted and self.step(opened, one) is not None:
             pass
 
     def kill(self) -> None:
-        """Ends a driver that was started."""
+        """Ends the Spark driver if one was started."""
         if self._job is not None:
             self._job.kill()
 
 
 class CompareOperator(PipelinesOperator):
-    """Tells how the fork's newest state differs from that of the checkpoint it repeats, field by field."""
+    """Reports, field by field, how the fork's newest state differs from the checkpoint that it repeats."""
 
     ui_color = "#fef7e0"
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"live", "fork"}`: ids of the two checkpoints; what differs is in the log, and asked with.
+        """Returns `{"live", "fork"}`, the ids of the two checkpoints. The log and the approval show the differences.
 
         Raises:
-            TidemarkError: state could not be read; the task is retried.
+            TidemarkError: a state could not be read; the task is retried.
         """
         opened = open_tidemark()
-        with answering():
-            one = found(opened, context, self.pipelines)
+        with fail_on_refusal():
+            one = open_run_backfill(opened, context, self.pipelines)
             self.log.info("%s", summary(opened, one))
             pair = one.pair()
         return {} if pair is None else {"live": pair.recorded.plan.name, "fork": pair.repeated.plan.name}
 
 
 class ApproveOperator(ApprovalOperator):
-    """Asks whether the fork shall become live, with the differences beside the question; or does not ask, by the mode.
+    """Shows the differences and asks whether to make the fork live, unless the mode already decides it.
 
     Args:
-        pipelines: names that may be asked for.
-        **kwargs: as ApprovalOperator takes them.
+        pipelines: names of the pipelines that the form offers.
+        **kwargs: passed to ApprovalOperator.
     """
 
     ui_color = "#f3e8fd"
@@ -162,27 +162,27 @@ class ApproveOperator(ApprovalOperator):
         self.pipelines = list(pipelines)
 
     def execute(self, context: Context) -> Any:  # noqa: ANN401
-        """Waits for an answer; returns at once where the mode is `promote`.
+        """Waits for an answer; returns at once if the mode is `promote`.
 
         Raises:
-            AirflowSkipException: the mode is `compare`, so nothing is promoted.
+            AirflowSkipException: the mode is `compare`, so the fork is not promoted.
         """
-        conf = asked(context, self.pipelines)
+        conf = read_form(context, self.pipelines)
         if conf.mode == "compare":
-            raise AirflowSkipException("compare only: the fork stays beside the live timeline")
+            raise AirflowSkipException("compare only: the fork stays next to the live timeline")
         if conf.mode == "promote":
             return None
         opened = open_tidemark()
-        with answering():
-            self.body = f"{summary(opened, found(opened, context, self.pipelines))}\n\n{_ANSWERS}"
+        with fail_on_refusal():
+            self.body = f"{summary(opened, open_run_backfill(opened, context, self.pipelines))}\n\n{_ANSWERS}"
         return super().execute(context)
 
 
 class PromoteOperator(PipelinesOperator):
-    """Repeats what has completed meanwhile, and makes the fork the live timeline: one fenced step.
+    """Repeats checkpoints that completed meanwhile, and makes the fork the live timeline, in one fenced step.
 
     Args:
-        checkpoints: the asset of completed checkpoints of each pipeline, by its name.
+        checkpoints: each pipeline's asset of completed checkpoints, by the pipeline's name.
         **kwargs: as PipelinesOperator takes them.
     """
 
@@ -194,26 +194,26 @@ class PromoteOperator(PipelinesOperator):
         self._jobs = StepJobs(self.log.info)
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"timeline", "replaced"}`; a repetition finds what it did.
+        """Returns `{"timeline", "replaced"}`; if it is repeated, it returns the same again.
 
         Raises:
-            AirflowFailException: the fork lacks what the live timeline has, or something else became live.
-            TidemarkError: anything else; the task is retried.
+            AirflowFailException: the fork lacks records of the live timeline, or another timeline became live.
+            TidemarkError: any other error; the task is retried.
         """
         from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
         from tidemark.operations import backfill
 
         opened = open_tidemark()
-        with answering():
-            one = found(opened, context, self.pipelines)
+        with fail_on_refusal():
+            one = open_run_backfill(opened, context, self.pipelines)
             done = backfill.promote(opened, one, lambda: self._jobs.all(opened, one))
         name = one.pipeline.name
         self.outlets = [self.checkpoints[name]]
         newest = next(one.coordinator.checkpoints())
         announce(context, self.outlets, checkpoint_facts(newest), [newest.plan.name])
-        self.log.info("timeline %s is live; %s ended, and stays readable", one.fork, done.closing.timeline)
+        self.log.info("timeline %s is live; %s has ended and stays readable", one.fork, done.closing.timeline)
         return {"timeline": one.fork, "replaced": [c.plan.name for c in done.replaced]}
 
     def on_kill(self) -> None:
-        """Ends the driver, where this task started one."""
+        """Ends the Spark driver if this task started one."""
         self._jobs.kill()

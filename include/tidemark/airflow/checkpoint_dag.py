@@ -29,21 +29,21 @@ from tidemark.declare.retention import Retention, as_retention
 from tidemark.errors import DeclarationError
 
 RUN_BUDGET = 3
-"""A DAG run may take this many times `checkpoint_timeout`: for retries and their pauses, and for a backlog."""
+"""Timeout of a DAG run as a multiple of `checkpoint_timeout`: room for retries, their pauses, and a backlog."""
 
 
 class DagOptions(TypedDict, total=False):
-    """How a pipeline is scheduled.
+    """The options of `checkpoint_dag()`.
 
     Attributes:
-        schedule: cron expression or preset; always becomes data intervals `[start, end)`. None = on demand only.
-        timezone: of the cron expression, and of `start` and `end` where they name none. UTC by default.
-        start: no interval begins before it.
-        end: no interval begins at or after it.
+        schedule: cron expression or preset, which yields data intervals `[start, end)`. None = on demand only.
+        timezone: timezone of the cron expression, and of `start` and `end` if they name none (default: UTC).
+        start: no interval begins before this time.
+        end: no interval begins at or after this time.
         until: `interval_end` = ranges stop before the first record whose timestamp reaches the interval's end.
-        retention: which completed checkpoints are kept; None = all. Written down by `complete`, for `retention_dag`.
-        restart: one of Flink's strategies, by name or as a value; `exponential-delay` by default.
-        dag_id: the pipeline's name by default.
+        retention: the completed checkpoints to keep; None = all. Task `complete` records the rule for `retention_dag`.
+        restart: one of Flink's restart strategies, by name or as a value (default: `exponential-delay`).
+        dag_id: the DAG's id (default: the pipeline's name).
     """
 
     schedule: str | None
@@ -58,7 +58,7 @@ class DagOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
-    """The options with their defaults; an unknown one is a TypeError."""
+    """Fills in the defaults of the options; an unknown option is a TypeError."""
 
     schedule: str | None = None
     timezone: str = "UTC"
@@ -71,34 +71,34 @@ class _Chosen:
 
     def __post_init__(self) -> None:
         if self.until not in (None, "interval_end"):
-            raise DeclarationError(f"until={self.until!r}", next="write until='interval_end', or leave it out.")
+            raise DeclarationError(f"until={self.until!r}", next="write until='interval_end', or omit it.")
         if self.until and not self.schedule:
-            raise DeclarationError("until='interval_end' without a schedule", next="give a cron expression.")
+            raise DeclarationError("until='interval_end' needs a schedule", next="give a cron expression.")
         as_retention(self.retention)
 
     def bound(self, when: datetime | None) -> datetime | None:
-        """A bound in the schedule's timezone."""
+        """Returns a bound in the schedule's timezone."""
         return when if when is None or when.tzinfo else when.replace(tzinfo=ZoneInfo(self.timezone))
 
 
 def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
-    """The DAG that checkpoints a pipeline; called at the module level of a DAG file.
+    """Creates the DAG that checkpoints a pipeline; call it at the module level of a DAG file.
 
-    One run at a time, none for the past unless it is asked for (a backfill, which brings a limit of its own: give it
-    `max_active_runs` 1). After more than `tolerable_failed_checkpoints` failed checkpoints in a row the plugin pauses
-    the DAG; a run that fails for another reason does not count. A fold that takes longer than `checkpoint_timeout`
-    expires.
+    One DAG run is active at a time, and past intervals do not run unless you backfill them; give a backfill
+    `max_active_runs` 1, because it has its own limit. After more than `tolerable_failed_checkpoints` failed checkpoints
+    in a row, the plugin pauses the DAG; a run that fails for another reason does not count. A fold that takes longer
+    than `checkpoint_timeout` expires.
 
     Args:
         pipeline: the declaration.
-        **options: see `DagOptions`.
+        **options: the fields of `DagOptions`.
 
     Returns:
-        The DAG; its assets are those of `tidemark.airflow.assets`.
+        The DAG. `tidemark.airflow.assets` lists its assets.
 
     Raises:
-        DeclarationError: an option does not fit.
-        TypeError: an unknown option.
+        DeclarationError: an option is invalid.
+        TypeError: there is no such option.
     """
     chosen = _Chosen(**options)
     last = chosen.bound(chosen.end)

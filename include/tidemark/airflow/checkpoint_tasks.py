@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
 Ids = dict[str, Any]
-"""What a task returns: ids, never data."""
+"""The value that a task returns: ids, never data."""
 
 
 def open_tidemark() -> "TidemarkContext":
-    """The context of this task; imported here, so that parsing a DAG file does not pay for it."""
+    """Opens the context of this task; imports it here, so that parsing a DAG file does not have to."""
     from tidemark.context import open_context
 
     take_s3_connection()
     opened = open_context()
-    # What others log in this task, tracebacks of Spark's client among them, is out of our hands.
+    # Other libraries log in this task too, for example the tracebacks of Spark's client.
     for secret in secrets_of(opened.settings.spark_address):
         mask_secret(secret)
     return opened
@@ -48,7 +48,7 @@ def open_tidemark() -> "TidemarkContext":
 
 @contextmanager
 def typed_failures() -> Iterator[None]:
-    """Turns an error that no retry can help into Airflow's own failure; others go on to be retried."""
+    """Turns an error that no retry can fix into AirflowFailException; other errors pass, and the task is retried."""
     try:
         yield
     except TidemarkError as error:
@@ -56,7 +56,7 @@ def typed_failures() -> Iterator[None]:
 
 
 def announce(context: Context, assets: Sequence[Asset], facts: Mapping[str, object], names: Sequence[str]) -> None:
-    """Tells assets of completed checkpoints: the facts of the newest, and a partition key for each."""
+    """Adds an event for completed checkpoints to assets: the facts of the newest, and a partition key for each."""
     for asset in assets:
         event = context["outlet_events"][asset]
         event.extra = cast("dict[str, JsonValue]", dict(facts))
@@ -67,9 +67,9 @@ class PipelineOperator(BaseOperator):
     """A task of one pipeline.
 
     Args:
-        pipeline: its name; the declaration is found when the task runs.
-        until: whether ranges end where the data interval does.
-        **kwargs: as BaseOperator takes them.
+        pipeline: the pipeline's name; the task finds the declaration when it runs.
+        until: whether ranges end where the data interval ends.
+        **kwargs: passed to BaseOperator.
     """
 
     template_fields: Sequence[str] = ()
@@ -80,24 +80,25 @@ class PipelineOperator(BaseOperator):
         self.until = until
 
     def request(self, context: Context) -> "PlanRequest":
-        """What the DAG run asks for: the same in every task of it."""
+        """Returns the DAG run's request, which is the same in each of its tasks."""
         run = context["dag_run"]
         interval = (run.data_interval_start, run.data_interval_end)
-        return request_of(self.asked(context), run.run_id, interval, self.until)
+        return request_of(self.read_form(context), run.run_id, interval, self.until)
 
-    def asked(self, context: Context) -> RunConf:
-        """The conf of the DAG run, checked."""
+    def read_form(self, context: Context) -> RunConf:
+        """Returns the DAG run's validated conf."""
         return parse_conf({**context["params"], **(context["dag_run"].conf or {})})
 
 
 class PlanOperator(PipelineOperator):
-    """Freezes what the next checkpoint will read, or finds that the interval is covered already.
+    """Fixes the ranges that the next checkpoint will read, unless an earlier checkpoint covers the interval.
 
     Args:
-        checkpoint: the asset of completed checkpoints: what an earlier run left sealed is published and told here.
-        min_pause: of the pipeline, in milliseconds; told to whoever reads the DAG, nothing here goes by it.
-        tolerable: failed checkpoints in a row that do not pause the DAG yet.
-        **kwargs: as PipelineOperator takes them.
+        checkpoint: the asset of completed checkpoints; if an earlier run left sealed checkpoints, this task publishes
+            them and adds their event.
+        min_pause: the pipeline's minimum pause in milliseconds; for readers of the DAG only, the task ignores it.
+        tolerable: how many failed checkpoints in a row do not pause the DAG yet.
+        **kwargs: passed to PipelineOperator.
     """
 
     ui_color = "#e8f0fe"
@@ -113,27 +114,27 @@ class PlanOperator(PipelineOperator):
         """Returns `{"slot", "checkpoint"}`, or `{"covered_by"}`.
 
         Raises:
-            AirflowFailException: no retry can help.
-            TidemarkError: anything else; the task is retried.
+            AirflowFailException: no retry can fix the error.
+            TidemarkError: any other error; the task is retried.
         """
         from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
         from tidemark.operations import checkpoints, reads
 
         opened = open_tidemark()
         with typed_failures():
-            self._restore(opened, self.asked(context))
+            self._restore(opened, self.read_form(context))
             planned = checkpoints.plan(opened, self.pipeline, self.request(context))
         observe(opened, self.pipeline)
         if planned.published:
             left = reads.get_checkpoint(opened, self.pipeline, planned.published[-1])
             self.outlets = [self.checkpoint]
             announce(context, self.outlets, checkpoint_facts(left), [f"chk-{n}" for n in planned.published])
-            self.log.info("published what an earlier run had sealed: %s", left.plan.name)
+            self.log.info("published %s, which an earlier run had sealed", left.plan.name)
         if planned.covered_by is not None:
             self.log.info("nothing to do: covered by chk-%d", planned.covered_by)
             return {"covered_by": f"chk-{planned.covered_by}"}
         self.log.info("%s %s at %s", "adopted" if planned.adopted else "planned", planned.name, planned.slot)
-        # For a run that times out: then no task is left to count.
+        # Counted already now, because no task is left to count if the run times out.
         keep_count(context, checkpoints.count_failures(opened, self.pipeline), self.tolerable)
         return {"slot": planned.slot, "checkpoint": planned.name}
 
@@ -151,12 +152,12 @@ class PlanOperator(PipelineOperator):
             allow_non_restored_state=conf.allow_non_restored_state,
         )
         done = backfill.restore_once(opened, self.pipeline, request)
-        told = "was restored before" if done is None else f"restored: timeline {done.genesis.timeline} is live"
-        self.log.info("savepoint %s %s (restore id %s)", conf.savepoint, told, conf.restore_id)
+        result = "was restored before" if done is None else f"is restored: timeline {done.genesis.timeline} is live"
+        self.log.info("savepoint %s %s (restore id %s)", conf.savepoint, result, conf.restore_id)
 
 
 class FoldOperator(PipelineOperator):
-    """Executes the plan up to its seal, in one Spark application. Publishes only what `max_records` cut off before."""
+    """Executes the plan up to its seal in one Spark application. Publishes only what `max_records` splits off."""
 
     ui_color = "#e6f4ea"
 
@@ -165,17 +166,17 @@ class FoldOperator(PipelineOperator):
         self._job: SparkJob | None = None
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"slot", "checkpoint", "completed"}` of what it left sealed; the slot alone where the gate refused.
+        """Returns `{"slot", "checkpoint", "completed"}` of the sealed checkpoint; only the slot if the gate refused it.
 
         Raises:
-            AirflowSkipException: the interval is covered.
-            AirflowFailException: no retry can help; the abort record is written.
-            TidemarkError: anything else; the next try takes the next attempt of the same plan.
+            AirflowSkipException: an earlier checkpoint covers the interval.
+            AirflowFailException: no retry can fix the error; the abort is recorded.
+            TidemarkError: any other error; the next try makes the next attempt at the same plan.
         """
         planned = context["ti"].xcom_pull(task_ids=PLAN)
         if "covered_by" in planned:
             raise AirflowSkipException(f"covered by {planned['covered_by']}")
-        # Declared for the lineage graph. Their events are those of `complete`: nothing is published here.
+        # Declared for the lineage graph. Task `complete` adds their events, because nothing is published here.
         self.outlets = []
         with typed_failures():
             try:
@@ -189,7 +190,7 @@ class FoldOperator(PipelineOperator):
                 raise abort_expired(opened, self.pipeline, slot) from error
 
     def on_kill(self) -> None:
-        """Ends the driver, where this task started one."""
+        """Ends the Spark driver if this task started one."""
         if self._job is not None:
             self._job.kill()
 
@@ -208,7 +209,7 @@ class FoldOperator(PipelineOperator):
 
 
 class ValidateOperator(PipelineOperator):
-    """Reports the gate's verdict that fold recorded; judges nothing itself.
+    """Reports the gate's verdict that `fold` recorded; decides nothing itself.
 
     Args:
         tolerable: failed checkpoints in a row that do not pause the DAG yet.
@@ -222,10 +223,10 @@ class ValidateOperator(PipelineOperator):
         self.tolerable = tolerable
 
     def execute(self, context: Context) -> Ids:
-        """Returns the ids it was given.
+        """Returns the ids that it received.
 
         Raises:
-            AirflowFailException: the gate refused the candidate; its plan is aborted.
+            AirflowFailException: the gate refused the checkpoint; its plan is aborted.
         """
         from tidemark.coordinator.checkpoints.failure_policy import classify
         from tidemark.operations import checkpoints
@@ -254,13 +255,13 @@ class ValidateOperator(PipelineOperator):
 
 
 class CompleteOperator(PipelineOperator):
-    """Publishes what is sealed, tells the assets, writes the retention down and says which checkpoints it keeps.
+    """Publishes the sealed checkpoint, adds events to the assets, and records the retention rule.
 
     Args:
         checkpoint: the asset of completed checkpoints.
-        changed: assets that a checkpoint may change: states, dead letters and sinks. An event is only of those it did.
-        sent: topics that are sent to once the checkpoint is complete.
-        retention: which checkpoints are kept; None = all.
+        changed: assets that a checkpoint may change: states, dead letters and sinks. Only changed ones get an event.
+        sent: topics that receive records once the checkpoint is complete.
+        retention: the checkpoints to keep; None = all.
         **kwargs: as PipelineOperator takes them.
     """
 
@@ -295,14 +296,14 @@ class CompleteOperator(PipelineOperator):
         self.outlets = [self.checkpoint]
         announce(context, self.outlets, {**facts, **self._kept(opened, checkpoint)}, names)
         self._announce_changed(context, opened, checkpoint, names)
-        told = "\n".join(f"{name}: {value}" for name, value in facts.items())
-        self.log.info("completed %s\n%s", ", ".join(names), told)
+        lines = "\n".join(f"{name}: {value}" for name, value in facts.items())
+        self.log.info("completed %s\n%s", ", ".join(names), lines)
         return {"checkpoint": checkpoint.plan.name, "completed": names}
 
     def _announce_changed(
         self, context: Context, opened: "TidemarkContext", newest: "Checkpoint", names: Sequence[str]
     ) -> None:
-        """Tells what the checkpoints changed: the asset's own facts after the last change, a key for each change."""
+        """Adds an event to each changed asset: its facts after the last change, and a partition key for each change."""
         from tidemark.model.checkpoint.checkpoint_facts import changed_assets
         from tidemark.operations import reads
 
@@ -310,34 +311,34 @@ class CompleteOperator(PipelineOperator):
         keys: dict[str, list[str]] = {}
         for name in names:
             made = newest if name == newest.plan.name else reads.get_checkpoint(opened, self.pipeline, int(name[4:]))
-            for asset, told in changed_assets(made).items():
-                facts[asset] = told
+            for asset, asset_facts in changed_assets(made).items():
+                facts[asset] = asset_facts
                 keys.setdefault(asset, []).append(name)
         for found in self.changed:
             if found.name in facts:
-                # Not declared as outlets: in the graph it is fold that writes them.
+                # They are not declared as outlets here, because in the graph `fold` writes them.
                 self.outlets.append(found)
                 announce(context, [found], facts[found.name], keys[found.name])
 
     def _kept(self, opened: "TidemarkContext", checkpoint: "Checkpoint") -> dict[str, object]:
-        """What the retention comes to, for the event: its text, and how many checkpoints it keeps."""
+        """Records the retention rule; returns its text and the number of checkpoints that it keeps, for the event."""
         from tidemark.operations import reads
         from tidemark.operations import retention as retention_operations
 
         try:
             retention_operations.declare_rule(opened, self.pipeline, self.retention)
         except TidemarkError as error:
-            # The checkpoint is complete, and the next one writes the rule down.
-            self.log.warning("retention %s: not written down. %s", self.retention, error)
+            # The checkpoint is complete, and the next one records the rule.
+            self.log.warning("retention %s: not recorded. %s", self.retention, error)
         if self.retention is None:
             return {}
-        told: dict[str, object] = {"retention": str(self.retention)}
+        facts: dict[str, object] = {"retention": str(self.retention)}
         try:
             kept = reads.explain_kept(opened, checkpoint, self.retention)
         except TidemarkError as error:
             # The checkpoint is complete: an old manifest that cannot be read must not fail its run.
             self.log.warning("retention %s: not evaluated. %s", self.retention, error)
-            return told
+            return facts
         names = ", ".join(f"chk-{number}" for number in kept)
         self.log.info("retention %s: keeps %d (%s); a sweep releases the others", self.retention, len(kept), names)
-        return {**told, "kept": len(kept)}
+        return {**facts, "kept": len(kept)}

@@ -1,4 +1,4 @@
-"""`compaction_dag()`: compacts after every checkpoint, beside the next ones; it delays none and may fail or be late."""
+"""`compaction_dag()`: compacts after each checkpoint, in parallel with later ones; it may fail or be late."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tidemark.declare.pipeline import Pipeline
 
 
 class CompactOperator(PipelineOperator):
-    """Folds the runs that are due into `base`. The next plan adopts the result; until then nothing changes."""
+    """Merges the runs that are due into the base. The next plan adopts the result; until then nothing changes."""
 
     ui_color = "#f3e8fd"
 
@@ -26,14 +26,14 @@ class CompactOperator(PipelineOperator):
         """Returns `{"compacted": [uids]}`.
 
         Raises:
-            AirflowFailException: no retry can help.
-            TidemarkError: anything else; the task is retried, and the next checkpoint brings another run anyway.
+            AirflowFailException: no retry can fix the error.
+            TidemarkError: any other error; the task is retried, and the next checkpoint starts another run anyway.
         """
         self._job = spark_job("compact", "compact", self.log.info)
         with typed_failures():
             done: Ids = self._job.execute(self.pipeline)
         observe(open_tidemark(), self.pipeline)
-        self.log.info("compacted: %s", ", ".join(done["compacted"]) or "nothing was due")
+        self.log.info("compacted: %s", ", ".join(done["compacted"]) or "no compaction was due")
         return done
 
     def on_kill(self) -> None:
@@ -43,9 +43,9 @@ class CompactOperator(PipelineOperator):
 
 
 def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrategy = "fixed-delay") -> DAG:
-    """The DAG that compacts a pipeline's state; one run for every completed checkpoint.
+    """Creates the DAG that compacts a pipeline's state, with one run per completed checkpoint.
 
-    The checkpoint's event carries a partition key, and Airflow shows such events to partitioned timetables only.
+    The checkpoint's event carries a partition key, and Airflow passes such events to partitioned timetables only.
 
     Args:
         pipeline: the declaration.
@@ -59,7 +59,7 @@ def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrateg
         max_active_runs=1,
         dagrun_timeout=pipeline.checkpoint_timeout,
         tags=["tidemark", pipeline.name],
-        doc_md=f"Compacts the state of `{pipeline.name}`, beside later checkpoints. It changes no answer.",
+        doc_md=f"Compacts the state of `{pipeline.name}`, in parallel with later checkpoints. No result changes.",
     ) as dag:
         CompactOperator(
             task_id="compact",

@@ -1,4 +1,4 @@
-"""The page that Airflow shows of a DAG: what the pipeline reads, remembers and refuses, from its declaration."""
+"""The documentation that Airflow shows for a DAG, generated from the pipeline's declaration."""
 
 from tidemark.airflow.assets import topic_names
 from tidemark.declare.pipeline import Broadcast, Operator, Pipeline
@@ -8,15 +8,15 @@ from tidemark.declare.retention import Retention
 def explain(
     pipeline: Pipeline, schedule: str | None, timezone: str, until: str | None, retention: Retention | None
 ) -> str:
-    """Markdown for `doc_md`; the same declaration gives the same text."""
-    cut = "the end of the data interval, by record time" if until else "what the topic holds when the run plans"
+    """Returns Markdown for `doc_md`; it depends on nothing but the declaration."""
+    cut = "the end of the data interval, by record time" if until else "the topics' end when the run plans"
     when = f"`{schedule}` in {timezone}" if schedule else "on demand"
     topics = ", ".join(f"`{name}`" for source in pipeline.inputs.values() for name in topic_names(source))
     rows = "\n".join([*map(_broadcast_row, pipeline.broadcast), *map(_row, pipeline.operators)])
     return f"""### Checkpoints of `{pipeline.name}`
-Each run completes **one checkpoint** (several where `max_records` cuts a backlog): it reads a frozen range of {topics},
-folds it into the state below, and publishes an immutable manifest. A failed run leaves nothing behind; a repeated one
-applies nothing twice; one whose interval is covered already says so and does nothing.
+Each run completes **one checkpoint** (several if `max_records` splits a backlog): it reads a fixed range of {topics},
+folds it into the state below, and publishes an immutable manifest. A failed run leaves nothing behind, and a repeated
+run applies nothing twice. A run whose interval is already covered reports that and does nothing.
 
 | | |
 |---|---|
@@ -30,11 +30,11 @@ applies nothing twice; one whose interval is covered already says so and does no
 | an attempt expires after | {pipeline.checkpoint_timeout} |
 | failed checkpoints in a row before the DAG is paused | {pipeline.tolerable_failed_checkpoints + 1} |
 
-| operator | key | remembers |
+| operator | key | state |
 |---|---|---|
 {rows}
 
-`tidemark checkpoint list {pipeline.name}` lists what is complete.
+`tidemark checkpoint list {pipeline.name}` lists the completed checkpoints.
 """
 
 
@@ -42,7 +42,7 @@ def _kept(retention: Retention | None) -> str:
     if retention is None:
         return "all"
     members = " or ".join(f"`{member}`" for member in retention.members)
-    return f"the newest, and those of {members}; the retention DAG, or `tidemark retention apply`, releases the others"
+    return f"the newest, and those of {members}; the retention DAG or `tidemark retention apply` releases the others"
 
 
 def _event_times(pipeline: Pipeline) -> str:
@@ -50,7 +50,7 @@ def _event_times(pipeline: Pipeline) -> str:
         (name, f"`{source.event_time}`" if source.event_time else "the Kafka timestamp")
         for name, source in pipeline.sources.items()
     ]
-    return found[0][1] if len(found) == 1 else ", ".join(f"`{name}`: {told}" for name, told in found)
+    return found[0][1] if len(found) == 1 else ", ".join(f"`{name}`: {text}" for name, text in found)
 
 
 def _row(operator: Operator) -> str:

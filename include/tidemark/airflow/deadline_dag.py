@@ -1,7 +1,7 @@
-"""`watch_dag()`: tells when a pipeline has completed no checkpoint for too long, whether its DAG runs or not (K9).
+"""`watch_dag()`: alerts you when a pipeline has completed no checkpoint for too long, whether its DAG runs or not.
 
-Airflow's own DeadlineAlert hangs on a DAG run: where none is started, because the DAG is paused or its schedule is
-wrong, it never fires. This DAG looks at the warehouse instead, on a schedule of its own.
+Airflow's DeadlineAlert is attached to a DAG run: it fires when a run is slow, but not when no run starts because the
+DAG is paused or its schedule is wrong. This DAG reads the warehouse instead, on a separate schedule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.assets import late_asset
 from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
-from tidemark.airflow.form_answers import answering, names_of
+from tidemark.airflow.form_answers import fail_on_refusal, names_of
 from tidemark.airflow.retries import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay, NoRestart
 from tidemark.declare.pipeline import Pipeline
@@ -22,17 +22,17 @@ from tidemark.errors import TidemarkError
 
 LOOK, LATE = "look", "late"
 OnLate = Callable[[Mapping[str, object]], None]
-"""Gets the facts of a pipeline that is late, see `Measuring.lateness`; called at every look while it is."""
+"""Called at each check with the facts of a late pipeline; see `Measuring.lateness`."""
 
 
 class LookOperator(BaseOperator):
-    """Looks how old the newest checkpoint is, and tells metrics, the asset and a notifier; one instance per pipeline.
+    """Checks the age of the newest checkpoint; if it is late, sends metrics, an asset event and a notification.
 
     Args:
-        pipeline: its name.
-        assets: the asset of each pipeline that is told when it is late, by name; the outlets.
-        on_late: a notifier; what it raises is logged and fails nothing.
-        **kwargs: as BaseOperator takes them.
+        pipeline: the pipeline's name; the task is mapped over the pipelines.
+        assets: each pipeline's asset for late checkpoints, by the pipeline's name; the outlets.
+        on_late: a notifier; an error that it raises is logged and does not fail the task.
+        **kwargs: passed to BaseOperator.
     """
 
     ui_color = "#e8f0fe"
@@ -54,13 +54,13 @@ class LookOperator(BaseOperator):
         """Returns the facts, late or not.
 
         Raises:
-            AirflowFailException: no such pipeline.
+            AirflowFailException: there is no such pipeline.
             TidemarkError: the store did not answer; the task is retried.
         """
         from tidemark.operations import metrics
 
         opened = open_tidemark()
-        with answering():
+        with fail_on_refusal():
             facts = metrics.check_deadline(opened, self.pipeline)
         observe(opened, self.pipeline)
         self.outlets = []
@@ -77,15 +77,15 @@ class LookOperator(BaseOperator):
         try:
             self.on_late(facts)
         except Exception:
-            self.log.exception("on_late failed; that %s is late stands in this log, at its asset and in red", facts)
+            self.log.exception("on_late failed; this log, the asset and the failed task still report it: %s", facts)
 
 
 class LateOperator(BaseOperator):
-    """Fails while a pipeline is late, so that Airflow shows it in red and calls whoever it calls for failures.
+    """Fails while a pipeline is late, so that Airflow shows it in red and runs its failure callbacks.
 
     Args:
-        pipeline: its name.
-        **kwargs: as BaseOperator takes them.
+        pipeline: the pipeline's name.
+        **kwargs: passed to BaseOperator.
     """
 
     ui_color = "#fce8e6"
@@ -95,21 +95,21 @@ class LateOperator(BaseOperator):
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> None:
-        """Returns where the pipeline is on time, is stopped, or has no deadline.
+        """Succeeds if the pipeline is on time, is stopped, or has no deadline.
 
         Raises:
-            AirflowFailException: it is late.
+            AirflowFailException: the pipeline is late.
         """
         from tidemark.operations import metrics
 
-        with answering():
+        with fail_on_refusal():
             facts = metrics.check_deadline(open_tidemark(), self.pipeline)
         if facts["late"]:
             raise AirflowFailException(str(late_error(facts)))
 
 
 def late_error(facts: Mapping[str, object]) -> TidemarkError:
-    """What is told of a pipeline that is late, in three lines."""
+    """Returns the three-line error for a late pipeline."""
     name, newest = facts["pipeline"], facts["newest"] or "none yet"
     return TidemarkError(
         f"{name} is late: no checkpoint was completed for {facts['age']}, the deadline is {facts['deadline']}"
@@ -127,21 +127,21 @@ def watch_dag(
     start: datetime | None = None,
     on_late: OnLate | None = None,
 ) -> DAG:
-    """The DAG that watches deadlines; called at the module level of a DAG file.
+    """Creates the DAG that watches deadlines; call it at the module level of a DAG file.
 
-    How long a pipeline may go without a completed checkpoint is the setting `TIDEMARK_CHECKPOINT_DEADLINE`; without it
-    nothing is late.
+    The setting `TIDEMARK_CHECKPOINT_DEADLINE` says how long a pipeline may go without a completed checkpoint. Without
+    it, no pipeline is ever late.
 
     Args:
-        pipelines: who is watched; each task is mapped over them.
-        dag_id: as Airflow shows it.
-        schedule: cron expression or preset; an alert is at most that much later than the deadline.
-        start: no scheduled run before it.
-        on_late: called with the facts of a pipeline that is late, at each look while it is; `late_since_ms` in them is
-            the same as long as it is one and the same delay.
+        pipelines: the pipelines to watch; each task is mapped over them.
+        dag_id: the DAG's id.
+        schedule: cron expression or preset; its interval is the longest delay of an alert.
+        start: no scheduled run begins before this time.
+        on_late: called at each check with the facts of a late pipeline; their `late_since_ms` does not change during
+            one delay.
 
     Raises:
-        DeclarationError: no pipelines.
+        DeclarationError: `pipelines` is empty.
     """
     names = names_of(pipelines, "watch_dag")
     assets = {pipeline.name: late_asset(pipeline) for pipeline in pipelines}
@@ -161,17 +161,17 @@ def watch_dag(
 
 def _tasks(names: list[str], assets: dict[str, Asset], on_late: OnLate | None) -> None:
     mapped = {"map_index_template": "{{ task.pipeline }}"}
-    told = {"assets": assets, "outlets": list(assets.values()), "on_late": on_late}
+    outputs = {"assets": assets, "outlets": list(assets.values()), "on_late": on_late}
     again, never = retry_arguments(FixedDelay(attempts=3)), retry_arguments(NoRestart())
-    look = LookOperator.partial(task_id=LOOK, doc_md=LookOperator.__doc__, **told, **mapped, **again)
+    look = LookOperator.partial(task_id=LOOK, doc_md=LookOperator.__doc__, **outputs, **mapped, **again)
     late = LateOperator.partial(task_id=LATE, doc_md=LateOperator.__doc__, **mapped, **never)
     chain(*(task.expand(pipeline=names) for task in (look, late)))
 
 
 _PAGE = """### Deadlines
-Task `look` finds how old the newest checkpoint of each pipeline is, in the warehouse, whether the pipeline's DAG runs
-or not. Where that exceeds `TIDEMARK_CHECKPOINT_DEADLINE`, it tells the asset `<pipeline>/late` and the notifier, and
-task `late` fails. A pipeline that was stopped is never late.
+Task `look` reads the age of each pipeline's newest checkpoint from the warehouse, whether the pipeline's DAG runs or
+not. If the age exceeds `TIDEMARK_CHECKPOINT_DEADLINE`, the task adds an event to the asset `<pipeline>/late` and calls
+the notifier, and task `late` fails. A stopped pipeline is never late.
 
-`tidemark checkpoint stats PIPELINE` tells the same without Airflow.
+`tidemark checkpoint stats PIPELINE` shows the same without Airflow.
 """

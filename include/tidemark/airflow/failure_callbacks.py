@@ -1,4 +1,4 @@
-"""What happens when Airflow gives up: the open plan is aborted with its reason, in the log and on the task."""
+"""Callbacks for final failures: they abort the open plan, and record the reason in the log and on the task."""
 
 import logging
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 COUNTED = "failed_checkpoints"
-"""Where a task keeps its count; the plugin's listener reads it."""
+"""The key under which a task keeps its count; the plugin's listener reads it."""
 
 
 def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> None:
-    """Callback of the fold task, when its last try failed: the next DAG run plans the same offsets anew.
+    """Callback of the fold task for when its last try has failed: the next DAG run plans the same offsets again.
 
-    A plan that waits for a person stays open: planned again, its records would have other ids.
+    A plan that waits for a person stays open, because a new plan would give its records other ids.
 
     Args:
-        pipeline: its name.
-        tolerable: failed checkpoints in a row that do not pause the DAG yet.
-        context: of the task.
+        pipeline: the pipeline's name.
+        tolerable: how many failed checkpoints in a row do not pause the DAG yet.
+        context: the task's context.
     """
     from tidemark.coordinator.checkpoints.failure_policy import classify
     from tidemark.operations import checkpoints
@@ -47,23 +47,23 @@ def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> Non
     if slot is not None and reason.waits:
         keep_count(
             context, checkpoints.count_failures(opened, pipeline) + 1, tolerable
-        )  # this plan is not aborted, and counts
+        )  # counts this failure, whose plan is not aborted
         return
     failed = failed_slot(opened, pipeline, context)
     keep_count(context, 0 if failed is None else checkpoints.count_failures(opened, pipeline, failed), tolerable)
 
 
 def keep_reason(context: Context, reason: "FailureReason") -> None:
-    """Puts the reason on the task: Airflow shows it under "Storage"."""
+    """Stores the reason on the task, where Airflow shows it under "Storage"."""
     store = context.get("task_state_store")
     if store is not None:
         store.set("failure_reason", reason.value)
 
 
 def keep_count(context: Context, in_a_row: int, tolerable: int) -> None:
-    """Puts on the task how many checkpoints have failed in a row: by that the plugin pauses the DAG, or does not.
+    """Stores on the task how many checkpoints have failed in a row; the plugin uses the count to pause the DAG.
 
-    A task cannot: only the scheduler may write to Airflow's database. 0 = this failure does not count (E8).
+    A task cannot pause it, because only the scheduler may write to Airflow's database. 0 = the failure does not count.
     """
     store = context.get("task_state_store")
     if store is not None:
@@ -71,7 +71,7 @@ def keep_count(context: Context, in_a_row: int, tolerable: int) -> None:
 
 
 def abort_after_timeout(pipeline: str, context: Context) -> None:
-    """Callback of the DAG, when a run fails: where it ran out of time, what it left open expires (D3)."""
+    """Callback of the DAG for when a run fails: if the run timed out, the plan that it left open expires."""
     from tidemark.operations import checkpoints
 
     if context.get("reason") != "timed_out":
@@ -95,7 +95,7 @@ def abort_expired(opened: "TidemarkContext", pipeline: str, slot: str) -> Checkp
     error = CheckpointExpiredError(
         f"checkpoint of {pipeline} at {slot} did not end within its timeout",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="raise checkpoint_timeout or lower max_records; the next run plans the same offsets anew.",
+        next="raise checkpoint_timeout or lower max_records; the next run plans the same offsets again.",
     )
     reason = checkpoints.abort(opened, pipeline, slot, error)
     observe(opened, pipeline)
@@ -104,7 +104,7 @@ def abort_expired(opened: "TidemarkContext", pipeline: str, slot: str) -> Checkp
 
 
 def open_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str | None:
-    """The slot of the plan in progress, where this DAG run made or adopted it."""
+    """Returns the slot of the plan in progress, if this DAG run made or adopted it."""
     from tidemark.operations import checkpoints
 
     pending = checkpoints.find_pending(opened, pipeline)
@@ -116,7 +116,7 @@ def open_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str
 
 
 def failed_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str | None:
-    """The slot of the plan that was aborted last, where this DAG run made or adopted it: by us or by fold itself."""
+    """Returns the slot of the last aborted plan, if this DAG run made or adopted it."""
     from tidemark.operations import checkpoints
 
     slot = refused_slot(opened, pipeline)
@@ -128,7 +128,7 @@ def failed_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> s
 
 
 def refused_slot(opened: "TidemarkContext", pipeline: str) -> str | None:
-    """The slot of the plan that was aborted last, where nothing was planned since: the one that the gate refused."""
+    """Returns the slot of the last aborted plan, which the gate refused, unless a newer plan exists."""
     from tidemark.coordinator.records.states import NothingOpen
 
     found = opened.coordinator(pipeline).open_plan()

@@ -1,4 +1,4 @@
-"""DAGs that people trigger with a form: the first task checks what was asked for, and answers what to type."""
+"""Trigger forms of DAGs: their fields, their validation, and errors that say what to do next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ from tidemark.errors import ConflictError, DeclarationError, NotFoundError, Tide
 
 
 class PipelineConf(BaseModel):
-    """The `conf` of a DAG run whose form asks for a pipeline first.
+    """The `conf` of a DAG run whose form has a pipeline as its first field.
 
     Attributes:
-        pipeline: one of those that the DAG names.
+        pipeline: one of the DAG's pipelines.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -25,19 +25,19 @@ class PipelineConf(BaseModel):
     pipeline: str
 
 
-SELDOM = "Seldom needed"
-"""A section of a form; all but the first one are folded."""
+RARE = "Rarely needed"
+"""A section of a form. Airflow folds all sections except the first."""
 
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=PipelineConf)
 
 
 class PipelinesOperator(BaseOperator):
-    """A task of a DAG whose form asks for a pipeline.
+    """A task of a DAG whose form has a field for the pipeline.
 
     Args:
-        pipelines: names that may be asked for.
-        **kwargs: as BaseOperator takes them.
+        pipelines: names of the pipelines that the form offers.
+        **kwargs: passed to BaseOperator.
     """
 
     def __init__(self, *, pipelines: Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401
@@ -46,51 +46,53 @@ class PipelinesOperator(BaseOperator):
 
 
 def names_of(pipelines: Sequence[Pipeline], verb: str) -> list[str]:
-    """What a form offers.
+    """Returns the names of the pipelines that a form offers.
 
     Args:
-        pipelines: as a DAG file gives them.
-        verb: the function that it calls, for the message.
+        pipelines: the argument of the DAG function.
+        verb: the DAG function's name, for the message.
 
     Raises:
-        DeclarationError: none.
+        DeclarationError: `pipelines` is empty.
     """
     if not pipelines:
-        raise DeclarationError(f"{verb}() without pipelines", next="name those that the form shall offer.")
+        raise DeclarationError(f"{verb}() without pipelines", next="pass the pipelines that the form should offer.")
     return list(dict.fromkeys(pipeline.name for pipeline in pipelines))
 
 
 def pipeline_field(names: Sequence[str]) -> Param:
-    """The form's first field."""
-    told = "One of those that this DAG was made for."
-    return Param(names[0], type="string", enum=list(names), title="Pipeline", description=told)
+    """Returns the form's first field."""
+    text = "One of this DAG's pipelines."
+    return Param(names[0], type="string", enum=list(names), title="Pipeline", description=text)
 
 
 def text_field(title: str, description: str, default: str | None = None, **more: Any) -> Param:  # noqa: ANN401
-    """A field that may stay empty; `more` are keywords of JSON Schema."""
+    """Returns a text field that may stay empty; `more` are keywords of JSON Schema."""
     return Param(default, type=["null", "string"], title=title, description=description, **more)
 
 
 def savepoint_field(pipeline: str, title: str, description: str, **more: Any) -> Param:  # noqa: ANN401
-    """A savepoint's name. A text: what a list lacks, Airflow would refuse until it has parsed the DAG again."""
-    return text_field(title, f"Its name, as tidemark savepoint list {pipeline} shows it. {description}", **more)
+    """Returns a field for a savepoint's name. It is free text, because Airflow updates a list only when it parses."""
+    return text_field(
+        title, f"The savepoint's name; tidemark savepoint list {pipeline} shows all names. {description}", **more
+    )
 
 
 def number_field(title: str, description: str, **more: Any) -> Param:  # noqa: ANN401
-    """A number of at least 1 that may stay empty."""
+    """Returns a field for a number of at least 1 that may stay empty."""
     return Param(None, type=["null", "integer"], minimum=1, title=title, description=description, **more)
 
 
 def switch(title: str, description: str, **more: Any) -> Param:  # noqa: ANN401
-    """A field that is off unless it is switched on. Without the null, Airflow's form would mark it as required."""
+    """Returns a switch that is off by default. It allows null, or Airflow's form would mark it as required."""
     return Param(False, type=["null", "boolean"], title=title, description=description, **more)
 
 
-def parsed(model: type[M], conf: Mapping[str, object]) -> M:
-    """The `conf` of a DAG run, validated. Airflow itself lets unknown keys pass; a null stands for a key left out.
+def validate_conf(model: type[M], conf: Mapping[str, object]) -> M:
+    """Validates the `conf` of a DAG run. Airflow itself accepts unknown keys; a null counts as a missing key.
 
     Raises:
-        UsageError: an unknown key, or a value that does not fit; each is named.
+        UsageError: there are unknown keys or invalid values; the message lists them all.
     """
     given = {key: value for key, value in conf.items() if value is not None or key not in model.model_fields}
     try:
@@ -99,33 +101,33 @@ def parsed(model: type[M], conf: Mapping[str, object]) -> M:
         complaints = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         fields = sorted(model.model_fields, key=lambda name: model.model_fields[name].annotation is bool)
         raise UsageError(
-            f"conf of the DAG run does not fit: {complaints}",
+            f"the DAG run's conf is invalid: {complaints}",
             next=f"trigger it again with {', '.join(fields)} only.",  # switches, which many forms inherit, last
         ) from error
 
 
-def asked_for(model: type[P], context: Context, pipelines: Sequence[str]) -> P:
-    """The form, checked: the same in every task of the DAG run. An API call may name any pipeline.
+def read_conf(model: type[P], context: Context, pipelines: Sequence[str]) -> P:
+    """Returns the validated form, which is the same in every task of the DAG run. An API call may name any pipeline.
 
     Raises:
-        UsageError: as `parsed`.
+        UsageError: as for `validate_conf`.
         NotFoundError: the form does not offer the pipeline.
     """
-    conf = parsed(model, {**context["params"], **(context["dag_run"].conf or {})})
+    conf = validate_conf(model, {**context["params"], **(context["dag_run"].conf or {})})
     if conf.pipeline not in pipelines:
         raise NotFoundError(f"this DAG has no pipeline {conf.pipeline!r}", next=f"name one of: {', '.join(pipelines)}.")
     return conf
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """Fails the task at once with our three lines, where the same words would meet the same answer; else it retries.
+def fail_on_refusal() -> Iterator[None]:
+    """Fails the task at once with Tidemark's three-line error if a retry would fail the same way; otherwise it retries.
 
-    A conflict is an answer here, as on the command line: a name is taken, somebody was first.
+    A conflict fails at once too, as on the command line: a name is taken, or another process was first.
     """
     try:
         yield
     except (ConflictError, *HOPELESS) as error:
-        raise AirflowFailException(str(error)) from None  # an answer, and the log would tell its cause once more
+        raise AirflowFailException(str(error)) from None  # the message is complete; the log would repeat its cause
     except TidemarkError as error:
         raise as_airflow(error) from error

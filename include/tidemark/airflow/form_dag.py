@@ -1,6 +1,6 @@
-"""DAGs that people trigger with a form: a task that plans and writes nothing, then one that does it.
+"""Builds DAGs with a trigger form: one task plans and writes nothing, the next carries the plan out.
 
-And what those forms share that begin at a savepoint or a checkpoint.
+Also has the fields that are common to forms that begin at a savepoint or a checkpoint.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from airflow.sdk import DAG, Param, chain
 from pydantic import Field
 
-from tidemark.airflow.form_answers import SELDOM, PipelineConf, PipelinesOperator, names_of, switch
+from tidemark.airflow.form_answers import RARE, PipelineConf, PipelinesOperator, names_of, switch
 from tidemark.airflow.retries import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.declare.pipeline import Pipeline
@@ -18,7 +18,7 @@ class BeginningConf(PipelineConf):
     """The `conf` of a DAG run that begins at a savepoint or a checkpoint.
 
     Attributes:
-        allow_non_restored_state, force: as `tidemark restore` takes them.
+        allow_non_restored_state, force: as for `tidemark restore`.
     """
 
     allow_non_restored_state: bool = Field(default=False, strict=True)
@@ -26,15 +26,15 @@ class BeginningConf(PipelineConf):
 
 
 def beginning_fields(drained: str) -> dict[str, Param]:
-    """The form's fields of `BeginningConf`.
+    """Returns the form's fields for `BeginningConf`.
 
     Args:
-        drained: what is done all the same with a savepoint that the pipeline was drained with.
+        drained: the verb to show for a savepoint that drained the pipeline, for example `Begin at`.
     """
-    gone = "Operators that are gone from the pipeline: leave their state behind."
+    gone = "Drop the state of operators that the pipeline no longer declares."
     return {
-        "allow_non_restored_state": switch("Allow non-restored state", gone, section=SELDOM),
-        "force": switch("Force", f"{drained} a savepoint that the pipeline was drained with.", section=SELDOM),
+        "allow_non_restored_state": switch("Allow non-restored state", gone, section=RARE),
+        "force": switch("Force", f"{drained} a savepoint even if it drained the pipeline.", section=RARE),
     }
 
 
@@ -47,18 +47,19 @@ def form_dag(
     page: str,
     tasks: Mapping[str, type[PipelinesOperator]],
 ) -> DAG:
-    """The DAG; its runs are on demand, one at a time.
+    """Creates the DAG; it runs on demand, one run at a time.
 
     Args:
-        dag_id: as Airflow shows it.
-        description: one line.
-        pipelines: the form offers these.
-        form: its fields, from the names of the pipelines.
-        page: its documentation, Markdown.
-        tasks: by name, in their order: `plan`, which checks the form and tells what would happen, and what does it.
+        dag_id: the DAG's id.
+        description: one line that Airflow shows in its list of DAGs.
+        pipelines: the pipelines that the form offers.
+        form: makes the form's fields from the names of the pipelines.
+        page: the DAG's documentation, in Markdown.
+        tasks: the operators by task id, in order: `plan`, which checks the form and shows the plan, and the task that
+            carries it out.
 
     Raises:
-        DeclarationError: no pipelines.
+        DeclarationError: `pipelines` is empty.
     """
     names = names_of(pipelines, f"{list(tasks)[-1]}_dag")
     with DAG(

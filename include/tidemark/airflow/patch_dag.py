@@ -1,4 +1,4 @@
-"""`patch_dag()`: a trigger form that makes a corrected savepoint, plan >> patch (H3)."""
+"""`patch_dag()`: a trigger form that creates a corrected savepoint; its tasks are plan >> patch."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,11 +10,11 @@ from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
 from tidemark.airflow.form_answers import (
-    SELDOM,
+    RARE,
     PipelinesOperator,
-    answering,
-    asked_for,
+    fail_on_refusal,
     pipeline_field,
+    read_conf,
     switch,
     text_field,
 )
@@ -32,14 +32,14 @@ class PatchConf(BeginningConf):
     """The `conf` of a DAG run.
 
     Attributes:
-        source: the savepoint to correct, or a checkpoint as in `chk-17`.
-        name: of the corrected savepoint.
-        set_tables: `UID=TABLE` of keys with their whole new state.
-        delete_tables: `UID=TABLE` of keys to be gone.
-        at: when keys that are set were accessed last; None = as late as the corrected checkpoint allows.
-        timeline: of the fork; None = called like the savepoint.
-        note, expires: of the savepoint.
-        execute: do it; else only the plan is made and told.
+        source: the savepoint to correct, or a checkpoint such as `chk-17`.
+        name: the corrected savepoint's name.
+        set_tables: `UID=TABLE` of keys and their complete new state.
+        delete_tables: `UID=TABLE` of keys to delete.
+        at: when the set keys were last accessed; None = as late as the corrected checkpoint allows.
+        timeline: the fork's name; None = the savepoint's name.
+        note, expires: the savepoint's note and expiry.
+        execute: create the savepoint; otherwise only plan it and show the plan.
     """
 
     source: str
@@ -53,10 +53,10 @@ class PatchConf(BeginningConf):
     execute: bool = Field(False, strict=True)
 
     def request(self, owner: str) -> "PatchRequest":
-        """What is asked for.
+        """Returns the request.
 
         Raises:
-            UsageError: a table or an expiry that cannot be read.
+            UsageError: a table or the expiry cannot be parsed.
         """
         from tidemark.operations.patch import PatchRequest, source_of, tables_of
 
@@ -77,17 +77,17 @@ class PatchConf(BeginningConf):
 class PatchOperator(PipelinesOperator):
     """A task of the patch DAG."""
 
-    def asked(self, context: Context) -> tuple[PatchConf, "PatchRequest"]:
-        """The form, checked, and what it asks for: the same in every task of the DAG run.
+    def read_form(self, context: Context) -> tuple[PatchConf, "PatchRequest"]:
+        """Returns the validated form and its request, which are the same in every task of the DAG run.
 
         Raises:
-            UsageError, NotFoundError: it does not fit.
+            UsageError, NotFoundError: the form is invalid.
         """
-        conf = asked_for(PatchConf, context, self.pipelines)
+        conf = read_conf(PatchConf, context, self.pipelines)
         return conf, conf.request(context["dag_run"].triggering_user_name or "airflow")
 
-    def tell(self, done: "Patched") -> Ids:
-        """Logs what a patch comes to; returns its names."""
+    def report(self, done: "Patched") -> Ids:
+        """Logs the changes of a patch, and returns its names."""
         for uid, state in done.states.items():
             self.log.info("%s: %s", uid, ", ".join(f"{name} {n}" for name, n in asdict(state).items()))
         found = {"savepoint": done.savepoint, "timeline": done.timeline, "from": done.source.plan.name}
@@ -95,7 +95,7 @@ class PatchOperator(PipelinesOperator):
 
 
 class PlanPatchOperator(PatchOperator):
-    """The dry run: reads every row of the tables, looks up its key, and tells what would change. Writes nothing."""
+    """The dry run: reads every row of the tables, looks up its key, and lists the changes. Writes nothing."""
 
     ui_color = "#e8f0fe"
 
@@ -103,57 +103,57 @@ class PlanPatchOperator(PatchOperator):
         """Returns `{"pipeline", "savepoint", "timeline", "from"}`.
 
         Raises:
-            AirflowFailException: the form or a table does not fit, or a name is taken; the message says what to type.
+            AirflowFailException: the form or a table is invalid, or a name is taken; the message says what to do next.
             TidemarkError: the store did not answer; the task is retried.
         """
         from tidemark.operations import patch
 
-        with answering():
-            conf, request = self.asked(context)
+        with fail_on_refusal():
+            conf, request = self.read_form(context)
             planned = patch.plan_patch(open_tidemark(), request)
-        return {"pipeline": conf.pipeline, **self.tell(planned)}
+        return {"pipeline": conf.pipeline, **self.report(planned)}
 
 
 class ExecutePatchOperator(PatchOperator):
-    """Makes the corrected savepoint on a fork. What is corrected stays as it is."""
+    """Creates the corrected savepoint on a fork. The original savepoint does not change."""
 
     ui_color = "#fce8e6"
 
     def execute(self, context: Context) -> Ids:
-        """Returns what `plan` returned, with the checkpoint; a repetition finds the one that it made.
+        """Returns the result of `plan` and the checkpoint; if it is repeated, it finds the one that it made.
 
         Raises:
-            AirflowSkipException: the form asks for the plan only.
+            AirflowSkipException: the form requests only the plan.
             AirflowFailException: a name was taken meanwhile.
             TidemarkError: the store did not answer; the task is retried.
         """
         from tidemark.operations import patch
 
-        with answering():
-            conf, request = self.asked(context)
+        with fail_on_refusal():
+            conf, request = self.read_form(context)
             if not conf.execute:
                 raise AirflowSkipException("a dry run: trigger it again with execute on")
-            told = self.tell(patch.patch(open_tidemark(), request))
+            result = self.report(patch.patch(open_tidemark(), request))
         for uid in dict.fromkeys([*request.values, *request.deletes]):
-            ends = f"--from {told['from']} --to {told['checkpoint']}"
-            self.log.info("look: tidemark state diff %s %s %s --values", conf.pipeline, uid, ends)
-        self.log.info("next: tidemark restore %s --savepoint %s", conf.pipeline, told["savepoint"])
-        return {"pipeline": conf.pipeline, **told}
+            ends = f"--from {result['from']} --to {result['checkpoint']}"
+            self.log.info("compare: tidemark state diff %s %s %s --values", conf.pipeline, uid, ends)
+        self.log.info("next: tidemark restore %s --savepoint %s", conf.pipeline, result["savepoint"])
+        return {"pipeline": conf.pipeline, **result}
 
 
 def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch") -> DAG:
-    """The DAG that makes corrected savepoints on demand; called at the module level of a DAG file.
+    """Creates the DAG that corrects savepoints on demand; call it at the module level of a DAG file.
 
     Args:
-        pipelines: the form offers these.
-        dag_id: as Airflow shows it.
+        pipelines: the pipelines that the form offers.
+        dag_id: the DAG's id.
 
     Raises:
-        DeclarationError: no pipelines.
+        DeclarationError: `pipelines` is empty.
     """
     return form_dag(
         dag_id,
-        "Patch: a corrected savepoint beside another one",
+        "Patch: create a corrected copy of a savepoint",
         pipelines=pipelines,
         form=_form,
         page=_PAGE,
@@ -162,31 +162,33 @@ def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch") -> DAG:
 
 
 _PAGE = """### A corrected savepoint
-On a fork of a savepoint, keys are set and deleted; the fork's first checkpoint is pinned under a new name. What is
-corrected stays as it is. Task `plan` reads the tables and tells what would change; task `patch` does it where `execute`
-is on, and is skipped otherwise. Tables are paths that the worker can read.
+Sets and deletes keys on a fork of a savepoint, and pins the fork's first checkpoint under a new name. The original
+savepoint does not change. Task `plan` reads the tables and lists the changes; task `patch` makes them if `execute` is
+on, and is skipped otherwise. Tables are paths that the worker can read.
 
 REST: `POST /api/v2/dags/patch/dagRuns` with `{"logical_date": null, "conf": {"pipeline": "...", "source": "june",
 "name": "june-right", "set_tables": ["aircraft=/data/right.parquet"], "execute": true}}`.
 
-`tidemark state diff PIPELINE UID --from june --to june-right --values` shows what it did.
+`tidemark state diff PIPELINE UID --from june --to june-right --values` shows the changes.
 """
 
 
 def _form(pipelines: list[str]) -> dict[str, Param]:
     return {
         "pipeline": pipeline_field(pipelines),
-        "source": Param("", type="string", title="From", description="A savepoint, or a checkpoint as in chk-17."),
-        "name": Param("", type="string", title="Name", description="Of the corrected savepoint. A name is used once."),
-        "set_tables": _tables("Set", "UID=TABLE, one per line: keys with their whole new state, Parquet or Delta."),
-        "delete_tables": _tables("Delete", "UID=TABLE, one per line: keys to be gone."),
-        "execute": switch("Execute", "Off: a dry run. Task plan tells what would change, and nothing does."),
-        "note": text_field("Note", "What it is for."),
-        "expires": text_field("Expires", "30d, 12h, or a time as in 2030-01-31T00:00Z. Empty: never.", section=SELDOM),
-        "at": text_field(
-            "At", "When keys that are set were accessed last. Empty: at From.", format="date-time", section=SELDOM
+        "source": Param("", type="string", title="From", description="A savepoint, or a checkpoint such as chk-17."),
+        "name": Param(
+            "", type="string", title="Name", description="The corrected savepoint's name. You can use a name only once."
         ),
-        "timeline": text_field("Timeline", "Name of the fork. Empty: that of the savepoint.", section=SELDOM),
+        "set_tables": _tables("Set", "UID=TABLE, one per line: keys with their complete new state, Parquet or Delta."),
+        "delete_tables": _tables("Delete", "UID=TABLE, one per line: keys to delete."),
+        "execute": switch("Execute", "Off: a dry run. Task plan lists the changes, and nothing is written."),
+        "note": text_field("Note", "A note for people."),
+        "expires": text_field("Expires", "30d, 12h, or a time such as 2030-01-31T00:00Z. Empty: never.", section=RARE),
+        "at": text_field(
+            "At", "When the set keys were last accessed. Empty: at the time of From.", format="date-time", section=RARE
+        ),
+        "timeline": text_field("Timeline", "The fork's name. Empty: the savepoint's name.", section=RARE),
         **beginning_fields("Correct"),
     }
 

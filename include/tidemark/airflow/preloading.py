@@ -1,7 +1,7 @@
-"""Imports what every task of a checkpoint would import again: once, in the scheduler, from which its tasks fork.
+"""Imports the modules of a checkpoint's tasks once, in the scheduler, from which the tasks are forked.
 
-Called by the `airflow_local_settings.py` that the stack writes. No pipeline and no DAG file is imported here: those are
-read anew by every task. Nothing here connects to anything either, because a channel of gRPC does not survive a fork.
+The `airflow_local_settings.py` that the stack writes calls this module. It imports no pipeline and no DAG file, because
+every task reads those again. It opens no connection either, because a gRPC channel does not survive a fork.
 """
 
 from collections.abc import Iterable
@@ -32,14 +32,14 @@ OURS = (
     "tidemark.operations.checkpoints",
     "tidemark.operations.metrics",
 )
-"""What the four tasks import of this package; `tests/airflow/test_preloading.py` finds what is missing."""
+"""The modules of this package that the four tasks import; `tests/airflow/test_preloading.py` finds missing ones."""
 
 
 def preload(modules: Iterable[str] = (*LIBRARIES, *OURS)) -> None:
-    """Imports modules; called before the executor forks its workers.
+    """Imports the modules; called before the executor forks its workers.
 
     Raises:
-        ImportError: one is not there, so that the scheduler does not start.
+        ImportError: a module is missing, so the scheduler does not start.
     """
     for module in modules:
         import_module(module)

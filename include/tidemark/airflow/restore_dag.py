@@ -1,4 +1,4 @@
-"""`restore_dag()`: a trigger form that makes an older checkpoint live again, plan >> restore (L4)."""
+"""`restore_dag()`: a trigger form that goes back to an older checkpoint; its tasks are plan >> restore."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,12 +11,12 @@ from pydantic import AwareDatetime, Field
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
 from tidemark.airflow.form_answers import (
-    SELDOM,
+    RARE,
     PipelinesOperator,
-    answering,
-    asked_for,
+    fail_on_refusal,
     number_field,
     pipeline_field,
+    read_conf,
     savepoint_field,
     switch,
     text_field,
@@ -32,17 +32,17 @@ RESTORE = "restore"
 
 
 class RestoreConf(BeginningConf):
-    """The `conf` of a DAG run; one of `savepoint`, `checkpoint`, `as_of` and `newest_whole` says where to begin.
+    """The `conf` of a DAG run; exactly one of `savepoint`, `checkpoint`, `as_of` and `newest_whole` is set.
 
     Attributes:
-        savepoint: its name.
+        savepoint: the savepoint's name.
         checkpoint: `chk-17` or `17`, of any timeline.
-        as_of: the newest checkpoint whose logical time is not after this.
-        newest_whole: the newest one of which nothing is damaged (I4).
-        max_fallback: how many damaged ones that may pass over; empty: as many as `tidemark restore` does.
-        claim, restore_sinks, accept_loss: as `tidemark restore` takes them.
-        rename: uids that the state had, with those that it shall have.
-        execute: do it; else only the plan is made and told.
+        as_of: selects the newest checkpoint whose logical time is not after this time.
+        newest_whole: selects the newest undamaged checkpoint, like `tidemark restore --latest-valid`.
+        max_fallback: how many damaged checkpoints `newest_whole` may skip; None = the default of `tidemark restore`.
+        claim, restore_sinks, accept_loss: as for `tidemark restore`.
+        rename: gives the state of the operator in the key to the operator in the value, by uid.
+        execute: carry out the restore; otherwise only plan it and show the plan.
     """
 
     savepoint: str | None = None
@@ -57,10 +57,10 @@ class RestoreConf(BeginningConf):
     execute: bool = Field(False, strict=True)
 
     def request(self, run_id: str) -> "RestoreRequest":
-        """What is asked for; the DAG run's id is that of the request, so a task that is repeated does it once.
+        """Returns the request. It has the DAG run's id, so a repeated task carries it out only once.
 
         Raises:
-            UsageError: no restore point, or several.
+            UsageError: there is no restore point, or there are several.
         """
         from tidemark.coordinator.plans.initial_offsets import to_ms
         from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK
@@ -85,33 +85,32 @@ class RestoreConf(BeginningConf):
 class RestoreOperator(PipelinesOperator):
     """A task of the restore DAG."""
 
-    def asked(self, context: Context) -> RestoreConf:
-        """The form, checked: the same in every task of the DAG run.
+    def read_form(self, context: Context) -> RestoreConf:
+        """Returns the validated form, which is the same in every task of the DAG run.
 
         Raises:
-            UsageError, NotFoundError: it does not fit.
+            UsageError, NotFoundError: the form is invalid.
         """
-        return asked_for(RestoreConf, context, self.pipelines)
+        return read_conf(RestoreConf, context, self.pipelines)
 
 
 class PlanRestoreOperator(RestoreOperator):
-    """The dry run: what would be left, read again, lost, and what happens to each sink. Writes nothing."""
+    """The dry run: shows what the restore would leave behind, read again and lose, also per sink. Writes nothing."""
 
     ui_color = "#e8f0fe"
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"pipeline", "checkpoint"}`; the checkpoint is fixed here.
+        """Returns `{"pipeline", "checkpoint"}`; the next task restores this checkpoint.
 
         Raises:
-            AirflowFailException: the form does not fit, or Kafka lacks what would be read; the message says what to
-                type.
+            AirflowFailException: the form is invalid, or Kafka lacks records; the message says what to do next.
             TidemarkError: the store or Kafka did not answer; the task is retried.
         """
         from tidemark.operations import timelines
         from tidemark.operations.timelines import restore_facts
 
-        with answering():
-            conf = self.asked(context)
+        with fail_on_refusal():
+            conf = self.read_form(context)
             plan = timelines.plan_restore(open_tidemark(), conf.pipeline, conf.request(context["dag_run"].run_id))
             for name, value in restore_facts(plan).items():
                 self.log.info("%s: %s", name, value)
@@ -121,23 +120,23 @@ class PlanRestoreOperator(RestoreOperator):
 
 
 class ExecuteRestoreOperator(RestoreOperator):
-    """Makes a new timeline live, which begins at the checkpoint. Copies nothing; the old timeline stays readable."""
+    """Starts a new live timeline at the checkpoint. Copies nothing; the old timeline stays readable."""
 
     ui_color = "#fce8e6"
 
     def execute(self, context: Context) -> Ids:
-        """Returns what `plan` returned, with the new timeline; a repetition finds the one that it made.
+        """Returns the result of `plan` and the new timeline; if it is repeated, it finds the one that it made.
 
         Raises:
-            AirflowSkipException: the form asks for the plan only.
+            AirflowSkipException: the form requests only the plan.
             AirflowFailException: another restore or promote came first.
             TidemarkError: the store did not answer; the task is retried.
         """
         from tidemark.operations import timelines
 
         planned: Ids = context["ti"].xcom_pull(task_ids=PLAN)
-        with answering():
-            conf = self.asked(context)
+        with fail_on_refusal():
+            conf = self.read_form(context)
             if not conf.execute:
                 raise AirflowSkipException("a dry run: trigger it again with execute on")
             request = conf.request(context["dag_run"].run_id)
@@ -148,24 +147,24 @@ class ExecuteRestoreOperator(RestoreOperator):
             _, done = timelines.restore(opened, conf.pipeline, request)
         observe(opened, conf.pipeline)
         left = ", ".join(c.plan.name for c in done.left) or "nothing"
-        self.log.info("timeline %s is live, it begins at %s", done.genesis.timeline, planned["checkpoint"])
-        self.log.info("left on %s, and readable there: %s", done.closing.timeline, left)
+        self.log.info("timeline %s is live; it begins at %s", done.genesis.timeline, planned["checkpoint"])
+        self.log.info("left behind on %s, still readable: %s", done.closing.timeline, left)
         return {**planned, "timeline": done.genesis.timeline}
 
 
 def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DAG:
-    """The DAG that restores on demand; called at the module level of a DAG file.
+    """Creates the DAG that restores on demand; call it at the module level of a DAG file.
 
     Args:
-        pipelines: the form offers these.
-        dag_id: as Airflow shows it.
+        pipelines: the pipelines that the form offers.
+        dag_id: the DAG's id.
 
     Raises:
-        DeclarationError: no pipelines.
+        DeclarationError: `pipelines` is empty.
     """
     return form_dag(
         dag_id,
-        "Restore: make an older checkpoint live again",
+        "Restore: go back to an older checkpoint",
         pipelines=pipelines,
         form=_form,
         page=_PAGE,
@@ -174,9 +173,9 @@ def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DA
 
 
 _PAGE = """### A restore on demand
-Begins a new timeline at a checkpoint and makes it live. It copies nothing and deletes nothing: the old timeline stays
-readable. Task `plan` tells what would be left, read again or lost, and what happens to each sink. Task `restore` does
-it where `execute` is on, and is skipped otherwise.
+Starts a new live timeline at a checkpoint. It copies nothing and deletes nothing: the old timeline stays readable. Task
+`plan` shows what the restore would leave behind, read again or lose, and what happens to each sink. Task `restore`
+carries it out if `execute` is on, and is skipped otherwise.
 
 REST: `POST /api/v2/dags/restore/dagRuns` with
 `{"logical_date": null, "conf": {"pipeline": "...", "savepoint": "before-upgrade", "execute": true}}`.
@@ -186,34 +185,34 @@ REST: `POST /api/v2/dags/restore/dagRuns` with
 
 
 def _form(pipelines: list[str]) -> dict[str, Param]:
-    where = "One of savepoint, checkpoint, time and newest whole."
+    where = "Give exactly one of savepoint, checkpoint, as of and latest valid."
     return {
         "pipeline": pipeline_field(pipelines),
         "savepoint": savepoint_field(pipelines[0], "Savepoint", where),
-        "checkpoint": text_field("Checkpoint", f"As in chk-17, of any timeline. {where}"),
+        "checkpoint": text_field("Checkpoint", f"For example chk-17, of any timeline. {where}"),
         "as_of": text_field(
-            "As of", f"The newest checkpoint of the live timeline at this time. {where}", format="date-time"
+            "As of", f"The live timeline's newest checkpoint at this time. {where}", format="date-time"
         ),
-        "newest_whole": switch("Newest whole", f"The newest checkpoint of which nothing is damaged. {where}"),
-        "execute": switch("Execute", "Off: a dry run. Task plan tells what would happen, and nothing does."),
-        "restore_sinks": switch("Restore sinks", "Delta sinks go back with the state. Off: they keep their rows."),
+        "newest_whole": switch("Latest valid", f"The live timeline's newest undamaged checkpoint. {where}"),
+        "execute": switch("Execute", "Off: a dry run. Task plan shows the effect, and nothing is written."),
+        "restore_sinks": switch("Restore sinks", "Restore Delta sinks with the state. Off: they keep their rows."),
         **_seldom(),
     }
 
 
 def _seldom() -> dict[str, Param]:
-    lost = "Restore although Kafka has deleted records that come after."
-    over = "How many damaged checkpoints newest whole may pass over. Empty: three."
+    lost = "Restore even if Kafka has deleted records that follow the checkpoint."
+    over = "How many damaged checkpoints latest valid may skip. Empty: three."
     return {
-        "max_fallback": number_field("Max fallback", over, section=SELDOM),
-        "claim": switch("Claim", "The savepoint ends; the new timeline keeps its checkpoint.", section=SELDOM),
-        "accept_loss": switch("Accept loss", lost, section=SELDOM),
-        **beginning_fields("Go on from"),
+        "max_fallback": number_field("Max fallback", over, section=RARE),
+        "claim": switch("Claim", "End the savepoint; the new timeline keeps its checkpoint.", section=RARE),
+        "accept_loss": switch("Accept loss", lost, section=RARE),
+        **beginning_fields("Continue from"),
         "rename": Param(
             None,
             type=["null", "object"],
             title="Rename",
-            description='Uids of operators, as in {"old": "new"}. Empty: as declared.',
-            section=SELDOM,
+            description='Gives the state of one operator to another, by uid: {"old": "new"}. Empty: as declared.',
+            section=RARE,
         ),
     }

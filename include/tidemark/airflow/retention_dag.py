@@ -1,7 +1,7 @@
-"""`retention_dag()`: lets old checkpoints go and deletes what nobody needs, every day, for each pipeline (E11, D15).
+"""`retention_dag()`: releases old checkpoints and deletes unused files, every day, for each pipeline.
 
-The tasks of a pipeline are a group, and the group is mapped over the pipelines: what is wrong with one of them fails
-its tasks and the DAG run, and the others are swept.
+The tasks of a pipeline form a group, which is mapped over the pipelines: an error in one pipeline fails its tasks and
+the DAG run, and the other pipelines are still swept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tidemark.airflow.assets import retention_asset
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, announce, open_tidemark
-from tidemark.airflow.form_answers import answering, names_of, parsed
+from tidemark.airflow.form_answers import fail_on_refusal, names_of, validate_conf
 from tidemark.airflow.retries import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.declare.pipeline import Pipeline
@@ -30,7 +30,7 @@ class RetentionConf(BaseModel):
     """The `conf` of a DAG run.
 
     Attributes:
-        grace: how long a file must have been free before it goes: `1h`, `7d`, `0`.
+        grace: how long a file must have been free before it is deleted: `1h`, `7d`, `0`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,10 +39,10 @@ class RetentionConf(BaseModel):
 
     @property
     def grace_ms(self) -> int:
-        """In ms.
+        """Returns the grace time in milliseconds.
 
         Raises:
-            UsageError: it cannot be read.
+            UsageError: the grace time cannot be parsed.
         """
         return span_ms(self.grace)
 
@@ -51,8 +51,8 @@ class RetentionOperator(BaseOperator):
     """A task of one pipeline's group.
 
     Args:
-        pipeline: its name; a field that is rendered, because the group is mapped over it.
-        **kwargs: as BaseOperator takes them.
+        pipeline: the pipeline's name; a templated field, because the group is mapped over it.
+        **kwargs: passed to BaseOperator.
     """
 
     template_fields: Sequence[str] = ("pipeline",)
@@ -62,32 +62,32 @@ class RetentionOperator(BaseOperator):
         self.pipeline = pipeline
 
     def grace_ms(self, context: Context) -> int:
-        """What the form asks for; a scheduled run, what the DAG file says.
+        """Returns the form's grace time, or in a scheduled run the DAG file's.
 
         Raises:
-            UsageError: the form does not fit.
+            UsageError: the form is invalid.
         """
-        conf = parsed(RetentionConf, {**context["params"], **(context["dag_run"].conf or {})})
+        conf = validate_conf(RetentionConf, {**context["params"], **(context["dag_run"].conf or {})})
         return conf.grace_ms
 
 
 class PlanRetentionOperator(RetentionOperator):
-    """Tells what would be released and deleted, file by file, and what keeps the rest. Writes nothing."""
+    """Lists the checkpoints to release, the files to delete, and what keeps the rest. Writes nothing."""
 
     ui_color = "#e8f0fe"
 
     def execute(self, context: Context) -> Ids:
-        """Returns the counts and bytes of the plan; the files are in the log.
+        """Returns the counts and bytes of the plan; the log lists the files.
 
         Raises:
-            AirflowFailException: the form does not fit; the message says what to type.
-            TidemarkError: nobody knows what is needed, or the store did not answer; the task is retried.
+            AirflowFailException: the form is invalid; the message says what to do next.
+            TidemarkError: the files in use are not known, or the store did not answer; the task is retried.
         """
         from tidemark.operations import retention
         from tidemark.operations.retention import plan_facts
 
         opened = open_tidemark()
-        with answering():
+        with fail_on_refusal():
             grace_ms = self.grace_ms(context)
             found = retention.plan_sweep(opened, self.pipeline)
         facts = dict(plan_facts(found, grace_ms, shown=0))
@@ -98,12 +98,12 @@ class PlanRetentionOperator(RetentionOperator):
 
 
 class ApproveRetentionOperator(ApprovalOperator):
-    """Asks whether the plan shall be carried out, with its counts beside the question; not where it is empty."""
+    """Shows the counts of the plan and asks whether to carry it out; an empty plan needs no answer."""
 
     ui_color = "#f3e8fd"
 
     def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(subject="Delete what nothing keeps any more?", **kwargs)
+        super().__init__(subject="Delete the files that nothing keeps?", **kwargs)
 
     def execute(self, context: Context) -> Any:  # noqa: ANN401
         """Waits for an answer."""
@@ -115,11 +115,11 @@ class ApproveRetentionOperator(ApprovalOperator):
 
 
 class SweepOperator(RetentionOperator):
-    """Releases and deletes. Killed anywhere, a repetition comes to the same end.
+    """Releases checkpoints and deletes files. If it is killed, a repetition has the same result.
 
     Args:
-        assets: the retention asset of each pipeline, by its name; the outlets.
-        **kwargs: as RetentionOperator takes them.
+        assets: each pipeline's retention asset, by the pipeline's name; the outlets.
+        **kwargs: passed to RetentionOperator.
     """
 
     ui_color = "#fce8e6"
@@ -129,18 +129,18 @@ class SweepOperator(RetentionOperator):
         self.assets = assets
 
     def execute(self, context: Context) -> Ids:
-        """Returns what was released and deleted, in names, counts and bytes; the same tells the asset.
+        """Returns names, counts and bytes of the released and deleted objects; the asset's event has the same facts.
 
         Raises:
             AirflowFailException: the newest checkpoint is damaged, so nothing was released.
-            TidemarkError: anything else; the task is retried.
+            TidemarkError: any other error; the task is retried.
         """
         from tidemark.operations import retention
         from tidemark.operations.retention import swept_facts
 
         self._skip_rejected(context)
         opened = open_tidemark()
-        with answering():
+        with fail_on_refusal():
             done = retention.sweep(opened, self.pipeline, grace_ms=self.grace_ms(context))
         facts = dict(swept_facts(done))
         self.outlets = [self.assets[self.pipeline]]
@@ -149,16 +149,16 @@ class SweepOperator(RetentionOperator):
         return facts
 
     def _skip_rejected(self, context: Context) -> None:
-        """Skips this pipeline where its plan was rejected: Airflow skips nothing behind a task of a mapped group."""
+        """Skips this pipeline if its plan was rejected: in a mapped group, Airflow does not skip downstream tasks."""
         if APPROVE not in self.upstream_task_ids:
             return
         answer = context["ti"].xcom_pull(task_ids=APPROVE, map_indexes=context["ti"].map_index)
         if answer is not None and answer["chosen_options"] != [ApprovalOperator.APPROVE]:
-            raise AirflowSkipException(f"the plan of {self.pipeline} was rejected: nothing is deleted")
+            raise AirflowSkipException(f"the plan of {self.pipeline} was rejected, so nothing is deleted")
 
 
 class VerifyRetentionOperator(RetentionOperator):
-    """Checks every restore point that is left: manifests, logs, files and their sizes (I4)."""
+    """Checks every remaining restore point: manifests, logs, files and their sizes."""
 
     ui_color = "#e6f4ea"
 
@@ -166,12 +166,12 @@ class VerifyRetentionOperator(RetentionOperator):
         """Returns `{"pipeline", "verified"}`.
 
         Raises:
-            AirflowFailException: a restore point is damaged; the message names each file and what it breaks.
+            AirflowFailException: a restore point is damaged; the message lists each file and the points it breaks.
         """
         from tidemark.coordinator.recovery.integrity import refuse_damaged
         from tidemark.operations import verification
 
-        with answering():
+        with fail_on_refusal():
             verified = verification.verify(open_tidemark(), self.pipeline)
             refuse_damaged(verified)
         return {"pipeline": self.pipeline, "verified": len(verified.points)}
@@ -186,21 +186,21 @@ def retention_dag(
     grace: str = "1h",
     approve: bool = False,
 ) -> DAG:
-    """The DAG that lets checkpoints go and deletes files; called at the module level of a DAG file.
+    """Creates the DAG that releases checkpoints and deletes files; call it at the module level of a DAG file.
 
-    Which checkpoints are kept is declared per pipeline, by `checkpoint_dag(retention=...)`; without it all are.
+    `checkpoint_dag(retention=...)` declares for each pipeline which checkpoints to keep; without it, all are kept.
 
     Args:
-        pipelines: whose files; the group of tasks is mapped over them, and none waits for another.
-        dag_id: as Airflow shows it.
+        pipelines: the pipelines to sweep; the group of tasks is mapped over them, and none waits for another.
+        dag_id: the DAG's id.
         schedule: cron expression or preset; None = on demand only.
-        start: no scheduled run before it.
-        grace: how long a file must have been free before it goes: `1h`, `7d`, `0`; a form may ask for another one.
-        approve: ask somebody between plan and sweep, for each pipeline.
+        start: no scheduled run begins before this time.
+        grace: how long a file must have been free before it is deleted: `1h`, `7d`, `0`; the form can override it.
+        approve: wait for an approval between plan and sweep, for each pipeline.
 
     Raises:
-        DeclarationError: no pipelines.
-        UsageError: a grace time that is none.
+        DeclarationError: `pipelines` is empty.
+        UsageError: the grace time cannot be parsed.
     """
     names = names_of(pipelines, "retention_dag")
     assets = {pipeline.name: retention_asset(pipeline) for pipeline in pipelines}
@@ -256,23 +256,25 @@ def _is_due(plan: Mapping[str, object]) -> bool:
 
 
 def _page(plan: Mapping[str, object]) -> str:
-    told = {name: value for name, value in plan.items() if name not in ("free", "unknown", "kept_by")}
-    names = told["released"]
-    shown = {**told, "released": spans([str(name) for name in names] if isinstance(names, list) else [])}
+    facts = {name: value for name, value in plan.items() if name not in ("free", "unknown", "kept_by")}
+    names = facts["released"]
+    shown = {**facts, "released": spans([str(name) for name in names] if isinstance(names, list) else [])}
     return "\n".join(f"{name}: {value}" for name, value in shown.items())
 
 
-_GRACE = "How long a file must have been free before it goes: 1h, 7d, 0. What a run releases counts as free since then."
+_GRACE = (
+    "How long a file must have been free before it is deleted: 1h, 7d, 0. A released file is free from that run on."
+)
 
 _PAGE = """### Retention
-Every day, for each pipeline: `plan` says which checkpoints the rule lets go, which files nobody needs, and what keeps
-the rest; `sweep` releases them and deletes what has been free for the grace time; `verify` checks every restore point
-that is left. What one run releases the next one deletes. A fault of one pipeline fails its tasks and the run; the
-others are swept.
+Every day, for each pipeline: `plan` lists the checkpoints that the rule releases, the unused files, and what keeps the
+rest; `sweep` releases the checkpoints and deletes files that have been free for the grace time; `verify` checks every
+remaining restore point. The next run deletes what one run releases. An error in one pipeline fails its tasks and the
+run; the other pipelines are still swept.
 
 Savepoints, forks, plans and jobs in progress, legal holds and the newest checkpoint always keep their files.
 
 REST: `POST /api/v2/dags/retention/dagRuns` with `{"logical_date": null, "conf": {"grace": "0"}}` deletes at once.
 
-`tidemark retention plan PIPELINE` tells the same without Airflow.
+`tidemark retention plan PIPELINE` shows the same without Airflow.
 """

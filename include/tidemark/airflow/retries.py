@@ -1,7 +1,7 @@
-"""Flink's restart strategies in the words of Airflow's retries (I1), and which errors no retry can help.
+"""Flink's restart strategies as Airflow's retries, and the errors that no retry can fix.
 
-Retries of a task are tries of one plan: each takes the next attempt of the same frozen ranges, so none applies a record
-twice (I1 of the invariants).
+All retries of a task execute one plan: each makes the next attempt at the same fixed ranges, so no record is applied
+twice.
 """
 
 from datetime import timedelta
@@ -35,28 +35,28 @@ STRATEGIES: dict[str, RestartStrategy] = {
     "exponential-delay": ExponentialDelay(),
     "failure-rate": FailureRate(),
 }
-"""Flink's four names, with Flink's defaults."""
+"""Flink's four restart strategies, with Flink's defaults."""
 
 BUSY_DELAY = timedelta(seconds=10)
 HOPELESS = (UsageError, NotFoundError, DataLostError, StoppedError, RecordRefusedError)
-"""What a retry of the same words will meet again, whether or not there is a plan to abort."""
+"""Errors that a retry would meet again, whether or not there is a plan to abort."""
 
 
 def restart_strategy(given: StrategyName | RestartStrategy) -> RestartStrategy:
-    """A strategy by its name or as a value.
+    """Returns a strategy, given by name or as a value.
 
     Raises:
-        DeclarationError: no such name.
+        DeclarationError: there is no strategy of this name.
     """
     if not isinstance(given, str):
         return given
     if given not in STRATEGIES:
-        raise DeclarationError(f"no restart strategy {given!r}", next=f"name one of: {', '.join(STRATEGIES)}.")
+        raise DeclarationError(f"no restart strategy {given!r}", next=f"use one of: {', '.join(STRATEGIES)}.")
     return STRATEGIES[given]
 
 
 def retry_arguments(strategy: RestartStrategy) -> dict[str, Any]:
-    """The strategy as arguments of an operator."""
+    """Returns the strategy as arguments of an operator."""
     wanted = strategy.retries()
     return {
         "retries": wanted.retries,
@@ -69,7 +69,7 @@ def retry_arguments(strategy: RestartStrategy) -> dict[str, Any]:
                     exception=f"{ConflictError.__module__}.{ConflictError.__qualname__}",
                     action=RetryAction.RETRY,
                     retry_delay=BUSY_DELAY,
-                    reason="another process holds the timeline or went ahead",
+                    reason="another process holds the timeline or is ahead",
                 )
             ]
         ),
@@ -77,17 +77,17 @@ def retry_arguments(strategy: RestartStrategy) -> dict[str, Any]:
 
 
 def is_final(error: TidemarkError) -> bool:
-    """Whether a retry of the task cannot help."""
+    """Whether no retry of the task can fix the error."""
     from tidemark.coordinator.checkpoints.failure_policy import classify
 
     return isinstance(error, HOPELESS) or classify(error).aborts
 
 
 def as_airflow(error: TidemarkError) -> Exception:
-    """What to raise for an error: itself, to be retried, or Airflow's own failure with our three lines."""
+    """Returns the exception to raise: the error, to be retried, or AirflowFailException with its three lines."""
     from tidemark.coordinator.checkpoints.failure_policy import classify
 
     if not is_final(error):
         return error
-    # An error of an aborted plan has its reason in front already.
+    # The error of an aborted plan already starts with its reason.
     return AirflowFailException(f"{classify(error).value}: {str(error).removeprefix(f'{classify(error).value}: ')}")

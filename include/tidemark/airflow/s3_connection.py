@@ -1,8 +1,8 @@
-"""Credentials of the warehouse's bucket out of an Airflow connection: into the environment of a task, and nowhere else.
+"""Copies the credentials of the warehouse's bucket from an Airflow connection to the environment of a task.
 
-Everything that a task does finds them there as it finds AWS's own variables: the store, deltalake, pyarrow, and the
-`spark-submit` that it starts, whose driver hands them to its executors. Not for a Connect server, which looks in its
-own environment.
+All code in the task finds them there, under AWS's own variable names: the store, deltalake, pyarrow, and the
+`spark-submit` that the task starts, whose driver passes them to its executors. A Connect server does not see them: it
+reads its own environment.
 """
 
 import os
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 _EXTRAS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region_name", "endpoint_url")
-"""Of the amazon provider's connections, those that are honoured; another one would be lost without a word."""
+"""Extras of the amazon provider's connections that Tidemark supports; it refuses others, rather than ignore them."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 def take_s3_connection() -> None:
-    """Puts what the connection of `TIDEMARK_S3_CONNECTION` holds into this process's environment; called by tasks only.
+    """Copies the connection that `TIDEMARK_S3_CONNECTION` names to this process's environment; only tasks call it.
 
-    Its credentials replace those of the environment as a whole, and a profile too; endpoint and region stand behind
-    settings of one's own. A connection without a key leaves AWS's chain of credentials in force. Called again it does
-    the same again.
+    Its credentials replace all credentials in the environment, including a profile. The settings for endpoint and
+    region take precedence over the connection's. If the connection has no key, AWS's chain of credentials applies. You
+    can call the function repeatedly.
 
     Raises:
-        UsageError: there is no such connection, half a key in it, or something that is not honoured. It never says what
-            is in there.
+        UsageError: there is no such connection, or it has only half a key or an unsupported field. The message never
+            contains a value of the connection.
     """
     from tidemark.settings import load_settings
 
@@ -43,24 +43,24 @@ def take_s3_connection() -> None:
 
 
 def connection_variables(connection: "Connection", name: str) -> dict[str, str]:
-    """What a connection holds, as variables.
+    """Returns a connection's fields as environment variables.
 
     Args:
-        connection: with a key as login and password or in its extras, as the amazon provider has it.
-        name: its id.
+        connection: a connection with a key as login and password or in its extras, as for the amazon provider.
+        name: the connection's id.
 
     Raises:
-        UsageError: half a key, or something that is not honoured.
+        UsageError: the connection has only half a key or an unsupported field.
     """
     extras: dict[str, Any] = connection.extra_dejson
     unknown = sorted(set(extras) - set(_EXTRAS))
     if unknown or connection.host:
         what = ", ".join(unknown) or "a host"
-        raise _unfit(f"the connection {name} has {what}, which Tidemark does not honour", name)
+        raise _unfit(f"the connection {name} has {what}, which Tidemark does not support", name)
     key = connection.login or extras.get(_EXTRAS[0])
     secret = connection.password or extras.get(_EXTRAS[1])
     if bool(key) != bool(secret):
-        raise _unfit(f"the connection {name} has half a key", name)
+        raise _unfit(f"the connection {name} has only half a key", name)
     values = (key, secret, extras.get(_EXTRAS[2]), extras.get("region_name"), extras.get("endpoint_url"))
     names = (*_KEYS, "TIDEMARK_S3_REGION", "TIDEMARK_S3_ENDPOINT")
     return {name: str(value) for name, value in zip(names, values, strict=True) if value}
@@ -81,6 +81,6 @@ def _unfit(what: str, name: str) -> UsageError:
     return UsageError(
         what,
         safe="nothing was read or written.",
-        next=f"make the connection {name} in Airflow, of type aws, with the key as login and password, and at most"
-        " region_name, endpoint_url and aws_session_token as extras.",
+        next=f"create the connection {name} in Airflow, of type aws, with the key as login and password, and no extras"
+        " except region_name, endpoint_url and aws_session_token.",
     )

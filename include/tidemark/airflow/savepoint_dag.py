@@ -1,4 +1,4 @@
-"""`savepoint_dag()`: a trigger form that pins a checkpoint under a name, plan >> create (G2, L1)."""
+"""`savepoint_dag()`: a trigger form that pins a checkpoint under a name; its tasks are plan >> create."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +12,10 @@ from tidemark.airflow.checkpoint_tasks import PLAN, Ids, announce, open_tidemark
 from tidemark.airflow.form_answers import (
     PipelineConf,
     PipelinesOperator,
-    answering,
-    asked_for,
+    fail_on_refusal,
     names_of,
     pipeline_field,
+    read_conf,
     text_field,
 )
 from tidemark.airflow.retries import retry_arguments
@@ -34,10 +34,10 @@ class SavepointConf(PipelineConf):
     """The `conf` of a DAG run.
 
     Attributes:
-        name: of the savepoint; a scheduled run may leave it empty.
+        name: the savepoint's name; a scheduled run may leave it empty.
         checkpoint: `chk-17` or `17`, of any timeline; None = the newest one of the live timeline.
-        note: what it is for.
-        expires: `30d`, `12h`, an ISO 8601 time; None or `never` = it does not.
+        note: a note for people.
+        expires: `30d`, `12h`, or an ISO 8601 time; None or `never` = it does not expire.
     """
 
     name: str
@@ -49,16 +49,16 @@ class SavepointConf(PipelineConf):
 class SavepointOperator(PipelinesOperator):
     """A task of the savepoint DAG."""
 
-    def asked(self, context: Context) -> tuple[str, SavepointRequest]:
-        """The pipeline, and what is asked for it: the same in every try of the DAG run.
+    def read_form(self, context: Context) -> tuple[str, SavepointRequest]:
+        """Returns the pipeline and the request, which are the same in every try of the DAG run.
 
         Raises:
-            UsageError, NameRefusedError, NotFoundError: the form does not fit.
+            UsageError, NameRefusedError, NotFoundError: the form is invalid.
         """
         run = context["dag_run"]
-        conf = asked_for(SavepointConf, context, self.pipelines)
+        conf = read_conf(SavepointConf, context, self.pipelines)
         return conf.pipeline, SavepointRequest(
-            name=conf.name or self._dated(context),
+            name=conf.name or self._scheduled_name(context),
             owner=run.triggering_user_name or "airflow",
             origin=f"{run.dag_id} {run.run_id}",
             checkpoint=parse_id(conf.checkpoint) if conf.checkpoint else None,
@@ -66,40 +66,40 @@ class SavepointOperator(PipelinesOperator):
             expires_at_ms=expiry_ms(conf.expires, open_tidemark().clock.now_ms()) if conf.expires else None,
         )
 
-    def _dated(self, context: Context) -> str:
-        """The name that a schedule gives; none on demand."""
+    def _scheduled_name(self, context: Context) -> str:
+        """Returns the name that a scheduled run gives its savepoint; None on demand."""
         run = context["dag_run"]
         at = run.data_interval_end or run.logical_date
         return "" if run.run_type != "scheduled" or at is None else f"{run.dag_id}-{at:%Y-%m-%dT%H%M}"
 
 
 class PlanSavepointOperator(SavepointOperator):
-    """Checks the form: pipeline, name, checkpoint, expiry. Writes nothing, and answers what to type."""
+    """Checks the form: pipeline, name, checkpoint and expiry. Writes nothing; an error says what to do next."""
 
     ui_color = "#e8f0fe"
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"pipeline", "savepoint", "checkpoint"}`; the checkpoint is fixed here, whatever completes later.
+        """Returns `{"pipeline", "savepoint", "checkpoint"}`; the next task pins exactly this checkpoint.
 
         Raises:
-            AirflowFailException: the form does not fit, or the name is taken; the message says what to type.
+            AirflowFailException: the form is invalid, or the name is taken; the message says what to do next.
             TidemarkError: the store did not answer; the task is retried.
         """
         from tidemark.operations import savepoints as savepoint_operations
 
-        with answering():
-            name, request = self.asked(context)
+        with fail_on_refusal():
+            name, request = self.read_form(context)
             checkpoint = savepoint_operations.open_savepoints(open_tidemark(), name).plan(request)
         self.log.info("savepoint %s would pin %s of %s", request.name, checkpoint.plan.name, name)
         return {"pipeline": name, "savepoint": request.name, "checkpoint": checkpoint.plan.name}
 
 
 class CreateSavepointOperator(SavepointOperator):
-    """Pins the checkpoint, and tells the pipeline's savepoint asset. Copies nothing, starts no Spark.
+    """Pins the checkpoint, and adds an event to the pipeline's savepoint asset. Copies nothing and needs no Spark.
 
     Args:
-        assets: the savepoint asset of each pipeline, by its name.
-        **kwargs: as SavepointOperator takes them.
+        assets: each pipeline's savepoint asset, by the pipeline's name.
+        **kwargs: passed to SavepointOperator.
     """
 
     ui_color = "#fce8e6"
@@ -109,16 +109,16 @@ class CreateSavepointOperator(SavepointOperator):
         self.assets = assets
 
     def execute(self, context: Context) -> Ids:
-        """Returns what `plan` returned; a repetition finds the savepoint that it made."""
+        """Returns the result of `plan`; if it is repeated, it finds the savepoint that it created."""
         from tidemark.operations import savepoints as savepoint_operations
 
         planned: Ids = context["ti"].xcom_pull(task_ids=PLAN)
         opened = open_tidemark()
-        with answering():
-            name, request = self.asked(context)
+        with fail_on_refusal():
+            name, request = self.read_form(context)
             savepoints = savepoint_operations.open_savepoints(opened, name)
             made = savepoints.create(replace(request, checkpoint=parse_id(planned["checkpoint"])))
-        # One pipeline is told, though the graph draws an edge to each.
+        # Only this pipeline's asset gets an event, although the graph draws an edge to each.
         self.outlets = [self.assets[name]]
         facts = savepoint_operations.describe_savepoint(opened, name, made)
         announce(context, [self.assets[name]], facts, [made.name])
@@ -134,23 +134,23 @@ def savepoint_dag(
     start: datetime | None = None,
     expires: str | None = None,
 ) -> DAG:
-    """The DAG that makes savepoints on demand, or on a schedule (L2); called at the module level of a DAG file.
+    """Creates the DAG that makes savepoints on demand or on a schedule; call it at the module level of a DAG file.
 
     Args:
-        pipelines: the form offers these; one, where there is a schedule.
-        dag_id: as Airflow shows it. Savepoints of a schedule are called `<dag_id>-<date>`.
+        pipelines: the pipelines that the form offers; a schedule needs exactly one.
+        dag_id: the DAG's id. Scheduled savepoints are named `<dag_id>-<date>`.
         schedule: cron expression or preset; None = on demand only.
-        start: no scheduled run before it.
-        expires: of savepoints that do not say; `30d`, as in `SavepointConf`. None = never.
+        start: no scheduled run begins before this time.
+        expires: the default expiry, for example `30d`, as in `SavepointConf`. None = never.
 
     Raises:
-        DeclarationError: no pipelines, or a schedule for several.
-        UsageError, NameRefusedError: an expiry or a name that does not fit.
+        DeclarationError: `pipelines` is empty, or there is a schedule for several pipelines.
+        UsageError, NameRefusedError: the expiry or a name is invalid.
     """
     names = names_of(pipelines, "savepoint_dag")
     if schedule and len(pipelines) > 1:
         what = f"savepoint_dag() with schedule {schedule!r} and {len(pipelines)} pipelines"
-        raise DeclarationError(what, next="name one: a schedule has no form.")
+        raise DeclarationError(what, next="pass one pipeline, because a scheduled run has no form.")
     checked_savepoint(f"{dag_id}-{_DATE}")
     expiry_ms(expires or NEVER, 0)
     assets = {pipeline.name: savepoint_asset(pipeline) for pipeline in pipelines}
@@ -177,13 +177,13 @@ def _tasks(assets: dict[str, Asset]) -> None:
 
 
 _PAGE = """### A savepoint on demand
-Pins a completed checkpoint under a name, so that retention leaves it alone and people find it. It copies nothing, and
-works while the pipeline runs, is paused or is broken. Task `plan` checks the form and says what to type; `create` pins.
+Pins a completed checkpoint under a name, so that retention keeps it and you can find it. A savepoint copies nothing,
+and you can create it while the pipeline runs, is paused or fails. Task `plan` checks the form; task `create` pins.
 
 REST: `POST /api/v2/dags/savepoint/dagRuns` with
 `{"logical_date": null, "conf": {"pipeline": "...", "name": "before-upgrade"}}`.
 
-`tidemark savepoint list PIPELINE` lists them.
+`tidemark savepoint list PIPELINE` lists all savepoints.
 """
 
 
@@ -194,11 +194,11 @@ def _form(pipelines: list[str], expires: str | None) -> dict[str, Param]:
             "",
             type="string",
             title="Name",
-            description="Letters, digits, '_', '.' and '-', as in before-upgrade. A name is used once.",
+            description="Letters, digits, '_', '.' and '-', for example before-upgrade. You can use a name only once.",
         ),
         "checkpoint": text_field(
-            "Checkpoint", "As in chk-17, of any timeline. Empty: the newest one of the live timeline."
+            "Checkpoint", "For example chk-17, of any timeline. Empty: the newest one of the live timeline."
         ),
-        "note": text_field("Note", "What it is for."),
-        "expires": text_field("Expires", "30d, 12h, or a time as in 2030-01-31T00:00Z. Empty: never.", expires),
+        "note": text_field("Note", "A note for people."),
+        "expires": text_field("Expires", "30d, 12h, or a time such as 2030-01-31T00:00Z. Empty: never.", expires),
     }

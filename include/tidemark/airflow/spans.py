@@ -1,7 +1,7 @@
-"""A span for every attempt of a checkpoint, with its steps, below the span of Airflow's task (K9).
+"""Emits a span for each attempt at a checkpoint and for its steps, below the span of Airflow's task.
 
-Only where `[traces] otel_on` is set in Airflow; nothing is read or made otherwise. As in Flink the span is called
-Checkpoint, and so are its attributes where they mean the same.
+Spans need `[traces] otel_on` in Airflow; without it, nothing is read or created. The span is named Checkpoint as in
+Flink, and attributes with the same meaning have Flink's names.
 """
 
 import logging
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NS = 1_000_000
-"""Nanoseconds of a millisecond."""
+"""Nanoseconds per millisecond."""
 
 
 @contextmanager
 def attempts_traced(opened: "TidemarkContext", pipeline: str, slot: str) -> Iterator[list[int]]:
-    """Leaves a span for every attempt that the block sealed, or one for the attempt that failed.
+    """Emits a span for each attempt that the `with` block sealed, or one span for the attempt that failed.
 
     Args:
-        opened: reads what was sealed.
-        pipeline: its name.
-        slot: of the plan that the block begins with, as in `t1/3.1`.
+        opened: the context that reads the sealed attempts.
+        pipeline: the pipeline's name.
+        slot: slot of the block's first plan, such as `t1/3.1`.
 
     Yields:
-        Ids of checkpoints that were sealed; the block adds them.
+        A list, to which the block adds the ids of sealed checkpoints.
     """
     sealed: list[int] = []
     if not conf.getboolean("traces", "otel_on", fallback=False):
@@ -47,17 +47,17 @@ def attempts_traced(opened: "TidemarkContext", pipeline: str, slot: str) -> Iter
     try:
         yield sealed
     except Exception as error:
-        told = {"pipeline": pipeline, **_failing(opened, pipeline, slot)}
-        _failed(tracer, told, error, (begun, opened.clock.now_ms()))
+        attributes = {"pipeline": pipeline, **_failed_attempt(opened, pipeline, slot)}
+        _emit_failed(tracer, attributes, error, (begun, opened.clock.now_ms()))
         raise
     for number in sealed:
         try:
-            _completed(tracer, opened, pipeline, number)
+            _emit_completed(tracer, opened, pipeline, number)
         except TidemarkError as error:
             _log.warning("chk-%d is not traced: %s", number, error)
 
 
-def _completed(tracer: "Tracer", opened: "TidemarkContext", pipeline: str, number: int) -> None:
+def _emit_completed(tracer: "Tracer", opened: "TidemarkContext", pipeline: str, number: int) -> None:
     from tidemark.coordinator.records.states import Completed, SealedPlan
     from tidemark.operations.metrics import sealed_ms
 
@@ -71,13 +71,13 @@ def _completed(tracer: "Tracer", opened: "TidemarkContext", pipeline: str, numbe
 
 
 def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) -> None:
-    """The attempt, and below it its steps: only their lengths are recorded, so they are laid end to end."""
+    """Emits the attempt and its steps. Only the steps' durations are recorded, so the spans follow one another."""
     from opentelemetry.trace import set_span_in_context
 
     from tidemark.model.checkpoint.object_keys import external_path
 
     at = end - sum(sealed.timings_ms.values())
-    told: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         "pipeline": plan.pipeline,
         "checkpointId": plan.id,
         "checkpointStatus": "COMPLETED",
@@ -88,7 +88,7 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) 
         "attempt": sealed.attempt,
         "records": sealed.facts.records,
     }
-    span = tracer.start_span("Checkpoint", start_time=at * _NS, attributes=told)
+    span = tracer.start_span("Checkpoint", start_time=at * _NS, attributes=attributes)
     within = set_span_in_context(span)
     for name in _in_order(sealed):
         ms = sealed.timings_ms[name]
@@ -98,33 +98,33 @@ def _span(tracer: "Tracer", plan: "CheckpointPlan", sealed: "Sealed", end: int) 
     span.end(end_time=end * _NS)
 
 
-def _failed(tracer: "Tracer", told: dict[str, str | int], error: Exception, times: tuple[int, int]) -> None:
-    """An attempt that was not sealed. Its message is in the log: it may hold a key."""
+def _emit_failed(tracer: "Tracer", attributes: dict[str, str | int], error: Exception, times: tuple[int, int]) -> None:
+    """Emits an attempt that was not sealed. The span has no error message, which may contain a key; the log has it."""
     from opentelemetry.trace import StatusCode
 
     from tidemark.coordinator.checkpoints.failure_policy import classify
 
-    told |= {"checkpointStatus": "FAILED", "failureReason": classify(error).value}
-    span = tracer.start_span("Checkpoint", start_time=times[0] * _NS, attributes=told)
+    attributes |= {"checkpointStatus": "FAILED", "failureReason": classify(error).value}
+    span = tracer.start_span("Checkpoint", start_time=times[0] * _NS, attributes=attributes)
     span.set_status(StatusCode.ERROR)
     span.end(end_time=times[1] * _NS)
 
 
-def _failing(opened: "TidemarkContext", pipeline: str, slot: str) -> dict[str, str | int]:
-    """Id, timeline and number of the attempt that has just failed; nothing where the store cannot tell."""
+def _failed_attempt(opened: "TidemarkContext", pipeline: str, slot: str) -> dict[str, str | int]:
+    """Returns id, timeline and number of the failed attempt; an empty dict if the store cannot be read."""
     try:
-        number, timeline, attempt = _standing(opened, pipeline, slot)
+        number, timeline, attempt = _current_attempt(opened, pipeline, slot)
     except TidemarkError as error:
         _log.warning("the attempt that failed has no id in its span: %s", error)
         return {}
-    told: dict[str, str | int] = {"checkpointId": number, "timeline": timeline}
-    return told | ({"attempt": attempt} if attempt else {})
+    attributes: dict[str, str | int] = {"checkpointId": number, "timeline": timeline}
+    return attributes | ({"attempt": attempt} if attempt else {})
 
 
-def _standing(opened: "TidemarkContext", pipeline: str, slot: str) -> tuple[int, str, int]:
-    """Of the plan that the block was at: the open one, which a retry takes up, or the one that was aborted.
+def _current_attempt(opened: "TidemarkContext", pipeline: str, slot: str) -> tuple[int, str, int]:
+    """Returns the block's current plan and attempt: the open plan, which a retry adopts, or the aborted plan.
 
-    Where neither stands there, another process has gone on: then it is the plan that the block began with, attempt 0.
+    If there is neither, another process has continued: then it returns the block's first plan with attempt 0.
 
     Raises:
         TidemarkError: the store could not be read.
@@ -143,7 +143,7 @@ def _standing(opened: "TidemarkContext", pipeline: str, slot: str) -> tuple[int,
 
 
 def _in_order(sealed: "Sealed") -> list[str]:
-    """Steps as they were taken: the read, then operator by operator, then those of all together."""
+    """Returns the steps in their order: the read, then those of each operator, then the common ones."""
     uids = [ack.uid for ack in sealed.acks]
 
     def place(name: str) -> tuple[int, str]:

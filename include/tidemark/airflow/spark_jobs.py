@@ -1,7 +1,7 @@
-"""Runs an entry point of `spark_jobs/`: in this process over Spark Connect, else through spark-submit as a child.
+"""Runs an entry point of `spark_jobs/`: in this process over Spark Connect, or in a child through spark-submit.
 
-One Spark application per checkpoint either way. The child has a process group of its own, so that killing the task
-kills the driver's JVM as well; what survives a SIGKILL of everything is fenced by the next attempt.
+Either way, each checkpoint is one Spark application. The child has its own process group, so killing the task also
+kills the driver's JVM; if a process survives a SIGKILL of the task, the next attempt fences it.
 """
 
 import importlib.util
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 GRACE = 10.0
-"""Seconds between SIGTERM and SIGKILL of the child's group."""
+"""Seconds between SIGTERM and SIGKILL to the child's process group."""
 
 
 def spark_job(entry: str, verb: str, say: Callable[[str], object]) -> "SparkJob":
-    """A job on the Spark that this project's settings name; arguments as of `SparkJob`."""
+    """Returns a job on the Spark that the settings name; arguments as for `SparkJob`."""
     from tidemark.settings import load_settings
 
     take_s3_connection()
@@ -41,10 +41,10 @@ def spark_job(entry: str, verb: str, say: Callable[[str], object]) -> "SparkJob"
 
 
 def fold(job: "SparkJob", pipeline: str, slot: str, request: "PlanRequest") -> dict[str, Any]:
-    """Executes the plan at a slot up to its seal; `job` is one of `spark_job("checkpoint", "fold", …)`.
+    """Executes the plan at a slot up to its seal; `job` is `spark_job("checkpoint", "fold", …)`.
 
     Raises:
-        TidemarkError: as `SparkJob.execute`.
+        TidemarkError: as for `SparkJob.execute`.
     """
     from pydantic import TypeAdapter
 
@@ -57,10 +57,10 @@ class SparkJob:
     """One execution of an entry point.
 
     Args:
-        settings: where Spark is.
-        entry: file name below `spark_jobs/`, without suffix; it has a function `verb` and a `main`.
+        settings: the settings that name the Spark to use.
+        entry: file name below `spark_jobs/`, without suffix; the file has a function `verb` and a `main`.
         verb: the function to call in-process.
-        say: gets every line that a child writes.
+        say: called with each line that a child writes.
     """
 
     def __init__(self, settings: "Settings", entry: str, verb: str, say: Callable[[str], object]) -> None:
@@ -74,16 +74,16 @@ class SparkJob:
         """Executes and returns the entry point's answer.
 
         Raises:
-            TidemarkError: the one that the entry point met, whichever process it was in.
+            TidemarkError: the error of the entry point, from this process or the child.
         """
         if self._settings.spark_address.startswith("sc://"):
-            answer: dict[str, Any] = getattr(_loaded(self._path), self._verb)(*arguments)
+            answer: dict[str, Any] = getattr(_load(self._path), self._verb)(*arguments)
             return answer
         with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
             return self._submit(arguments, Path(folder) / "answer.json")
 
     def kill(self) -> None:
-        """Ends a child with everything it started; does nothing where there is none."""
+        """Ends the child and all of its processes; does nothing if there is no child."""
         child = self._child
         if child is None or child.poll() is not None:
             return
@@ -115,11 +115,11 @@ class SparkJob:
                 code = child.wait()
             finally:
                 self.kill()
-        return _answered(answer, code)
+        return _read_answer(answer, code)
 
 
 def spark_home() -> Path:
-    """The folder of the pyspark wheel; found without importing it.
+    """Returns the folder of the pyspark wheel, without importing it.
 
     Raises:
         EngineError: pyspark is not installed.
@@ -131,7 +131,7 @@ def spark_home() -> Path:
 
 
 def submit_command(settings: "Settings", home: Path) -> list[str]:
-    """The command line up to the application; no secret is in it, because `ps` shows it to everybody."""
+    """Returns the command line up to the application. It contains no secret, because `ps` shows it to all users."""
     from tidemark.engine.session.class_archive import jar_conf
 
     profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
@@ -149,7 +149,7 @@ def submit_command(settings: "Settings", home: Path) -> list[str]:
 
 
 def submit_environment(settings: "Settings", home: Path) -> dict[str, str]:
-    """The environment of the child: this interpreter for driver and executors, this project's package on its path."""
+    """Returns the child's environment: this interpreter for driver and executors, and this project on its path."""
     env = dict(os.environ)
     include = str(settings.root / "include")
     env["SPARK_HOME"] = str(home)
@@ -160,12 +160,12 @@ def submit_environment(settings: "Settings", home: Path) -> dict[str, str]:
     return env
 
 
-def _answered(answer: Path, code: int) -> dict[str, Any]:
+def _read_answer(answer: Path, code: int) -> dict[str, Any]:
     if not answer.is_file():
         raise EngineError(
             f"spark-submit ended with exit code {code} before it answered",
             safe="every completed checkpoint is intact; nothing was published.",
-            next="read the driver's lines above; tidemark doctor.",
+            next="read the driver's log above, or run tidemark doctor.",
         )
     body: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "error" not in body:
@@ -175,7 +175,7 @@ def _answered(answer: Path, code: int) -> dict[str, Any]:
     raise raised
 
 
-def _loaded(path: Path) -> ModuleType:
+def _load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"_spark_jobs_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise EngineError(f"no entry point {path}", next="set TIDEMARK_ROOT to the project's folder.")

@@ -1,6 +1,6 @@
-"""A clock of Airflow's SQLite that has milliseconds: without them a triggered DAG run waits for the next full second.
+"""Gives Airflow's SQLite a clock with milliseconds: without it, a triggered DAG run waits for the next full second.
 
-Airflow starts a run where `run_after <= now()`. SQLAlchemy writes `now()` for SQLite as CURRENT_TIMESTAMP, which has
+Airflow starts a run once `run_after <= now()`. SQLAlchemy writes `now()` for SQLite as CURRENT_TIMESTAMP, which has
 whole seconds, and SQLite compares texts: 16:00:31.313903 is after 16:00:31 until the second is over, half a second on
 average. Other databases are not touched: their `now()` has microseconds.
 """
@@ -11,11 +11,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import now
 
 _PRECISE = "STRFTIME('%Y-%m-%d %H:%M:%f000', 'now')"
-"""In the form in which SQLAlchemy stores times, which has six digits."""
+"""The format in which SQLAlchemy stores times, with six digits."""
 
 
 def with_milliseconds() -> None:
-    """Has `now()` compiled so for SQLite in this process; may be called again."""
+    """Makes SQLAlchemy compile `now()` this way for SQLite in this process; you can call it repeatedly."""
     compiles(now, "sqlite")(_precise)
 
 

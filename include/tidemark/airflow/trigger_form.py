@@ -1,6 +1,6 @@
-"""What a person may ask of one DAG run: the trigger form, and the model that refuses every other key.
+"""The trigger form of a checkpoint's DAG run, and the model that refuses unknown keys.
 
-Airflow checks the form's fields and lets unknown keys pass, so a misspelt `max_record` would read everything.
+Airflow checks the form's fields but accepts unknown keys, so a misspelt `max_record` would read everything.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import Param
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from tidemark.airflow.form_answers import SELDOM, number_field, parsed, savepoint_field, switch, text_field
+from tidemark.airflow.form_answers import RARE, number_field, savepoint_field, switch, text_field, validate_conf
 
 if TYPE_CHECKING:
     from tidemark.ports import PlanRequest
@@ -20,12 +20,12 @@ class RunConf(BaseModel):
     """The `conf` of a DAG run.
 
     Attributes:
-        max_records: offsets per partition and checkpoint; None = no bound.
+        max_records: the most offsets per partition and checkpoint; None = no limit.
         until: stop before the first record at or after this time, instead of at the data interval's end.
-        accept_loss: record offsets that were lost, instead of stopping.
-        allow_non_restored_state: leave the state of operators behind that the pipeline does not declare any more.
-        savepoint: restore it before the first of these runs; for Airflow's own backfill.
-        restore_id: names that restore: all runs of a backfill have one conf, and only the first of them restores.
+        accept_loss: record lost offsets and continue, instead of failing.
+        allow_non_restored_state: drop the state of operators that the pipeline no longer declares.
+        savepoint: the savepoint to restore before the first of these runs; for Airflow's own backfill.
+        restore_id: names that restore: all runs of a backfill have the same conf, and only the first one restores.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,73 +40,73 @@ class RunConf(BaseModel):
     @model_validator(mode="after")
     def _go_together(self) -> "RunConf":
         if bool(self.savepoint) != bool(self.restore_id):
-            raise ValueError("savepoint and restore_id go together: without an id every run would restore again")
+            raise ValueError("savepoint and restore_id go together: without an id, every run would restore again")
         return self
 
 
 def form(pipeline: str) -> dict[str, Param]:
-    """The fields of the trigger form and of the backfill form; nothing in them varies from parse to parse."""
+    """Returns the fields of the trigger form and of the backfill form; they are the same in every parse."""
     return {
         "max_records": number_field(
             "Records at most",
-            "Offsets of each partition that one checkpoint reads; a backlog becomes several checkpoints.",
+            "The most offsets per partition that one checkpoint reads; a backlog is split into several checkpoints.",
         ),
         "until": text_field(
             "Until",
             "Stop before the first record at or after this time. Empty: as the DAG declares.",
             format="date-time",
         ),
-        **_restoring(pipeline),
+        **_restore_fields(pipeline),
         "accept_loss": switch(
             "Accept loss",
-            "Offsets that Kafka has deleted before they were read: record the gap and go on.",
-            section=SELDOM,
+            "If Kafka deleted offsets before they were read, record the gap and continue.",
+            section=RARE,
         ),
         "allow_non_restored_state": switch(
             "Allow non-restored state",
-            "Operators that are gone from the pipeline: leave their state behind, and go on without it.",
-            section=SELDOM,
+            "Drop the state of operators that the pipeline no longer declares.",
+            section=RARE,
         ),
     }
 
 
-def _restoring(pipeline: str) -> dict[str, Param]:
+def _restore_fields(pipeline: str) -> dict[str, Param]:
     where = "Restore a savepoint first"
     return {
         "savepoint": savepoint_field(
             pipeline,
             "Savepoint",
-            "The first run of a backfill restores it, the others go on from there.",
+            "The first run of a backfill restores it; the others continue from there.",
             section=where,
         ),
         "restore_id": text_field(
             "Restore id",
-            "Goes with the savepoint and names this restore: one that was not used before, as in r1. The form of "
-            "Airflow's backfill sends both only where Override parameters is ticked.",
+            "Required with the savepoint: a new name for this restore, for example r1. The form of Airflow's backfill "
+            "sends both only if Override parameters is ticked.",
             section=where,
         ),
     }
 
 
 def parse_conf(conf: Mapping[str, object]) -> RunConf:
-    """The `conf`, validated.
+    """Validates the `conf`.
 
     Raises:
-        UsageError: an unknown key, or a value that does not fit; each is named.
+        UsageError: there are unknown keys or invalid values; the message lists them all.
     """
-    return parsed(RunConf, conf)
+    return validate_conf(RunConf, conf)
 
 
 def request_of(
     conf: RunConf, run_id: str, interval: tuple[datetime | None, datetime | None], until: bool
 ) -> "PlanRequest":
-    """What the DAG run asks of the coordinator.
+    """Returns the DAG run's request to the coordinator.
 
     Args:
-        conf: of the run.
-        run_id: names who asked, in plan and manifest.
-        interval: the data interval; Airflow gives none to a run without a logical date.
-        until: whether the DAG caps ranges at the interval's end.
+        conf: the run's conf.
+        run_id: id of the DAG run, recorded in plan and manifest.
+        interval: the data interval; a run without a logical date has none.
+        until: whether the DAG's ranges stop at the interval's end.
     """
     from tidemark.ports import PlanRequest
 

@@ -1,8 +1,8 @@
-"""The command line. Verbs on a whole pipeline or on the stack stand alone, the rest is noun and verb."""
+"""The command line: a bare verb acts on a whole pipeline or on the stack, every other command is a noun and a verb."""
 
 
 def main() -> None:
-    """Entry point of the console script `tidemark`; ends the process with an exit code of `tidemark.errors`."""
+    """Runs the console script `tidemark`; exits with one of the codes of `tidemark.errors`."""
     from tidemark.cli.main import entry
 
     entry()

@@ -1,7 +1,7 @@
-"""The part of Airflow's REST API that starts, watches and explains DAG runs; over the standard library.
+"""A client for Airflow's REST API, on the standard library: starts and watches DAG runs, and reads their logs.
 
-Talks to the loopback address only, so no proxy is asked. SQLite answers some writes with "database is locked": those
-are repeated.
+It connects to the loopback address only, so it bypasses any proxy. SQLite answers some writes with "database is
+locked"; the client retries them.
 """
 
 import json
@@ -16,7 +16,7 @@ from tidemark.errors import TidemarkError
 
 TIMEOUT = 30.0
 PATIENCE = 60.0
-"""Seconds for which a call is repeated while Airflow is busy."""
+"""How long to retry a call while Airflow is busy, in seconds."""
 PAUSE = 1.0
 BUSY = (500, 502, 503, 504)
 
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class AirflowError(TidemarkError):
-    """Airflow refused a request, or did not answer. `status` is that of HTTP, 0 where there was none."""
+    """Airflow refused a request or did not answer. `status` is the HTTP status, or 0 if there was no response."""
 
     def __init__(self, what: str, *, safe: str = "checkpoints are intact.", next: str, status: int = 0) -> None:  # noqa: A002
         super().__init__(what, safe=safe, next=next)
@@ -32,12 +32,12 @@ class AirflowError(TidemarkError):
 
 
 class AirflowApi:
-    """A session of one user.
+    """One user's session.
 
     Args:
-        address: base URL.
-        user: its name.
-        password: its password; kept to renew the token, never printed.
+        address: the base URL.
+        user: the user's name.
+        password: the user's password. The session keeps it to renew its token, and never prints it.
     """
 
     def __init__(self, address: str, user: str, password: str) -> None:
@@ -47,24 +47,24 @@ class AirflowApi:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get(self, path: str, **query: str | int | bool | list[str]) -> Json:
-        """Asks; `path` is below `/api/v2/`."""
+        """Sends a GET; `path` is relative to `/api/v2/`."""
         tail = f"?{urllib.parse.urlencode(query, doseq=True)}" if query else ""
         return self._patiently("GET", f"/api/v2/{path}{tail}", None)
 
     def post(self, path: str, body: Mapping[str, object]) -> Json:
-        """Creates something."""
+        """Sends a POST, which creates a resource."""
         return self._patiently("POST", f"/api/v2/{path}", body)
 
     def patch(self, path: str, body: Mapping[str, object]) -> Json:
-        """Changes something."""
+        """Sends a PATCH, which changes a resource."""
         return self._patiently("PATCH", f"/api/v2/{path}", body)
 
     def put(self, path: str) -> Json:
-        """Tells something to do what its path says."""
+        """Sends a PUT without a body; the path names the action."""
         return self._patiently("PUT", f"/api/v2/{path}", None)
 
     def log_tail(self, dag: str, run: str, task: str, attempt: int, map_index: int = -1) -> list[str]:
-        """The last lines of a task's log, as text; of a mapped task with its index."""
+        """Returns the last lines of a task's log as text; a mapped task needs its index."""
         where = f"dags/{dag}/dagRuns/{urllib.parse.quote(run, safe='')}/taskInstances/{task}/logs/{attempt}"
         content = self.get(where, full_content=True, map_index=map_index).get("content", [])
         return [line for entry in content for line in _text(entry).splitlines()][-25:]
@@ -75,7 +75,7 @@ class AirflowApi:
             try:
                 return self._authenticated(method, path, body)
             except AirflowError as error:
-                # A lost reply of a POST is met again as 409, which callers expect.
+                # If the reply to a POST was lost, the retry gets a 409, which callers expect.
                 if error.status not in (0, *BUSY) or time.monotonic() > deadline:
                     raise
                 time.sleep(PAUSE)
@@ -96,13 +96,13 @@ class AirflowApi:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        # The address is that of the embedded Airflow.
+        # The address is always the embedded Airflow's.
         request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310
         try:
             with self._opener.open(request, timeout=TIMEOUT) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
-            raise _refused(method, path, error.code, error.read()) from error
+            raise _refusal(method, path, error.code, error.read()) from error
         except OSError as error:
             raise AirflowError(
                 f"Airflow at {self.address} did not answer {method} {path}: {error}", next="tidemark status"
@@ -111,7 +111,7 @@ class AirflowApi:
         return found
 
 
-def _refused(method: str, path: str, status: int, text: bytes) -> AirflowError:
+def _refusal(method: str, path: str, status: int, text: bytes) -> AirflowError:
     detail = text.decode(errors="replace")[:400]
     return AirflowError(
         f"Airflow answered {method} {path} with {status}: {detail}",
@@ -121,9 +121,9 @@ def _refused(method: str, path: str, status: int, text: bytes) -> AirflowError:
 
 
 def _text(entry: object) -> str:
-    """One entry of a structured log: its event, and the error's message where there is one."""
+    """One entry of a structured log: its event and, if it has one, the error's message."""
     if not isinstance(entry, dict):
         return str(entry)
-    said = str(entry.get("event", ""))
+    event = str(entry.get("event", ""))
     details = entry.get("error_detail") or []
-    return "\n".join([said, *(f"{d.get('exc_type')}: {d.get('exc_value')}" for d in details)])
+    return "\n".join([event, *(f"{d.get('exc_type')}: {d.get('exc_value')}" for d in details)])

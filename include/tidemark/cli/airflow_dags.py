@@ -1,4 +1,4 @@
-"""The DAGs that checkpoint a pipeline, paused and unpaused through Airflow's REST API, where a login to it is known."""
+"""Pauses and unpauses the DAGs that checkpoint a pipeline, over the REST API of an Airflow whose login is known."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tidemark.settings import Settings
 Login = Callable[[Settings], AirflowApi | None]
 POLL = 1.0
 TASKS = frozenset({"plan", "fold", "validate", "complete"})
-"""What tells a DAG that makes checkpoints from others of the same pipeline."""
+"""The tasks by which a checkpoint DAG differs from the pipeline's other DAGs."""
 _LOGINS: list[Login] = []
 
 
@@ -20,53 +20,53 @@ class PipelineDags:
     """The DAGs that checkpoint one pipeline.
 
     Attributes:
-        api: a session of Airflow's.
-        pipeline: its name, which is a tag of its DAGs.
+        api: a session of Airflow's REST API.
+        pipeline: the pipeline's name, which each of its DAGs carries as a tag.
     """
 
     api: AirflowApi
     pipeline: str
 
     def ids(self) -> list[str]:
-        """Their ids; those that compact are left out, because checkpoints alone set them going."""
+        """Returns the DAGs' ids. Compaction DAGs are left out: only a finished checkpoint starts them."""
         tags = ["tidemark", self.pipeline]
         found = self.api.get("dags", tags=tags, tags_match_mode="all", limit=100)["dags"]
         return [dag["dag_id"] for dag in found if self._tasks(dag["dag_id"]) >= TASKS]
 
     def pause(self, patience: float, say: Callable[[str], None]) -> list[str]:
-        """Pauses them as soon as no DAG run is under way: pausing alone would stall it half-done.
+        """Pauses each DAG once its running DAG runs have ended, because pausing would stall a run halfway.
 
-        Runs that are only queued are left queued, and start when the DAG is unpaused.
+        Queued runs stay queued, and start when the DAG is unpaused.
 
         Args:
-            patience: seconds to wait for runs to end.
-            say: told what is waited for.
+            patience: how long to wait for DAG runs to end, in seconds.
+            say: called with a message when it starts to wait.
 
         Returns:
-            The ids of those that are paused now.
+            The ids of the paused DAGs.
 
         Raises:
-            AirflowError: a run did not end in time, or Airflow did not answer.
+            AirflowError: a DAG run did not end in time, or Airflow did not answer.
         """
         deadline, paused = time.monotonic() + patience, self.ids()
         for dag in paused:
-            told = False
+            is_reported = False
             while running := self._running(dag):
                 if time.monotonic() > deadline:
                     raise AirflowError(
                         f"DAG {dag} is not paused: {', '.join(running)} did not end within {patience:.0f} s",
                         safe=f"{self.pipeline} is stopped: no plan is made.",
-                        next=f"tidemark stop {self.pipeline} once more, or pause {dag} in Airflow's pages.",
+                        next=f"run tidemark stop {self.pipeline} again, or pause {dag} in Airflow's UI.",
                     )
-                if not told:
-                    say(f"waiting for {', '.join(running)} of {dag} to end")
-                told = True
+                if not is_reported:
+                    say(f"waiting for DAG {dag} to finish {', '.join(running)}")
+                is_reported = True
                 time.sleep(POLL)
             self._set(dag, paused=True)
         return paused
 
     def unpause(self) -> list[str]:
-        """Unpauses them; returns their ids."""
+        """Unpauses the DAGs and returns their ids."""
         found = self.ids()
         for dag in found:
             self._set(dag, paused=False)
@@ -84,11 +84,11 @@ class PipelineDags:
 
 
 def add_login(login: Login) -> None:
-    """Adds a way to an Airflow: a function of the settings that returns a session, or None where it knows of none."""
+    """Registers a login: a function that takes the settings and returns a session, or None if it knows no Airflow."""
     _LOGINS.append(login)
 
 
 def dags_of(settings: Settings, pipeline: str) -> PipelineDags | None:
-    """The DAGs of a pipeline in the first Airflow that a login leads to; None where there is none."""
+    """Returns a pipeline's DAGs in the first Airflow that a login finds, or None if none finds one."""
     sessions = (login(settings) for login in _LOGINS)
     return next((PipelineDags(api=api, pipeline=pipeline) for api in sessions if api is not None), None)

@@ -1,4 +1,4 @@
-"""`tidemark backfill`: repeat what was recorded since a savepoint with the code of now, compare, promote."""
+"""`tidemark backfill`: repeat the checkpoints since a savepoint with the current code, compare, promote."""
 
 import sys
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from tidemark.operations.backfill import BackfillTerms, difference_facts, outloo
 
 
 class Mode(Enum):
-    """What happens when all is repeated.
+    """What a backfill does with its fork when all checkpoints are repeated.
 
     Members:
-        COMPARE: the differences are shown; the fork stays beside the live timeline.
-        PROMOTE: and the fork becomes live.
-        APPROVE: and the fork becomes live if you say yes.
+        COMPARE: show the differences, and keep the fork next to the live timeline.
+        PROMOTE: show the differences, and make the fork live.
+        APPROVE: show the differences, and make the fork live if you confirm.
     """
 
     COMPARE = "compare"
@@ -36,31 +36,30 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Range:
-    """Options of what is repeated."""
+class RangeOptions:
+    """Options that select the checkpoints to repeat."""
 
-    from_savepoint: Annotated[str | None, typer.Option(help="Begin at the checkpoint that this savepoint names.")] = (
-        None
-    )
+    from_savepoint: Annotated[str | None, typer.Option(help="Begin at the checkpoint that this savepoint pins.")] = None
     from_checkpoint: Annotated[str | None, typer.Option(metavar="ID", help="Begin at this checkpoint.")] = None
     to: Annotated[
-        str | None, typer.Option(metavar="ID", help="End with this checkpoint; the live head without it.")
+        str | None,
+        typer.Option(metavar="ID", help="End with this checkpoint (default: the newest one of the live timeline)."),
     ] = None
     max_records: Annotated[
         int | None,
-        typer.Option(min=1, help="Repeat several checkpoints at once, of at most this many offsets per partition."),
+        typer.Option(min=1, help="Merge consecutive checkpoints, up to this many offsets per partition."),
     ] = None
-    name: Annotated[str, typer.Option(help="Name of the fork; one that names beginning and code without it.")] = ""
+    name: Annotated[
+        str, typer.Option(help="Name the fork (default: a name made of the starting checkpoint and the code).")
+    ] = ""
     allow_non_restored_state: AllowNonRestoredState = False
-    force: Annotated[bool, typer.Option("--force", help="Begin at a savepoint that the pipeline was drained with.")] = (
-        False
-    )
+    force: Annotated[bool, typer.Option("--force", help="Allow a savepoint that drained the pipeline.")] = False
 
     def terms(self, mode: Mode) -> BackfillTerms:
-        """What they ask for.
+        """Returns the request that the options make.
 
         Raises:
-            UsageError: no beginning, or two; or an end, where the fork may become live.
+            UsageError: no starting point or two of them, or `--to` with a mode that may promote the fork.
         """
         begins = RestoreRequest(
             savepoint=self.from_savepoint,
@@ -78,15 +77,17 @@ class Range:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consent:
-    """Options of what is done."""
+class PromotionOptions:
+    """Options that say what to do with the fork."""
 
-    mode: Annotated[Mode, typer.Option(help="Compare only; or then promote; or ask, and promote.")] = Mode.COMPARE
+    mode: Annotated[
+        Mode, typer.Option(help="Compare and stop; compare and promote; or compare and ask before promoting.")
+    ] = Mode.COMPARE
     execute: Execute = False
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the fork is promoted.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Promote without asking, in mode approve.")] = False
     send: Annotated[
         bool,
-        typer.Option("--send", help="Once promoted, send what the fork emitted and the live timeline has not sent."),
+        typer.Option("--send", help="After promoting, send records of the fork that the live timeline has not sent."),
     ] = False
 
 
@@ -95,11 +96,12 @@ def register(app: typer.Typer) -> None:
     app.command("backfill")(with_options(backfill))
 
 
-def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: JsonFlag = False) -> None:
-    """Repeat what was recorded since a savepoint with the code of now, on a fork; compare; promote.
+def backfill(pipeline: PipelineName, what: RangeOptions, options: PromotionOptions, as_json: JsonFlag = False) -> None:
+    """Repeat all checkpoints since a savepoint on a fork with the current code; compare the result, or promote it.
 
-    Ranges, logical time and watermark are those of the recorded checkpoints, so nothing but the code makes a
-    difference. The live timeline goes on meanwhile. The same command goes on where an interrupted one ended.
+    Each repeated checkpoint reads the recorded ranges at the recorded logical time and watermark, so any difference
+    comes from the code. The live timeline keeps running meanwhile. To continue an interrupted backfill, repeat the
+    command.
 
     Examples:
       tidemark backfill flights --from-savepoint end-of-june
@@ -107,14 +109,14 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
       tidemark backfill flights --from-checkpoint chk-6 --max-records 100000 --mode promote --execute
     """
     context = open_context()
-    terms = replace(what.terms(consent.mode), send=consent.send)
+    terms = replace(what.terms(options.mode), send=options.send)
     with ProgressListener() as progress:
         one = backfill_operations.open_backfill(context, pipeline, terms, progress)
-        found = one.begin() if consent.execute else one.outlook()
-        if consent.execute:
+        found = one.begin() if options.execute else one.outlook()
+        if options.execute:
             _repeat(context, one, found)
-    if not consent.execute:
-        _outlook(found, consent, as_json)
+    if not options.execute:
+        _outlook(found, options, as_json)
         return
     differences = backfill_operations.compare(context, one)
     compared, skipped = difference_facts(differences), list(differences.not_compared) if differences else []
@@ -122,17 +124,17 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
         show_rows([difference_row(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
     if skipped:
         note(f"not compared, because one side lacks them or their keys differ: {', '.join(skipped)}")
-    promoted = found.promoted or (_wanted(consent) and _promote(context, one))
+    promoted = found.promoted or (_may_promote(options) and _promote(context, one))
     if as_json:
-        told = {**outlook_facts(one.outlook()), "promoted": promoted}
-        print_json({"executed": True, **told, "differences": plain(compared), "not_compared": skipped})
+        facts = {**outlook_facts(one.outlook()), "promoted": promoted}
+        print_json({"executed": True, **facts, "differences": plain(compared), "not_compared": skipped})
     if not promoted:
-        note(f"fork {one.fork} stays beside the live timeline. Next: the same command with --mode promote")
+        note(f"fork {one.fork} stays next to the live timeline. Next: the same command with --mode promote")
 
 
-def _outlook(found: Outlook, consent: Consent, as_json: bool) -> None:
+def _outlook(found: Outlook, options: PromotionOptions, as_json: bool) -> None:
     show_fields({"executed": False, **outlook_facts(found)}, as_json=as_json)
-    if found.unsent and not consent.send and consent.mode is not Mode.COMPARE:
+    if found.unsent and not options.send and options.mode is not Mode.COMPARE:
         waiting = "; ".join(f"{name} of {', '.join(c.plan.name for c in of)}" for name, of in found.unsent.items())
         note(f"not delivered yet, and never sent once the fork is live: {waiting}. --send sends what the fork emitted")
     note(
@@ -145,36 +147,36 @@ def _outlook(found: Outlook, consent: Consent, as_json: bool) -> None:
 def _repeat(context: Context, one: Backfill, found: Outlook) -> None:
     done, whole = len(found.done), len(found.done) + len(found.left)
     if found.done and found.left:
-        note(f"going on: {done} of {whole} steps were done before")
+        note(f"continuing: {done} of {whole} steps are already done")
     for made in backfill_operations.repeat(context, one):
         done += 1
-        told, of = step_facts(made), max(whole, done)
-        note(f"[{done}/{of}] {told['checkpoint']} repeats {cell(told['repeats'])}, {told['records']} records")
+        step, of = step_facts(made), max(whole, done)
+        note(f"[{done}/{of}] {step['checkpoint']} repeats {cell(step['repeats'])}, {step['records']} records")
 
 
-def _wanted(consent: Consent) -> bool:
-    if consent.mode is Mode.COMPARE:
+def _may_promote(options: PromotionOptions) -> bool:
+    if options.mode is Mode.COMPARE:
         return False
-    if consent.mode is Mode.PROMOTE or consent.yes:
+    if options.mode is Mode.PROMOTE or options.yes:
         return True
     if not sys.stdin.isatty():
-        note("there is nobody to ask, so it is not promoted")
+        note("not promoted: stdin is not a terminal, so you cannot be asked; --yes promotes without asking")
         return False
-    return typer.confirm("Promote it?", err=True)
+    return typer.confirm("Promote the fork?", err=True)
 
 
 def _promote(context: Context, one: Backfill) -> bool:
     with ProgressListener():
         done = backfill_operations.promote(context, one)
     note(
-        f"timeline {one.fork} is live, {done.closing.timeline} ended and stays readable."
+        f"timeline {one.fork} is live; {done.closing.timeline} has ended and stays readable."
         f" Next: tidemark run {one.pipeline.name}"
     )
     return True
 
 
 def difference_row(row: dict[str, Any]) -> dict[str, object]:
-    """What a comparison tells of one operator, as a row of a table."""
+    """One operator's differences as a row of a table."""
     fields: Sequence[str] = [_field(name, by) for name, by in row["fields"].items()]
     fields = [*fields, *(f"+{name}" for name in row["added"]), *(f"-{name}" for name in row["removed"])]
     counts = {name: row[name] for name in ("inserted", "deleted", "changed", "equal")}
@@ -184,4 +186,4 @@ def difference_row(row: dict[str, Any]) -> dict[str, object]:
 def _field(name: str, by: dict[str, Any]) -> str:
     if "sum" not in by:
         return f"{name} {by['keys']} keys"
-    return f"{name} {by['keys']} keys, in all {cell(by['sum'])}, at most {cell(by['largest'])}"
+    return f"{name} {by['keys']} keys, total {cell(by['sum'])}, largest {cell(by['largest'])}"

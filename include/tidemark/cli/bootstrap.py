@@ -1,4 +1,4 @@
-"""`tidemark bootstrap`: a pipeline begins with state that somebody has as tables."""
+"""`tidemark bootstrap`: start a pipeline from existing state in tables."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,10 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import bootstrap as bootstrap_operations
 from tidemark.operations.bootstrap import BootstrapRequest
 
-_STARTS = "`earliest`, `latest`, TOPIC:PARTITION=OFFSET (once per partition), or a JSON file: topic, partition, offset."
+_STARTS = (
+    "Read on from here: `earliest`, `latest`, TOPIC:PARTITION=OFFSET (once per partition), or a JSON file that maps"
+    " topics to partitions to offsets."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -27,18 +30,22 @@ def register(app: typer.Typer) -> None:
 
 def bootstrap(
     pipeline: PipelineName,
-    tables: Annotated[list[str], typer.Argument(metavar="UID=TABLE...", help="Parquet or Delta, a row per key.")],
+    tables: Annotated[
+        list[str],
+        typer.Argument(metavar="UID=TABLE...", help="An operator and its table: Parquet or Delta, a row per key."),
+    ],
     starts: Annotated[list[str], typer.Option("--starts", metavar="WHERE", help=_STARTS)],
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When keys were accessed last; wanted where state expires.")
+        str | None,
+        typer.Option(metavar="TIME", help="Set when keys were last accessed; required if any state has a ttl."),
     ] = None,
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Begin a pipeline that has no checkpoint with state that you have as tables, and read on from given offsets.
+    """Start a new pipeline from state that you have in tables, and read on from the offsets that you give.
 
-    A table has the operator's key columns and a column per field of its state. Every row is checked before anything is
-    written; operators without a table start empty.
+    The pipeline must not have a checkpoint yet. A table has the operator's key columns and one column per field of its
+    state. Every row is checked before anything is written. Operators without a table start empty.
 
     Examples:
       tidemark bootstrap flights aircraft=/data/aircraft.parquet --starts latest
@@ -46,7 +53,7 @@ def bootstrap(
     """
     request = BootstrapRequest(
         pipeline=pipeline,
-        tables=dict(_assigned(text, "UID=TABLE") for text in tables),
+        tables=dict(_split_pair(text, "UID=TABLE") for text in tables),
         starts=parse_starts(starts),
         at=None if at is None else parse_time(at),
     )
@@ -57,14 +64,14 @@ def bootstrap(
         else bootstrap_operations.plan_bootstrap(context, request)
     )
     show_fields({k: v for k, v in brought(done).items() if k not in ("from", "left_behind")}, as_json=as_json)
-    note(f"Next: tidemark run {pipeline}" if done.checkpoint else "Next: repeat it with --execute")
+    note(f"Next: tidemark run {pipeline}" if done.checkpoint else "Next: the same command with --execute")
 
 
 def parse_starts(texts: list[str]) -> Starts:
-    """What `--starts` says.
+    """Parses `--starts`.
 
     Raises:
-        UsageError: none of its forms, or several.
+        UsageError: the value has none of the forms, or mixes them.
     """
     if texts == ["earliest"]:
         return "earliest"
@@ -72,35 +79,36 @@ def parse_starts(texts: list[str]) -> Starts:
         return "latest"
     if len(texts) == 1 and "=" not in texts[0]:
         return _from_file(Path(texts[0]))
-    pairs = dict(_assigned(text, "TOPIC:PARTITION=OFFSET") for text in texts)
+    pairs = dict(_split_pair(text, "TOPIC:PARTITION=OFFSET") for text in texts)
     return {_partition(place): _number(offset) for place, offset in pairs.items()}
 
 
 def _from_file(path: Path) -> dict[TopicPartition, int]:
     try:
-        told = json.loads(path.read_text())
-        return {TopicPartition(t, int(p)): _number(str(n)) for t, parts in told.items() for p, n in parts.items()}
+        topics = json.loads(path.read_text())
+        return {TopicPartition(t, int(p)): _number(str(n)) for t, parts in topics.items() for p, n in parts.items()}
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"no starts in {path}: {error}", next='write {"topic": {"0": 12, "1": 7}}, or give earliest or latest.'
+            f"{path} holds no start offsets: {error}",
+            next='write {"topic": {"0": 12, "1": 7}}, or give earliest or latest.',
         ) from error
 
 
-def _assigned(text: str, form: str) -> tuple[str, str]:
+def _split_pair(text: str, form: str) -> tuple[str, str]:
     left, equals, right = text.partition("=")
     if not (left and equals and right):
-        raise UsageError(f"not of the form {form}: {text!r}", next=f"write {form}.")
+        raise UsageError(f"{text!r} is not of the form {form}", next=f"write {form}.")
     return left, right
 
 
 def _partition(text: str) -> TopicPartition:
     topic, _, number = text.rpartition(":")
     if not topic:
-        raise UsageError(f"not of the form TOPIC:PARTITION: {text!r}", next="write it as in flights:0=12.")
+        raise UsageError(f"{text!r} is not of the form TOPIC:PARTITION", next="write for example flights:0=12.")
     return TopicPartition(topic, _number(number))
 
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise UsageError(f"not a number: {text!r}", next="give partitions and offsets as numbers from 0.")
+        raise UsageError(f"{text!r} is not a number", next="write partitions and offsets as numbers from 0.")
     return int(text)

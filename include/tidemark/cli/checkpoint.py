@@ -21,7 +21,7 @@ from tidemark.operations.retention import given_up_facts
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Look at checkpoints, repeat one, give up one.", no_args_is_help=True)
+    group = typer.Typer(help="List, show, replay, abort and give up checkpoints.", no_args_is_help=True)
     group.command("list")(list_checkpoints)
     group.command("show")(show)
     group.command("stats")(stats)
@@ -36,9 +36,10 @@ def list_checkpoints(
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")] = 50,
     as_json: JsonFlag = False,
 ) -> None:
-    """List completed checkpoints of the live timeline, newest first, with the savepoints that pin them.
+    """List the completed checkpoints of the live timeline, newest first, and the savepoints that pin them.
 
-    Released ones are listed too: retention has let their state go. The one that is in progress is told on stderr.
+    The list includes released checkpoints, whose state retention has deleted. A checkpoint in progress is reported on
+    stderr.
 
     Examples:
       tidemark checkpoint list flights
@@ -63,7 +64,7 @@ def list_checkpoints(
 
 
 def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = False) -> None:
-    """Show one checkpoint: ranges, state and sink handles, dead letters, emitted records, gate, timings, savepoints.
+    """Show one checkpoint: ranges, state and sink handles, dead letters, emitted records, gate, timings and savepoints.
 
     Examples:
       tidemark checkpoint show flights chk-3
@@ -99,7 +100,7 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
 
 
 def stats(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
-    """Tell a pipeline's metrics, under Flink's names where it has them; -1 is "none yet".
+    """Show a pipeline's metrics, under Flink's names where Flink has them; -1 means "none yet".
 
     Examples:
       tidemark checkpoint stats flights
@@ -110,11 +111,11 @@ def stats(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
 
 def abort(
     pipeline: PipelineName,
-    checkpoint: Annotated[str | None, typer.Argument(metavar="[ID]", help="Must be the one in progress.")] = None,
+    checkpoint: Annotated[str | None, typer.Argument(metavar="[ID]", help="The checkpoint in progress.")] = None,
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Give up the checkpoint in progress: its attempt is revoked, the next plan starts at the same offsets.
+    """Abort the checkpoint in progress: revoke its attempt, so that the next plan starts at the same offsets.
 
     Examples:
       tidemark checkpoint abort flights
@@ -128,18 +129,18 @@ def abort(
         return
     if checkpoint is not None and parse_id(checkpoint) != pending.id:
         raise UsageError(
-            f"{checkpoint} is not in progress, {pending.name} is",
+            f"{checkpoint} is not in progress; {pending.name} is",
             next=f"tidemark checkpoint abort {pipeline} {pending.name} --execute",
         )
     if not execute:
         _show_abort(None, pending.name, None, as_json=as_json)
-        note(f"would abort {pending.name}: ranges {pending.ranges.span} offsets; completed checkpoints stay.")
+        note(f"would abort {pending.name}, which reads {pending.ranges.span} offsets; completed checkpoints stay.")
         note(f"Next: tidemark checkpoint abort {pipeline} {pending.name} --execute")
         return
     reason = checkpoints.decline(context, pipeline, pending)
     if reason is None:
         raise ConflictError(
-            f"{pending.name} was sealed first, so it is going to be a checkpoint",
+            f"{pending.name} was sealed before it could be aborted, and will become a checkpoint",
             safe="nothing was aborted.",
             next=f"tidemark run {pipeline}    (publishes it).",
         )
@@ -149,9 +150,10 @@ def abort(
 def give_up(
     pipeline: PipelineName, checkpoint: CheckpointId, execute: Execute = False, as_json: JsonFlag = False
 ) -> None:
-    """Give up a completed checkpoint whose manifest is damaged, and that no backup has: nobody reads it any more.
+    """Give up a completed checkpoint whose manifest is damaged, if no backup has it: nothing reads it any more.
 
-    A timeline that ends with it goes on from the checkpoint before. Whatever came behind it stays whole.
+    If it is the newest checkpoint of its timeline, the timeline continues from the checkpoint before. Later
+    checkpoints stay intact.
 
     Examples:
       tidemark checkpoint give-up flights chk-3
@@ -160,14 +162,14 @@ def give_up(
     found = retention.give_up(open_context(), pipeline, parse_id(checkpoint), execute=execute)
     show_fields(given_up_facts(found), as_json=as_json)
     if found.stops_at is not None:
-        note(f"{found.stops_at}, before it, was released. Restore one that is kept, with --restore-sinks:")
+        note(f"{found.stops_at}, the checkpoint before, was released. Restore one that is kept, with --restore-sinks:")
         note(f"  tidemark verify {pipeline} lists them.")
     if found.sinks and found.is_newest:
-        note(f"what {found.manifest.name} sent to {', '.join(found.sinks)} is sent again, under other ids.")
+        note(f"records that {found.manifest.name} sent to {', '.join(found.sinks)} will be sent again under new ids.")
     elif found.sinks:
-        note(f"what {found.manifest.name} emitted to {', '.join(found.sinks)} and was not sent yet is never sent.")
+        note(f"unsent records of {found.manifest.name} for {', '.join(found.sinks)} will never be sent.")
     if not execute:
-        note("First look for the object in a backup of the warehouse: put back, nothing is lost.")
+        note("First look for the object in a backup of the warehouse: if you put it back, nothing is lost.")
         note(f"Next: tidemark checkpoint give-up {pipeline} {found.manifest.name} --execute")
 
 
@@ -181,7 +183,7 @@ def _segment(s: Segment) -> str:
 
 
 def _layers(found: Mapping[str, Any]) -> Iterator[str]:
-    """How a state lies on disk, in words."""
+    """Describes the layout of a state on disk."""
     if found["live_runs"] is not None:
         yield f"live runs {found['live_runs']}, deepest level {found['deepest_level']}"
     if (rows := found["run_rows"]) is not None and rows["files"] > 1:

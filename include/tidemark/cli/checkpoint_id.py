@@ -1,4 +1,4 @@
-"""How a checkpoint is named on the command line: `chk-17`, or `17`, or by the savepoint that pins it."""
+"""Options that name a checkpoint: by its id, `chk-17` or `17`, or by the savepoint that pins it."""
 
 from typing import Annotated
 
@@ -8,19 +8,21 @@ from tidemark.context import Context
 from tidemark.model.core.names import parse_id as parse_id
 from tidemark.operations import savepoints
 
-CheckpointId = Annotated[str, typer.Argument(metavar="ID", help="A checkpoint id, as in chk-17.")]
-At = Annotated[str | None, typer.Option("--checkpoint", metavar="ID", help="A checkpoint; the newest without it.")]
+CheckpointId = Annotated[str, typer.Argument(metavar="ID", help="A checkpoint id, such as chk-17.")]
+At = Annotated[
+    str | None, typer.Option("--checkpoint", metavar="ID", help="Read as of this checkpoint (default: the newest).")
+]
 AtSavepoint = Annotated[
-    str | None, typer.Option("--savepoint", metavar="NAME", help="Instead of --checkpoint: what a savepoint pins.")
+    str | None, typer.Option("--savepoint", metavar="NAME", help="Read as of the checkpoint that this savepoint pins.")
 ]
 
 
 def chosen_id(context: Context, pipeline: str, checkpoint: str | None, savepoint: str | None) -> int | None:
-    """The id that `--checkpoint` or `--savepoint` names; None where neither is given.
+    """Returns the id that `--checkpoint` or `--savepoint` names, or None if neither is given.
 
     Raises:
-        UsageError: both, or no checkpoint id.
-        NotFoundError: no such savepoint.
+        UsageError: both are given, or the text is not a checkpoint id.
+        NotFoundError: there is no such savepoint.
     """
     return savepoints.resolve_checkpoint_id(
         context, pipeline, None if checkpoint is None else parse_id(checkpoint), savepoint
@@ -28,9 +30,9 @@ def chosen_id(context: Context, pipeline: str, checkpoint: str | None, savepoint
 
 
 def named_id(context: Context, pipeline: str, text: str) -> int:
-    """The id that a text names: `chk-17`, `17`, or a savepoint, which can never read as an id.
+    """Returns the id that a text names: `chk-17`, `17`, or a savepoint, whose name never looks like an id.
 
     Raises:
-        NotFoundError: no such savepoint.
+        NotFoundError: there is no such savepoint.
     """
     return savepoints.find_checkpoint_id(context, pipeline, text)

@@ -1,7 +1,7 @@
-"""`tidemark doctor`: checks what Tidemark needs before work starts, and says for each fault what to do.
+"""`tidemark doctor`: checks Tidemark's requirements before work starts, and names a remedy for each fault.
 
-A check changes nothing, except for a file of its own in the warehouse, which it removes again. Packages that extend the
-command line add their own checks with `add_checks`.
+The only thing a check writes is a test file in the warehouse, which it removes again. Packages that extend the command
+line add their own checks with `add_checks`.
 """
 
 import os
@@ -32,10 +32,10 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        check: what was looked at.
+        check: name of the check.
         verdict: `missing` makes the command fail; a `note` does not.
-        detail: what was found.
-        remedy: what to type; None when all is well.
+        detail: what the check found.
+        remedy: the command to type; None if all is well.
     """
 
     check: str
@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
 
 
 def diagnose(as_json: JsonFlag = False) -> None:
-    """Check everything that Tidemark needs, and name the remedy of what is missing; exit code 1 if anything is.
+    """Check everything that Tidemark needs, and name a remedy for each fault. Exits 1 if anything is missing.
 
     Examples:
       tidemark doctor
@@ -72,27 +72,27 @@ def diagnose(as_json: JsonFlag = False) -> None:
 
 
 def add_checks(checks: Mapping[str, Check]) -> None:
-    """Adds checks, by their names. A check with the name of an earlier one takes its place.
+    """Adds checks by name. A check replaces an earlier one of the same name.
 
     Args:
-        checks: functions that take the settings and return a `Finding`; an error that they raise is a finding, too.
+        checks: functions that take the settings and return a `Finding`; an error that they raise becomes a finding.
     """
     _CHECKS.update(checks)
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Runs every check; a check that itself breaks is a finding, not a crash.
+    """Runs every check; a check that raises an error becomes a finding, not a crash.
 
     Args:
-        settings: what is configured.
+        settings: the settings to check.
 
     Returns:
-        One finding per check, in the order in which they were added.
+        One finding per check, in the order in which the checks were added.
     """
-    return [_guarded(name, check, settings) for name, check in _CHECKS.items()]
+    return [_run_check(name, check, settings) for name, check in _CHECKS.items()]
 
 
-def _guarded(name: str, check: Check, settings: Settings) -> Finding:
+def _run_check(name: str, check: Check, settings: Settings) -> Finding:
     try:
         return check(settings)
     except (OSError, ValueError, TidemarkError) as error:
@@ -106,21 +106,24 @@ def _python(_: Settings) -> Finding:
     if (3, 11) <= sys.version_info[:2] < (3, 14):
         return Finding(check="python", verdict="ok", detail=found)
     return Finding(
-        check="python", verdict="missing", detail=f"{found}, 3.11 to 3.13 is needed", remedy="rm -r .venv; make setup"
+        check="python",
+        verdict="missing",
+        detail=f"{found}; Tidemark needs 3.11 to 3.13",
+        remedy="rm -r .venv; make setup",
     )
 
 
 def packages_agree(_: Settings) -> Finding:
-    """Whether pyspark and pyspark-client, which share one folder, are of one version."""
+    """Checks that pyspark and pyspark-client, which share one folder, have the same version."""
     spark, client = version("pyspark"), version("pyspark-client")
     if spark != client:
         detail = f"pyspark {spark} and pyspark-client {client} share one folder"
-        return Finding(check="packages", verdict="missing", detail=detail, remedy="install equal versions of both")
+        return Finding(check="packages", verdict="missing", detail=detail, remedy="install the same version of both")
     return Finding(check="packages", verdict="ok", detail=f"pyspark and pyspark-client {spark}")
 
 
 def _warehouse(settings: Settings) -> Finding:
-    """The commit point needs a name that is given once: on a disk by a link and a sync, in a bucket by a put."""
+    """Checks that only one writer can create a name: with a hard link on a disk, a conditional put in a bucket."""
     if isinstance(settings.warehouse, S3Url):
         return _bucket(settings, settings.warehouse)
     return _folder(settings.warehouse)
@@ -136,7 +139,7 @@ def _bucket(settings: Settings, url: S3Url) -> Finding:
             refuse_racing_winners(folder, random_id)
     except TidemarkError as error:
         return Finding(check="warehouse", verdict="missing", detail=error.what, remedy=error.next)
-    return Finding(check="warehouse", verdict="ok", detail=f"{url} lets one writer win each name")
+    return Finding(check="warehouse", verdict="ok", detail=f"{url} lets only one writer create each name")
 
 
 def _folder(warehouse: Path) -> Finding:
@@ -156,20 +159,20 @@ def _folder(warehouse: Path) -> Finding:
             refused = True
     except OSError as error:
         detail = f"{folder}: {error.strerror}"
-        remedy = "set TIDEMARK_WAREHOUSE to a folder that you may write, on a disk with hard links"
+        remedy = "set TIDEMARK_WAREHOUSE to a folder that you may write to, on a disk that supports hard links"
         return Finding(check="warehouse", verdict="missing", detail=detail, remedy=remedy)
     finally:
         for path in (link, probe):
-            with suppress(FileNotFoundError):  # whatever was not made need not be removed
+            with suppress(FileNotFoundError):  # the check may have failed before it created the file
                 path.unlink()
     if not refused:
         detail = f"{folder}: a hard link replaced an existing name"
         return Finding(check="warehouse", verdict="missing", detail=detail, remedy="set TIDEMARK_WAREHOUSE elsewhere")
-    return Finding(check="warehouse", verdict="ok", detail=f"{warehouse} takes hard links and syncs")
+    return Finding(check="warehouse", verdict="ok", detail=f"{warehouse} supports hard links and fsync")
 
 
 def kafka_answers(settings: Settings) -> Finding:
-    """Whether the configured brokers answer."""
+    """Checks that the configured brokers answer."""
     try:
         address, options = settings.kafka_address, settings.kafka_client_options
     except UsageError as error:
@@ -194,11 +197,11 @@ def _broker_answers(bootstrap: str, options: Mapping[str, str]) -> bool:
 
 
 def spark_answers(settings: Settings) -> Finding:
-    """Whether the configured Spark server accepts connections."""
+    """Checks that the configured Spark server accepts connections."""
     address, shown = settings.spark_address, redacted(settings.spark_address)
     host, _, port = address.removeprefix("sc://").partition(";")[0].partition("/")[0].partition(":")
     if not address.startswith("sc://"):
-        return Finding(check="spark", verdict="ok", detail=f"{shown}, started by each checkpoint")
+        return Finding(check="spark", verdict="ok", detail=f"{shown}: each checkpoint starts its own")
     if _accepts(host, int(port or 15002)):
         return Finding(check="spark", verdict="ok", detail=f"{shown} answers")
     remedy = "tidemark logs spark; tidemark up" if settings.spark is None else "start it, or correct TIDEMARK_SPARK"
@@ -214,7 +217,7 @@ def _accepts(host: str, port: int) -> bool:
 
 
 def existing_folder(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
+    """Returns the folder itself, or its nearest parent that exists."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 

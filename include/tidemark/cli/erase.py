@@ -1,4 +1,4 @@
-"""`tidemark erase`: a key disappears from the live state and from every restore point."""
+"""`tidemark erase`: remove a key from the live state and from every restore point."""
 
 import shlex
 from dataclasses import dataclass
@@ -13,16 +13,18 @@ from tidemark.operations import erasure
 from tidemark.operations.erasure import ErasureReport, ErasureTerms, erasure_facts
 
 Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
-Key = Annotated[list[str], typer.Option("--key", help="The key; once per key column, in the order of key_by.")]
+Key = Annotated[
+    list[str], typer.Option("--key", help="Set the key: give it once per key column, in the order of key_by.")
+]
 
 
 @dataclass(frozen=True)
-class HowFar:
-    """How far an erasure goes, and who asks for it."""
+class EraseOptions:
+    """The scope of an erasure, and its owner."""
 
-    block: Annotated[bool, typer.Option("--block", help="Later records of the key never count either.")] = False
-    now: Annotated[bool, typer.Option("--now", help="Delete old files at once, not with the next sweep.")] = False
-    owner: Annotated[str | None, typer.Option("--owner", help="Who answers for it; you without it.")] = None
+    block: Annotated[bool, typer.Option("--block", help="Also ignore all later records of the key.")] = False
+    now: Annotated[bool, typer.Option("--now", help="Delete the old files now, not in the next sweep.")] = False
+    owner: Annotated[str | None, typer.Option("--owner", help="Name who is responsible (default: you).")] = None
 
 
 def register(app: typer.Typer) -> None:
@@ -30,12 +32,14 @@ def register(app: typer.Typer) -> None:
     app.command("erase")(with_options(erase))
 
 
-def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, as_json: JsonFlag = False) -> None:
-    """Erase a key from an operator's state, live and in every restore point; records read so far count no more.
+def erase(
+    operator: Operator, key: Key, options: EraseOptions, execute: Execute = False, as_json: JsonFlag = False
+) -> None:
+    """Erase a key from an operator's state, in the live state and in every restore point.
 
-    State files that hold it are written again without it; every other key stays as it is. Operators behind the named
-    one lose it too, if their key columns are the same. Dead letters, sinks, topics and exports keep it: they are
-    listed.
+    State files that hold the key are rewritten without it; all other keys keep their values, and records read so far
+    no longer count for the key. A downstream operator with the same key columns is erased too. Dead letters, sinks,
+    topics and exports are not changed: the output lists those that still hold the key.
 
     Examples:
       tidemark erase flights aircraft --key N14228
@@ -44,19 +48,20 @@ def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, a
     """
     context, (pipeline, uid) = open_context(), operator
     if execute:
-        terms = ErasureTerms(forever=how.block, owner=how.owner or user_name(), now=how.now)
+        terms = ErasureTerms(forever=options.block, owner=options.owner or user_name(), now=options.now)
         report = erasure.erase(context, pipeline, uid, key, terms)
     else:
         report = erasure.plan_erasure(context, pipeline, uid, key)
     if as_json:
         print_json(erasure_facts(report))
         return
-    for told in (report, *report.chained):
-        _show(told)
+    reports = (report, *report.chained)
+    for each in reports:
+        _show(each)
     _show_behind(pipeline, report)
-    if not execute and any(told.found.files for told in (report, *report.chained)):
+    if not execute and any(each.found.files for each in reports):
         keys = " ".join(f"--key {shlex.quote(text)}" for text in key)
-        flags = "".join(f" {flag}" for flag, given in (("--block", how.block), ("--now", how.now)) if given)
+        flags = "".join(f" {flag}" for flag, is_set in (("--block", options.block), ("--now", options.now)) if is_set)
         note(f"Next: tidemark erase {pipeline} {uid} {keys}{flags} --execute")
 
 
@@ -72,23 +77,26 @@ def _show(report: ErasureReport) -> None:
         for name, held in found.by_entry.items()
     ]
     name = "/".join(report.key)
-    show_rows(rows, as_json=False, empty=f"{report.uid} remembers nothing about {name} in any restore point.")
+    show_rows(rows, as_json=False, empty=f"{report.uid} has no state for {name} in any restore point.")
     if done is not None and done.number:
         note(
-            f"erased {name} from {len(done.restore_points)} restore points: {done.files} files were written again,"
-            f" {done.rows} rows are gone (erasure {done.number})"
+            f"erased {name} from {len(done.restore_points)} restore points: {done.files} files rewritten,"
+            f" {done.rows} rows removed (erasure {done.number})"
         )
         if report.swept is None:
-            note("old files go with the next sweep: tidemark retention apply PIPELINE --execute")
+            note("the next sweep deletes the old files: tidemark retention apply PIPELINE --execute")
         else:
-            note(f"deleted {len(report.swept.deleted)} old files and {report.swept.log_files} files of logs")
+            note(f"deleted {len(report.swept.deleted)} old files and {report.swept.log_files} log files")
     _show_remains(report)
 
 
 def _show_behind(pipeline: str, report: ErasureReport) -> None:
-    """What operators behind the named one may hold, and what to type."""
+    """Lists the downstream operators that may still hold the key, and the commands to run."""
     for uid, (columns, rows) in report.in_part.items():
-        note(f"not erased: {rows} rows of {uid}, behind {report.uid}, whose keys hold it: {', '.join(columns)}")
+        note(
+            f"not erased: {rows} rows of {uid}, downstream of {report.uid}, hold the key as part of theirs:"
+            f" {', '.join(columns)}"
+        )
         if rows:
             keys = " ".join(f"--key {column.upper()}" for column in columns)
             note(
@@ -96,11 +104,11 @@ def _show_behind(pipeline: str, report: ErasureReport) -> None:
             )
     for uid, columns in report.untold.items():
         note(
-            f"not searched: {uid}, behind {report.uid}, has other keys ({', '.join(columns)}): nobody can tell"
-            f" what came of the key; a backfill from before its first record makes them without it"
+            f"not searched: {uid}, downstream of {report.uid}, has other keys ({', '.join(columns)}), so its rows"
+            f" cannot be traced to the key; a backfill from before the key's first record rebuilds them without it"
         )
     if not report.is_declared:
-        note(f"not searched: operators behind {report.uid}: no file declares {pipeline} any more")
+        note(f"not searched: operators downstream of {report.uid}, because no file declares {pipeline} any more")
 
 
 def _show_remains(report: ErasureReport) -> None:
@@ -110,11 +118,11 @@ def _show_remains(report: ErasureReport) -> None:
     for table, rows in left.sinks.items():
         note(f"not erased: {rows} emitted rows hold the key: {table}")
     if left.sinks_to_search:
-        note(f"not searched, no column of the key's name: {', '.join(left.sinks_to_search)}")
+        note(f"not searched, because no column has the key's name: {', '.join(left.sinks_to_search)}")
     if left.lists:
-        note(f"not searched, lists of operators have no keys: {', '.join(left.lists)}")
+        note(f"not searched, because operator list state has no keys: {', '.join(left.lists)}")
     if left.exports:
-        note(f"not reached: copies that were exported: {', '.join(left.exports)}")
+        note(f"not erased: exported copies: {', '.join(left.exports)}")
     for topic, ends in left.topics.items():
-        told = ", ".join(f"{partition}: {end}" for partition, end in sorted(ends.items()))
-        note(f"not erased: records in topic {topic} (read up to offset, per partition: {told})")
+        offsets = ", ".join(f"{partition}: {end}" for partition, end in sorted(ends.items()))
+        note(f"not erased: records in topic {topic} (read up to offset, per partition: {offsets})")

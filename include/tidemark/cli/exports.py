@@ -1,4 +1,4 @@
-"""`tidemark export` and `tidemark import`: a checkpoint as plain files, on a disk or in a bucket, and back."""
+"""`tidemark export` and `tidemark import`: copy a checkpoint to plain files, on a disk or in a bucket, and back."""
 
 from typing import Annotated, Any
 
@@ -25,15 +25,20 @@ def register(app: typer.Typer) -> None:
 def export(
     pipeline: PipelineName,
     to: Annotated[
-        str, typer.Option("--to", metavar="FOLDER", help="A folder without an export, here or s3://BUCKET/FOLDER.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="FOLDER",
+            help="Write to this folder, on disk or as s3://BUCKET/FOLDER; it must not hold an export yet.",
+        ),
     ],
     savepoint: AtSavepoint = None,
     checkpoint: At = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Copy a checkpoint to a folder that needs nothing else: Parquet, queries, and a manifest with every file's sha256.
+    """Copy a checkpoint to a self-contained folder: Parquet, queries, and a manifest with each file's sha256.
 
-    The folder can be moved, read by any engine, and imported under another name or into another warehouse.
+    You can move the folder, read it with any engine, and import it under another name or into another warehouse.
 
     Examples:
       tidemark export flights --to /backup/flights
@@ -41,7 +46,7 @@ def export(
       tidemark export flights --savepoint june --to s3://backups/flights-june
     """
     if savepoint is not None and checkpoint is not None:
-        raise UsageError("both a savepoint and a checkpoint", next="name one of them.")
+        raise UsageError("--savepoint and --checkpoint exclude each other", next="give one of them.")
     at = savepoint if checkpoint is None else parse_id(checkpoint)
     made = export_operations.export(open_context(), pipeline, at, to)
     if as_json:
@@ -54,19 +59,23 @@ def export(
 
 def import_(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="What `tidemark export` has written, here or s3://BUCKET/FOLDER.")
+        str,
+        typer.Argument(
+            metavar="FOLDER", help="A folder written by `tidemark export`, on disk or as s3://BUCKET/FOLDER."
+        ),
     ],
-    name: Annotated[str, typer.Option("--as", metavar="PIPELINE", help="The pipeline that goes on from it.")],
+    name: Annotated[str, typer.Option("--as", metavar="PIPELINE", help="Import into this pipeline.")],
     timeline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A new timeline beside the live one; without it the first one.")
+        str | None,
+        typer.Option(metavar="NAME", help="Import as a new timeline next to the live one (default: as the first one)."),
     ] = None,
     allow_non_restored_state: AllowNonRestoredState = False,
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make an export the first checkpoint of a pipeline that has none, or of a new timeline.
+    """Import an export as the first checkpoint of a new pipeline or of a new timeline.
 
-    Every file is compared with its sha256 and the declaration with the state, before anything is written.
+    Before anything is written, every file is checked against its sha256, and the state against the declaration.
 
     Examples:
       tidemark import /backup/flights --as flights
@@ -110,7 +119,7 @@ def _state(uid: str, made: Export) -> dict[str, Any]:
 
 
 def brought(done: Imported) -> dict[str, Any]:
-    """What an import came to, or would come to."""
+    """The result of an import, or of its dry run."""
     return {
         "pipeline": done.pipeline,
         "from": f"{done.export.pipeline} chk-{done.export.checkpoint}",

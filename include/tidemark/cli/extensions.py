@@ -1,4 +1,4 @@
-"""Commands that other packages add: every entry point of the group `tidemark.commands` is called with the app.
+"""Commands from other packages: each entry point of the group `tidemark.commands` is called with the app.
 
 A package declares in its `pyproject.toml`:
 
@@ -16,9 +16,9 @@ GROUP = "tidemark.commands"
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands of all packages, in the order of their entry points' names.
+    """Adds the commands of all packages, ordered by the names of their entry points.
 
-    A package that cannot be loaded is named on stderr and left out: Tidemark's own commands work without it.
+    A package that cannot be loaded is reported on stderr and skipped; Tidemark's own commands work without it.
     """
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:

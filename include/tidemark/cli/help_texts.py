@@ -1,11 +1,11 @@
-"""Help texts: the examples of a docstring stay one per line, where the help formatter would reflow them."""
+"""Keeps the examples of a docstring one per line in `--help`, where the formatter would reflow them."""
 
 import inspect
 
 import typer
 
-_AS_IT_STANDS = "\b\n"
-"""Click's mark of a paragraph that is not to be reflowed."""
+_NO_REFLOW = "\b\n"
+"""Click's marker for a paragraph that must not be reflowed."""
 _HEADING = "Examples:"
 
 
@@ -16,7 +16,7 @@ def keep_examples(app: typer.Typer) -> None:
         head, found, examples = text.partition(_HEADING)
         if found:
             lines = [line for line in examples.splitlines() if line.strip()]
-            command.help = head + _AS_IT_STANDS + "\n".join([_HEADING, *lines])
+            command.help = head + _NO_REFLOW + "\n".join([_HEADING, *lines])
     for group in app.registered_groups:
         if group.typer_instance is not None:
             keep_examples(group.typer_instance)

@@ -1,4 +1,4 @@
-"""Puts the commands together, and turns errors into three lines on stderr and an exit code."""
+"""Assembles the commands, and turns errors into three lines on stderr and an exit code."""
 
 import logging
 import signal
@@ -36,7 +36,8 @@ from tidemark.redaction import redacted, redacted_event
 
 app = typer.Typer(
     name="tidemark",
-    help="Flink's checkpoints for batch pipelines: Kafka ranges, folded by Spark, kept in Delta, scheduled by Airflow.",
+    help="Run batch pipelines with checkpoints like Flink's: Spark folds ranges of Kafka offsets into state in Delta"
+    " tables, and Airflow schedules the runs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -52,23 +53,23 @@ keep_examples(app)
 _INTERRUPTED = 130
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"tidemark {version('tidemark')}")
         raise typer.Exit
 
 
 @app.callback()
 def whole(
-    told: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which release this is.")
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """What may stand before a command."""
+    """Takes the options that precede a command."""
 
 
 def entry() -> None:
-    """Runs a command: exit 0, or the code of its error; 130 when interrupted."""
+    """Runs a command: exits with 0, with the code of its error, or with 130 when interrupted."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -87,18 +88,18 @@ def entry() -> None:
         complain(error)
         sys.exit(error.code)
     except Exception:
-        sys.excepthook = _tell_defect  # now, because Typer has put its own there, which shows everything
+        sys.excepthook = _print_defect  # set only now: it replaces Typer's own hook, which redacts nothing
         raise
     except (KeyboardInterrupt, SystemExit) as ended:
-        # Typer turns an interruption into an exit before it reaches us.
+        # Typer turns an interruption into an exit before it arrives here.
         if isinstance(ended, SystemExit) and ended.code != _INTERRUPTED:
             raise
         note("interrupted\nSafe: every completed checkpoint is intact.\nNext: run the command again.")
         sys.exit(_INTERRUPTED)
 
 
-def _tell_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Shows a defect of ours whole, but for what nobody may read."""
+def _print_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints the full traceback of a bug in Tidemark, with secrets redacted."""
     note(redacted("".join(traceback.format_exception(kind, error, trace)).rstrip()))
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: one by one, or as a dataclass, which stands for all of its fields."""
+"""Options that several commands share, alone or grouped in a dataclass, each of whose fields is an option."""
 
 import functools
 import inspect
@@ -10,18 +10,22 @@ import typer
 
 from tidemark.system import user_name as user_name
 
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; without it the command only says what it would do.")]
-Note = Annotated[str | None, typer.Option("--note", help="What it is for.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Make the changes (default: only show them, a dry run).")]
+Note = Annotated[str | None, typer.Option("--note", help="Add a note for people.")]
 Expires = Annotated[
     str | None,
-    typer.Option("--expires", metavar="WHEN", help="30d, 12h, an ISO 8601 time (UTC if bare), or never."),
+    typer.Option(
+        "--expires",
+        metavar="WHEN",
+        help="Set the expiry: 30d, 12h, an ISO 8601 time (UTC if it has no zone), or never.",
+    ),
 ]
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command as Typer wants it, with every field of its dataclasses as an option of its own.
+    """Returns a command for Typer in which every field of its dataclass parameters is an option.
 
-    The fields are annotated as Typer's parameters are, and need defaults.
+    Annotate the fields like Typer's parameters, and give each a default.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}

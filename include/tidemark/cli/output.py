@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, parseable with `--json`; errors, progress and logs on stderr."""
+"""Output of the commands: results on stdout, as JSON with `--json`; errors, progress and logs on stderr."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ from rich.table import Table
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.checkpoint_facts import as_text
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
-"""The `--json` option, the same everywhere."""
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+"""The `--json` option, the same for every command."""
 
 Row = Mapping[str, Any]
 
@@ -34,9 +34,9 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing to sh
     """Prints rows as a table, or as a JSON array.
 
     Args:
-        rows: same keys in each.
+        rows: the rows, each with the same keys.
         as_json: print JSON.
-        empty: what to say on stderr where there are no rows.
+        empty: the message to print on stderr if there are no rows.
     """
     if as_json:
         print_json(list(rows))
@@ -48,7 +48,7 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing to sh
 
 
 def as_table(rows: Sequence[Row]) -> Table:
-    """Rows, at least one, as a table; where the terminal is narrow the last column is folded, and loses nothing."""
+    """Returns one or more rows as a table. On a narrow terminal the last column wraps, so nothing is cut from it."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     *_, last = rows[0]
     for name, value in rows[0].items():
@@ -77,7 +77,7 @@ def print_json(value: object) -> None:
 
 
 def cell(value: object) -> str:
-    """A value as people read it."""
+    """Formats a value for people."""
     if value is None:
         return "-"
     if isinstance(value, datetime):
@@ -92,7 +92,7 @@ def cell(value: object) -> str:
 
 
 def human_bytes(count: int) -> str:
-    """Bytes with a unit: `713 B`, `27.4 MB`."""
+    """Formats a number of bytes with a unit: `713 B`, `27.4 MB`."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
@@ -102,13 +102,13 @@ def human_bytes(count: int) -> str:
 
 
 def when(ms: int | None) -> datetime | None:
-    """Milliseconds since the epoch as a UTC datetime."""
+    """Converts milliseconds since the epoch to a UTC datetime."""
     return None if ms is None else datetime.fromtimestamp(ms / 1000, tz=UTC)
 
 
 def stdout() -> Console:
-    """The console that results go to."""
-    # A pipe gets whole lines whatever the width of the terminal that is not there.
+    """Returns the console for results."""
+    # A pipe has no width, so lines are not cut to one.
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=240)
 

@@ -1,4 +1,4 @@
-"""`tidemark savepoint patch`: a savepoint with values set and keys deleted, beside the one that it comes from."""
+"""`tidemark savepoint patch`: create a corrected copy of a savepoint, with values set and keys deleted."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
@@ -16,32 +16,33 @@ from tidemark.operations.patch import Patched, PatchRequest, source_of, tables_o
 From = Annotated[
     tuple[str, str], typer.Argument(metavar="PIPELINE FROM", help="A pipeline, and a savepoint or a checkpoint of it.")
 ]
-As = Annotated[str, typer.Option("--as", metavar="NEW", help="Name of the corrected savepoint.")]
+As = Annotated[str, typer.Option("--as", metavar="NEW", help="Name the corrected savepoint.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corrections:
-    """Options that say what is corrected, and on which timeline."""
+    """Options that say what to correct, and on which timeline."""
 
     values: Annotated[
         list[str],
         typer.Option(
-            "--set", metavar="UID=TABLE", help="Keys with their whole new state: Parquet or Delta, a row per key."
+            "--set",
+            metavar="UID=TABLE",
+            help="Set keys from this table: Parquet or Delta, the complete new state of a key per row.",
         ),
     ] = field(default_factory=list)
     deletes: Annotated[
-        list[str], typer.Option("--delete", metavar="UID=TABLE", help="Keys to be gone: a table of the key columns.")
+        list[str], typer.Option("--delete", metavar="UID=TABLE", help="Delete the keys in this table of key columns.")
     ] = field(default_factory=list)
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When keys that are set were accessed last; at FROM without it.")
+        str | None,
+        typer.Option(metavar="TIME", help="Set when the set keys were last accessed (default: the time of FROM)."),
     ] = None
     timeline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the fork that it is made on; NEW without it.")
+        str | None, typer.Option(metavar="NAME", help="Name the fork on which it is created (default: NEW).")
     ] = None
     allow_non_restored_state: AllowNonRestoredState = False
-    force: Annotated[bool, typer.Option("--force", help="Correct a savepoint that the pipeline was drained with.")] = (
-        False
-    )
+    force: Annotated[bool, typer.Option("--force", help="Allow a savepoint that drained the pipeline.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Label:
 
     text: Note = None
     expires: Expires = None
-    owner: Annotated[str | None, typer.Option(help="Who answers for it; you without it.")] = None
+    owner: Annotated[str | None, typer.Option(help="Name who is responsible (default: you).")] = None
 
 
 def patch(
@@ -61,10 +62,10 @@ def patch(
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a corrected savepoint: on a fork of FROM, keys are set and deleted. FROM and its timeline stay as they are.
+    """Create a corrected savepoint: set and delete keys on a fork of FROM. FROM and its timeline do not change.
 
-    A table of --set has the key columns and a column per field, and replaces all that is known of its keys. Without
-    --execute every row is checked, and it is told what would change.
+    A table for --set has the key columns and one column per field, and replaces the entire state of its keys. Without
+    --execute, the command checks every row and lists the changes that it would make.
 
     Examples:
       tidemark savepoint patch flights june --as june-fixed --set aircraft=/data/right.parquet
@@ -90,7 +91,7 @@ def patch(
 
 def _show(pipeline: str, done: Patched, *, as_json: bool) -> None:
     made = None if done.checkpoint is None else done.checkpoint.plan.name
-    told = {
+    facts = {
         "pipeline": pipeline,
         "from": done.source.plan.name,
         "savepoint": done.savepoint,
@@ -99,14 +100,14 @@ def _show(pipeline: str, done: Patched, *, as_json: bool) -> None:
     }
     states = [{"uid": uid, **asdict(state)} for uid, state in done.states.items()]
     if as_json:
-        print_json({**told, "states": states})
+        print_json({**facts, "states": states})
     else:
-        show_fields(told, as_json=False)
+        show_fields(facts, as_json=False)
         show_rows([{**state, "bytes": human_bytes(state["bytes"])} for state in states], as_json=False)
     if made is None:
         note("nothing was written. Next: the same command with --execute")
         return
     for uid in done.states:
-        note(f"Look: tidemark state diff {pipeline} {uid} --from {done.source.plan.name} --to {made} --values")
-    note(f"Next: tidemark restore {pipeline} --savepoint {done.savepoint}    (goes back to it),")
+        note(f"Compare: tidemark state diff {pipeline} {uid} --from {done.source.plan.name} --to {made} --values")
+    note(f"Next: tidemark restore {pipeline} --savepoint {done.savepoint}    (restores it),")
     note(f"or:   tidemark run {pipeline} --timeline {done.timeline}, then tidemark promote {pipeline} {done.timeline}")

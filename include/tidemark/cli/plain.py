@@ -1,4 +1,4 @@
-"""Values of SQL and Arrow in the forms that the output knows."""
+"""Converts values of SQL and Arrow to types that the output can print."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -9,7 +9,7 @@ _KNOWN = (bool, int, str, date, bytes)
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON and tables can say it: SQL has types that state has not."""
+    """Converts a value to one that JSON and tables can show: SQL has more types than state."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -17,7 +17,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     if isinstance(value, Decimal):
-        # A sum of integers is DECIMAL(38, 0) to Arrow, and a number to everybody else.
+        # Arrow types a sum of integers as DECIMAL(38, 0); readers expect a plain integer.
         return int(value) if value.as_tuple().exponent == 0 else value
     if isinstance(value, float):
         return value if value - value == 0 else str(value)

@@ -1,4 +1,4 @@
-"""Progress of a checkpoint on stderr: a live line on a terminal, plain lines elsewhere."""
+"""Shows the progress of a checkpoint on stderr: a live line on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from rich.status import Status
 
 
 class ProgressListener:
-    """Shows the step that is running, in a block (port `StepListener`).
+    """Shows the running step while its `with` block is open (port `StepListener`).
 
     Example:
         with ProgressListener() as progress:
@@ -32,7 +32,7 @@ class ProgressListener:
             self._status.stop()
 
     def __call__(self, step: str, moment: str) -> None:
-        """Shows a step's start and end; `moment` is `before` or `after`. The gap inside a commit is no step."""
+        """Shows the start or end of a step; `moment` is `before` or `after`. Points inside a commit are not steps."""
         if step.startswith("commit."):
             return
         if moment == "before":
@@ -46,7 +46,7 @@ class ProgressListener:
 
 
 class Counted:
-    """Told of one piece of work after the other; in a block and on a terminal, it shows the one that is going on."""
+    """Shows which of several pieces of work is in progress, while its `with` block is open; on a terminal only."""
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False)
@@ -62,6 +62,6 @@ class Counted:
             self._status.stop()
 
     def __call__(self, what: str, number: int, count: int) -> None:
-        """Shows that piece `number` of `count` has begun."""
+        """Shows that piece `number` of `count` has started."""
         if self._status is not None:
             self._status.update(f"{number} of {count}: {what}")

@@ -1,4 +1,4 @@
-"""`tidemark checkpoint replay`: computes a checkpoint again and compares the states."""
+"""`tidemark checkpoint replay`: compute a checkpoint again and compare the states."""
 
 from typing import Annotated
 
@@ -20,12 +20,12 @@ _DIGITS = 16
 def replay(
     pipeline: PipelineName,
     checkpoint: CheckpointId,
-    force: Annotated[bool, typer.Option("--force", help="Compare although other code planned it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replay even if other code made the checkpoint.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compute a checkpoint again from its parent, by its own plan, and compare the hashes of the states.
+    """Compute a checkpoint again from its parent and its recorded plan, and compare the hashes of the states.
 
-    Exits 1 where they differ, 6 where Kafka has not all of its records any more. Nothing of it is kept.
+    Exits 1 if they differ, and 6 if Kafka no longer has all of its records. The computed states are not kept.
 
     Examples:
       tidemark checkpoint replay flights chk-3
@@ -69,9 +69,9 @@ def _line(state: ReplayedState) -> dict[str, object]:
 
 
 def _differs(pipeline: str, name: str, states: list[ReplayedState]) -> ReplayDiffersError:
-    told = [f"{s.uid} at {'; '.join('/'.join(map(cell, key.values())) for key in s.differing)}" for s in states]
+    differing = [f"{s.uid} at {'; '.join('/'.join(map(cell, key.values())) for key in s.differing)}" for s in states]
     return ReplayDiffersError(
-        f"{name} came to another state: {', '.join(told)}",
-        safe=f"{name} and every other checkpoint are as they were; nothing was written.",
+        f"the replay of {name} computed a different state: {', '.join(differing)}",
+        safe=f"{name} and all other checkpoints are unchanged; nothing was written.",
         next=f"tidemark state show {pipeline} {states[0].uid} --checkpoint {name} --key KEY    (one of these keys).",
     )

@@ -1,4 +1,4 @@
-"""`tidemark restore`, `fork` and `promote`: other timelines than the live one."""
+"""`tidemark restore`, `fork` and `promote`: start a timeline at an older checkpoint, and change the live one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,70 +18,69 @@ from tidemark.errors import UsageError
 from tidemark.operations import timelines
 from tidemark.operations.timelines import fork_facts, promoted_facts, restore_facts, restored_facts
 
-ForkName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fork.")]
+ForkName = Annotated[str, typer.Argument(metavar="NAME", help="The fork's name.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
-    """Options of a restore point: where to begin, and with what of the state."""
+class RestorePointOptions:
+    """Options that select a restore point, and the state to take from it."""
 
-    savepoint: Annotated[str | None, typer.Option(help="Begin at the checkpoint that this savepoint names.")] = None
+    savepoint: Annotated[str | None, typer.Option(help="Begin at the checkpoint that this savepoint pins.")] = None
     checkpoint: Annotated[str | None, typer.Option(metavar="ID", help="Begin at this checkpoint.")] = None
     as_of: Annotated[
-        str | None, typer.Option(help="Begin at the newest checkpoint whose logical time is not after this (ISO 8601).")
+        str | None,
+        typer.Option(help="Begin at the newest checkpoint whose logical time is not after this ISO 8601 time."),
     ] = None
-    newest_whole: Annotated[
-        bool,
-        typer.Option(
-            "--newest-whole", help="Begin at the newest checkpoint of the live timeline of which nothing is damaged."
-        ),
+    latest_valid: Annotated[
+        bool, typer.Option("--latest-valid", help="Begin at the live timeline's newest undamaged checkpoint.")
     ] = False
+    newest_whole: Annotated[bool, typer.Option("--newest-whole", hidden=True)] = False
+    """The old spelling of `--latest-valid`."""
     max_fallback: Annotated[
-        int, typer.Option(min=0, help="How many damaged checkpoints --newest-whole may pass over.")
+        int, typer.Option(min=0, help="Let --latest-valid skip at most this many damaged checkpoints.")
     ] = MAX_FALLBACK
     rename: Annotated[
-        list[str], typer.Option(metavar="OLD=NEW", help="State of operator OLD goes to NEW; may be repeated.")
+        list[str], typer.Option(metavar="OLD=NEW", help="Give operator OLD's state to operator NEW; repeatable.")
     ] = field(default_factory=list)
     allow_non_restored_state: AllowNonRestoredState = False
-    force: Annotated[
-        bool, typer.Option("--force", help="Go on from a savepoint that the pipeline was drained with.")
-    ] = False
+    force: Annotated[bool, typer.Option("--force", help="Allow a savepoint that drained the pipeline.")] = False
 
-    def request(self, terms: "Terms") -> RestoreRequest:
-        """What they ask for.
+    def request(self, options: "RestoreOptions") -> RestoreRequest:
+        """Returns the request that the options make.
 
         Raises:
-            UsageError: no restore point, several, or an option that cannot be read.
+            UsageError: no restore point, several of them, or an option that cannot be parsed.
         """
         return RestoreRequest(
             savepoint=self.savepoint,
             checkpoint=None if self.checkpoint is None else parse_id(self.checkpoint),
             as_of_ms=None if self.as_of is None else to_ms(parse_time(self.as_of)),
-            newest_whole=self.newest_whole,
+            newest_whole=self.latest_valid or self.newest_whole,
             max_fallback=self.max_fallback,
             renamed=_renames(self.rename),
             allow_non_restored_state=self.allow_non_restored_state,
             force=self.force,
-            claim=terms.claim,
-            restore_sinks=terms.restore_sinks,
-            accept_loss=terms.accept_loss,
-            request=terms.restore_id,
+            claim=options.claim,
+            restore_sinks=options.restore_sinks,
+            accept_loss=options.accept_loss,
+            request=options.restore_id,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
-    """Options of a restore only."""
+class RestoreOptions:
+    """Options of `restore` alone."""
 
     claim: Annotated[
-        bool, typer.Option("--claim", help="Take the savepoint over: it ends, the timeline keeps its checkpoint.")
+        bool, typer.Option("--claim", help="Take over the savepoint: it ends, and the timeline keeps its checkpoint.")
     ] = False
     restore_sinks: Annotated[
-        bool, typer.Option("--restore-sinks", help="Delta sinks go back with the state, instead of keeping their rows.")
+        bool,
+        typer.Option("--restore-sinks", help="Restore Delta sinks with the state (default: they keep their rows)."),
     ] = False
     accept_loss: AcceptLoss = False
     restore_id: Annotated[
-        str, typer.Option(help="A name for this request: repeated under the same name it is done once.")
+        str, typer.Option(help="Name the request: a restore with the same name is carried out only once.")
     ] = ""
 
 
@@ -93,48 +92,52 @@ def register(app: typer.Typer) -> None:
 
 
 def restore(
-    pipeline: PipelineName, where: Where, terms: Terms, execute: Execute = False, as_json: JsonFlag = False
+    pipeline: PipelineName,
+    where: RestorePointOptions,
+    options: RestoreOptions,
+    execute: Execute = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Make a new timeline live that begins at an older checkpoint. Copies nothing, deletes nothing.
+    """Go back to an older checkpoint: start a new live timeline there. Copies nothing, deletes nothing.
 
-    Without --execute it says what it would do. The next `tidemark run` goes on at the restored offsets.
+    Without --execute, it only shows the plan. The next `tidemark run` continues at the restored offsets.
 
     Examples:
       tidemark restore flights --savepoint june
       tidemark restore flights --checkpoint chk-6 --execute
       tidemark restore flights --as-of 2013-07-01T00:00:00Z --restore-sinks --execute
-      tidemark restore flights --newest-whole
+      tidemark restore flights --latest-valid
     """
-    request = where.request(terms)
+    request = where.request(options)
     context = open_context()
     if execute:
         plan, done = timelines.restore(context, pipeline, request)
         show_fields({"executed": True, **restored_facts(plan, done)}, as_json=as_json)
         if done.overtaken:
-            note(f"completed meanwhile, and left behind too: {', '.join(c.plan.name for c in done.overtaken)}")
-        note(f"Next: tidemark run {pipeline}    (goes on after {plan.checkpoint.plan.name}).")
+            note(f"completed meanwhile, and also left behind: {', '.join(c.plan.name for c in done.overtaken)}")
+        note(f"Next: tidemark run {pipeline}    (continues after {plan.checkpoint.plan.name}).")
         return
     plan = timelines.plan_restore(context, pipeline, request)
     show_fields({"executed": False, "timeline": None, **restore_facts(plan)}, as_json=as_json)
-    if not terms.accept_loss:
+    if not options.accept_loss:
         plan.refuse_gaps()
-    note("nothing was written; what is left stays readable. Next: the same command with --execute")
+    note("nothing was written; checkpoints left behind stay readable. Next: the same command with --execute")
 
 
 def fork(
     pipeline: PipelineName,
     name: ForkName,
-    where: Where,
-    text: Annotated[str, typer.Option("--note", help="What it is for.")] = "",
+    where: RestorePointOptions,
+    text: Annotated[str, typer.Option("--note", help="Add a note for people.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Begin a timeline of its own beside the live one: isolated, and it sends nothing to Kafka.
+    """Start an isolated timeline next to the live one. A fork sends nothing to Kafka.
 
     Examples:
       tidemark fork flights bugfix --savepoint june
       tidemark fork flights what-if --checkpoint chk-6 --note "with next year's fares"
     """
-    done = timelines.fork(open_context(), pipeline, name, replace(where.request(Terms()), note=text))
+    done = timelines.fork(open_context(), pipeline, name, replace(where.request(RestoreOptions()), note=text))
     show_fields({**fork_facts(done.genesis), "began_now": done.won}, as_json=as_json)
     note(f"Next: tidemark run {pipeline} --timeline {name}")
 
@@ -143,17 +146,18 @@ def promote(
     pipeline: PipelineName,
     name: ForkName,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Go on although the fork lacks what the live timeline has applied.")
+        bool,
+        typer.Option("--discard", help="Promote even if the fork lacks records that the live timeline has applied."),
     ] = False,
     send: Annotated[
-        bool, typer.Option("--send", help="Send what the fork left in outboxes and the live timeline has not sent.")
+        bool, typer.Option("--send", help="Send records in the fork's outboxes that the live timeline has not sent.")
     ] = False,
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a fork the live timeline; the other one ends, and stays readable.
+    """Make a fork the live timeline. The previous live timeline ends and stays readable.
 
-    The fork must have applied all that the live timeline has. Without --execute it says what it would do.
+    The fork must have applied every record that the live timeline has. Without --execute, it only shows the plan.
 
     Examples:
       tidemark promote flights bugfix
@@ -163,12 +167,12 @@ def promote(
     if execute:
         done = timelines.promote(context, pipeline, name, discard=discard, send=send)
         show_fields({"executed": True, **promoted_facts(name, done)}, as_json=as_json)
-        note(f"Next: tidemark run {pipeline}    (goes on with {name}).")
+        note(f"Next: tidemark run {pipeline}    (continues with {name}).")
         return
     plan = timelines.plan_promote(context, pipeline, name)
     show_fields({"executed": False, **promoted_facts(name, plan)}, as_json=as_json)
     if plan.left and not discard:
-        note(f"{name} lacks what is left behind. Next: tidemark run {pipeline} --timeline {name}    (catches up)")
+        note(f"{name} lacks records of these. Next: tidemark run {pipeline} --timeline {name}    (catches up)")
     else:
         note("nothing was written. Next: the same command with --execute")
 

@@ -1,4 +1,4 @@
-"""`tidemark retention plan | apply`, `tidemark storage`: what goes, why, and what keeps the rest."""
+"""`tidemark retention plan | apply` and `tidemark storage`: the files to delete, why, and what keeps the rest."""
 
 import sys
 from collections.abc import Mapping
@@ -20,16 +20,20 @@ from tidemark.operations.retention import applied_facts, plan_facts, storage_fac
 
 Keep = Annotated[
     str | None,
-    typer.Option("--keep", metavar="RULE", help='In place of the declared rule, as in "keep_last(10) | daily(30)".'),
+    typer.Option(
+        "--keep", metavar="RULE", help='Override the declared rule, for example with "keep_last(10) | daily(30)".'
+    ),
 ]
-Grace = Annotated[str, typer.Option("--grace", metavar="SPAN", help="How long a file must have been free: 1h, 7d, 0.")]
-All = Annotated[bool, typer.Option("--all", help="Show every file, however many there are.")]
+Grace = Annotated[
+    str, typer.Option("--grace", metavar="SPAN", help="Delete only files that have been free this long: 1h, 7d, 0.")
+]
+All = Annotated[bool, typer.Option("--all", help="Show all files (default on a terminal: the first 20).")]
 _SHOWN = 20
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Let old checkpoints go, and delete what nobody needs.", no_args_is_help=True)
+    group = typer.Typer(help="Release old checkpoints and delete unused files.", no_args_is_help=True)
     group.command("plan")(plan)
     group.command("apply")(apply)
     app.add_typer(group, name="retention")
@@ -37,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json: JsonFlag = False) -> None:
-    """Show what retention would delete, file by file, each with the reason, and what keeps the rest. Writes nothing.
+    """Show each file that retention would delete and why, and what keeps the other files. Writes nothing.
 
     Examples:
       tidemark retention plan flights
@@ -48,7 +52,7 @@ def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json:
     if as_json:
         print_json(plan_facts(found, 0, shown=None))
         return
-    _tell(found)
+    _describe(found)
     _show_files(found, every=every)
     note(f"Next: tidemark retention apply {pipeline}{_again(keep)} --execute")
 
@@ -56,9 +60,9 @@ def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json:
 def apply(
     pipeline: PipelineName, execute: Execute = False, keep: Keep = None, grace: Grace = "1h", as_json: JsonFlag = False
 ) -> None:
-    """Release checkpoints that nothing keeps, and delete what has been free for the grace time; then verify the rest.
+    """Release checkpoints that nothing keeps, delete files that have been free for the grace time, and verify the rest.
 
-    A file's grace time begins when a sweep first finds it free, so what one run releases the next one deletes.
+    A file's grace time starts when a sweep first finds it free, so the next run deletes what this run releases.
 
     Examples:
       tidemark retention apply flights
@@ -71,11 +75,9 @@ def apply(
         if as_json:
             print_json(plan_facts(found, grace_ms))
             return
-        _tell(found)
+        _describe(found)
         due = found.due(grace_ms)
-        note(
-            f"would delete {len(due)} files of {human_bytes(sum(f.bytes for f in due))} now, the others after {grace}."
-        )
+        note(f"would delete {len(due)} files ({human_bytes(sum(f.bytes for f in due))}) now, the others after {grace}.")
         note(f"Next: tidemark retention apply {pipeline}{_again(keep)} --grace {grace} --execute")
         return
     with Counted() as counted:
@@ -86,7 +88,7 @@ def apply(
 
 
 def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
-    """Show where the bytes are, per operator and timeline: kept, free, in progress, unknown; and what pins how much.
+    """Show the bytes per operator and timeline: kept, free, in progress or unknown; and how much each pin keeps.
 
     Examples:
       tidemark storage flights
@@ -108,30 +110,30 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
         note(f"kept by {kept.why}: {human_bytes(kept.bytes)}, {human_bytes(kept.alone)} of it by nothing else")
 
 
-def _tell(found: DeletionPlan) -> None:
+def _describe(found: DeletionPlan) -> None:
     for bad in found.damaged:
         note(f"{bad.name}: {bad.why}")
-        note(f"  nothing of timeline {', '.join(bad.blocks)} is released or deleted: it may name the files.")
-        note(f"  put it back from a backup, or: tidemark checkpoint give-up {found.pipeline} {bad.name}")
-    rule = found.rule or "none declared: every checkpoint is kept"
+        note(f"  nothing of timeline {', '.join(bad.blocks)} is released or deleted: the manifest may name the files.")
+        note(f"  restore it from a backup, or: tidemark checkpoint give-up {found.pipeline} {bad.name}")
+    rule = found.rule or "none declared, so every checkpoint is kept"
     note(f"rule: {rule}")
     note(f"would release: {spans(found.released)}")
     if found.disposed:
-        note(f"would dispose of savepoints that have expired: {', '.join(found.disposed)}")
+        note(f"would dispose of expired savepoints: {', '.join(found.disposed)}")
     if found.ended:
-        note(f"would give up jobs that are open for too long: {', '.join(found.ended)}")
+        note(f"would give up jobs that have been open too long: {', '.join(found.ended)}")
     logs = sum(len(prefix.files) for prefix in found.logs)
-    note(f"free: {len(found.free)} files, {human_bytes(found.bytes)}; {logs} files of logs")
+    note(f"free: {len(found.free)} files, {human_bytes(found.bytes)}; {logs} log files")
     note(f"kept: {found.kept_files} files, {human_bytes(found.kept_bytes)}")
     for kept in found.kept:
         alone = f", {human_bytes(kept.alone)} of it by nothing else" if kept.alone else ""
         note(f"  {kept.why}: {human_bytes(kept.bytes)}{alone}  ({spans(kept.checkpoints)})")
     if found.unknown:
-        note(f"unknown, left alone: {len(found.unknown)} files, as {found.unknown[0].path}")
+        note(f"unknown, left alone: {len(found.unknown)} files, for example {found.unknown[0].path}")
 
 
 def _show_files(found: DeletionPlan, *, every: bool) -> None:
-    # A pipe gets all of it: who reads it there has asked for it.
+    # A pipe gets all rows: a script that reads them needs them all.
     shown = found.free if every or not sys.stdout.isatty() else found.free[:_SHOWN]
     rows = [{"file": f.path, "bytes": f.bytes, "free since": when(f.since_ms), "why": f.why} for f in shown]
     show_rows(rows, as_json=False, empty="nothing is free.")

@@ -1,4 +1,4 @@
-"""`tidemark run` and `tidemark compact`: one checkpoint, or one compaction, without Airflow."""
+"""`tidemark run` and `tidemark compact`: make one checkpoint, or one compaction, without Airflow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ from tidemark.model.state.compaction import Group, amplification
 from tidemark.operations import checkpoints, compaction, metrics
 from tidemark.ports import PlanRequest
 
-PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of the pipeline.")]
-AcceptLoss = Annotated[bool, typer.Option("--accept-loss", help="Record offsets that were lost instead of stopping.")]
+PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's name.")]
+AcceptLoss = Annotated[
+    bool, typer.Option("--accept-loss", help="Record lost offsets and continue, instead of failing.")
+]
 AllowNonRestoredState = Annotated[
-    bool, typer.Option("--allow-non-restored-state", help="Leave the state of operators behind that are gone.")
+    bool, typer.Option("--allow-non-restored-state", help="Drop the state of operators that are no longer declared.")
 ]
 
 
@@ -33,15 +35,18 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Options of what a checkpoint reads, and on which timeline."""
+    """Options that say what a checkpoint reads, and on which timeline."""
 
     max_records: Annotated[
-        int | None, typer.Option(min=1, help="Read at most this many offsets of each partition.")
+        int | None, typer.Option(min=1, help="Read at most this many offsets per partition (default: all).")
     ] = None
     until: Annotated[
-        str | None, typer.Option(help="Stop before the first record at or after this ISO 8601 time (UTC if bare).")
+        str | None,
+        typer.Option(help="Stop before the first record at or after this ISO 8601 time (UTC if it has no zone)."),
     ] = None
-    timeline: Annotated[str | None, typer.Option(metavar="NAME", help="A fork; the live timeline without it.")] = None
+    timeline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Run on this fork (default: the live timeline).")
+    ] = None
 
 
 def run(
@@ -50,11 +55,12 @@ def run(
     accept_loss: AcceptLoss = False,
     allow_non_restored_state: AllowNonRestoredState = False,
     accept_time: Annotated[
-        bool, typer.Option("--accept-time", help="Take the time, though it is far beyond all checkpoints and records.")
+        bool,
+        typer.Option("--accept-time", help="Accept a time far beyond the latest checkpoint and the latest record."),
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make one checkpoint: finish the open one, or plan a new one.
+    """Make one checkpoint: finish the one in progress, or plan a new one.
 
     Examples:
       tidemark run flights
@@ -88,13 +94,13 @@ def run(
 
 def compact(
     pipeline: PipelineName,
-    uid: Annotated[str | None, typer.Argument(metavar="[UID]", help="One operator; all of them without it.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Rewrite down to the deepest level, due or not.")] = False,
+    uid: Annotated[str | None, typer.Argument(metavar="[UID]", help="An operator (default: all operators).")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Rewrite all levels, whether due or not.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fold the runs of the newest checkpoint into `base`; the next plan adopts the result.
+    """Merge the runs of the newest checkpoint into the base; the next checkpoint adopts the result.
 
-    Amplification: rows or bytes of the state as a multiple of those of its oldest level.
+    Amplification is the rows or bytes of the state as a multiple of those of its oldest level.
 
     Examples:
       tidemark compact flights
@@ -104,18 +110,18 @@ def compact(
     with ProgressListener() as progress:
         done = compaction.compact(context, pipeline, uid, full=full, listener=progress)
     rows = [
-        _compacted(
+        _compaction_facts(
             record, compaction.read_groups(context, record.input), compaction.read_groups(context, record.output)
         )
         for record in done
     ]
     if not as_json:
         rows = [row | {name: human_bytes(row[name]) for name in ("bytes_before", "bytes_after")} for row in rows]
-    show_rows(rows, as_json=as_json, empty="nothing is due: every answer stays as cheap as it was.")
+    show_rows(rows, as_json=as_json, empty="no compaction is due.")
 
 
-def _compacted(record: CompactionRecord, before: Sequence[Group], after: Sequence[Group]) -> dict[str, Any]:
-    """What a compaction did: levels, oldest first, where 0 is a run; rows, bytes and files of the whole state."""
+def _compaction_facts(record: CompactionRecord, before: Sequence[Group], after: Sequence[Group]) -> dict[str, Any]:
+    """The result of a compaction: levels, oldest first (0 is a run), and rows, bytes and files of the whole state."""
     row: dict[str, Any] = {"uid": record.uid, "checkpoint": f"chk-{record.checkpoint}"}
     for name, of in (
         ("levels", lambda groups: [g.level for g in groups]),
@@ -129,13 +135,13 @@ def _compacted(record: CompactionRecord, before: Sequence[Group], after: Sequenc
 
 
 def parse_time(text: str) -> datetime:
-    """An ISO 8601 time; UTC where it names no zone.
+    """Parses an ISO 8601 time, as UTC if it names no zone.
 
     Raises:
-        UsageError: not such a time.
+        UsageError: the text is not an ISO 8601 time.
     """
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"not a time: {text!r}", next="write it as 2013-02-01T05:00:00Z.") from error
+        raise UsageError(f"not a time: {text!r}", next="write for example 2013-02-01T05:00:00Z.") from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""`tidemark savepoint create | list | show | note | patch | dispose | hold | release`: names that pin checkpoints."""
+"""`tidemark savepoint create | list | show | update | patch | dispose | hold | release`: names that pin checkpoints."""
 
 from typing import Annotated, Any
 
@@ -24,11 +24,12 @@ Named = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Name checkpoints, so that they stay: savepoints.", no_args_is_help=True)
+    group = typer.Typer(help="Name checkpoints, so that retention keeps them.", no_args_is_help=True)
     group.command("create")(create)
     group.command("list")(list_savepoints)
     group.command("show")(show)
-    group.command("note")(change)
+    group.command("update")(update)
+    group.command("note", hidden=True)(update)  # the old name, an alias
     group.command("patch")(with_options(patch))
     group.command("dispose")(dispose)
     group.command("hold")(hold)
@@ -39,14 +40,14 @@ def register(app: typer.Typer) -> None:
 def create(
     savepoint: Named,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="ID", help="A checkpoint of any timeline; the newest without it.")
+        str | None, typer.Option(metavar="ID", help="Pin this checkpoint, of any timeline (default: the newest).")
     ] = None,
     text: Note = None,
     expires: Expires = None,
-    owner: Annotated[str | None, typer.Option(help="Who answers for it; you without it.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Name who is responsible (default: you).")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Pin a completed checkpoint under a name, whether the pipeline runs, is paused or is broken. Nothing is copied.
+    """Pin a completed checkpoint under a name. Copies nothing, and works while the pipeline runs, is paused or fails.
 
     Examples:
       tidemark savepoint create flights before-upgrade
@@ -64,15 +65,15 @@ def create(
     )
     made = savepoint_operations.open_savepoints(context, pipeline).create(request)
     show_fields(savepoint_operations.describe_savepoint(context, pipeline, made), as_json=as_json)
-    note(f"{name} pins {made.checkpoint_name}. To go back to it: tidemark restore {pipeline} --savepoint {name}")
+    note(f"{name} pins {made.checkpoint_name}. To restore it: tidemark restore {pipeline} --savepoint {name}")
 
 
 def list_savepoints(
     pipeline: PipelineName,
-    disposed: Annotated[bool, typer.Option("--disposed", help="Also those that pin nothing any more.")] = False,
+    disposed: Annotated[bool, typer.Option("--disposed", help="Include disposed savepoints.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List savepoints, oldest first: what each pins, its size, owner and expiry.
+    """List savepoints, oldest first, with their checkpoint, size, owner and expiry.
 
     Examples:
       tidemark savepoint list flights
@@ -86,7 +87,7 @@ def list_savepoints(
 
 
 def show(savepoint: Named, as_json: JsonFlag = False) -> None:
-    """Show one savepoint, ended ones too, and what keeps it from being disposed.
+    """Show one savepoint, even a disposed one, and what prevents its disposal.
 
     Examples:
       tidemark savepoint show flights before-upgrade
@@ -103,12 +104,12 @@ def show(savepoint: Named, as_json: JsonFlag = False) -> None:
     )
 
 
-def change(savepoint: Named, text: Note = None, expires: Expires = None, as_json: JsonFlag = False) -> None:
-    """Change the note or the expiry of a savepoint. Its name and its checkpoint never change.
+def update(savepoint: Named, text: Note = None, expires: Expires = None, as_json: JsonFlag = False) -> None:
+    """Change the note or the expiry of a savepoint. Its name and its checkpoint cannot change.
 
     Examples:
-      tidemark savepoint note flights before-upgrade --note "kept for the audit"
-      tidemark savepoint note flights before-upgrade --expires never
+      tidemark savepoint update flights before-upgrade --note "kept for the audit"
+      tidemark savepoint update flights before-upgrade --expires never
     """
     if text is None and expires is None:
         raise UsageError("nothing to change", next="give --note, --expires, or both.")
@@ -127,7 +128,7 @@ def dispose(
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """End a savepoint: it pins nothing any more, and its name is never used again. Deletes no file itself.
+    """End a savepoint, so that it no longer pins its checkpoint. Its name stays taken, and no file is deleted now.
 
     Examples:
       tidemark savepoint dispose flights before-upgrade
@@ -148,17 +149,17 @@ def dispose(
         as_json=as_json,
     )
     savepoints.refuse_needed(name)
-    note(f"would dispose {name}; no file goes now, retention decides about {found.checkpoint_name} from then on.")
+    note(f"would dispose of {name}; no file is deleted now, and retention decides about {found.checkpoint_name}.")
     note(f"Next: tidemark savepoint dispose {pipeline} {name} --execute")
 
 
 def hold(
     savepoint: Named,
-    why: Annotated[str, typer.Option("--why", help="The case, or who asked for it.")],
-    owner: Annotated[str | None, typer.Option(help="Who answers for it; you without it.")] = None,
+    why: Annotated[str, typer.Option("--why", help="Name the case, or who asked for the hold.")],
+    owner: Annotated[str | None, typer.Option(help="Name who is responsible (default: you).")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Put a legal hold on a savepoint: it cannot be disposed of, and does not expire, until the hold is released.
+    """Put a legal hold on a savepoint: it does not expire and cannot be disposed of until you release the hold.
 
     Examples:
       tidemark savepoint hold flights end-of-june --why "case 4711"
@@ -169,7 +170,7 @@ def hold(
 
 
 def release(savepoint: Named, as_json: JsonFlag = False) -> None:
-    """End the legal hold on a savepoint; the savepoint stays.
+    """Release the legal hold on a savepoint. The savepoint stays.
 
     Examples:
       tidemark savepoint release flights end-of-june

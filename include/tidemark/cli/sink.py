@@ -1,4 +1,4 @@
-"""`tidemark sink list | show | source | skip | skipped`: what operators emitted, and what became of it."""
+"""`tidemark sink list | show | source | skip | skipped`: emitted records, and their delivery."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from tidemark.operations import sinks
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Read what operators emitted, and see to what cannot be sent.", no_args_is_help=True)
+    group = typer.Typer(help="Read emitted records, and skip those that cannot be sent.", no_args_is_help=True)
     group.command("list")(list_sinks)
     group.command("show")(show)
     group.command("source")(sink_source)
@@ -29,10 +29,10 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The sink.")],
     checkpoint: At = None,
     savepoint: AtSavepoint = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show the last so many rows.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many rows, the last ones.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the last rows of a sink: emitted fields, who emitted them, for which record, and the checkpoint.
+    """Show the last rows of a sink: the emitted fields, and the operator, record and checkpoint that emitted them.
 
     Examples:
       tidemark sink show flights long_turnarounds
@@ -46,7 +46,7 @@ def show(
 
 
 def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
-    """List the sinks of a pipeline: what waits to be sent to Kafka, since when, and why it was not sent.
+    """List the sinks of a pipeline: records that wait to be sent to Kafka, since when, and why they were not sent.
 
     Examples:
       tidemark sink list flights
@@ -77,14 +77,14 @@ def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
 def skip(
     pipeline: PipelineName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The sink.")],
-    record: Annotated[str, typer.Argument(metavar="RECORD-ID", help="The id of a record that Kafka refused.")],
-    why: Annotated[str, typer.Option("--note", help="Why, for people.")] = "",
+    record: Annotated[str, typer.Argument(metavar="RECORD-ID", help="The id of a record that Kafka rejected.")],
+    why: Annotated[str, typer.Option("--note", help="Add the reason, for people.")] = "",
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Leave a record that Kafka refuses out of a sink for good; what waits behind it is sent by the next run.
+    """Skip a record that Kafka rejects, for good. The next run sends the records that wait behind it.
 
-    The record stays in the outbox as long as its checkpoint, and in the list of skipped records.
+    The record stays in the outbox as long as its checkpoint is kept, and in the list of skipped records.
 
     Examples:
       tidemark sink skip flights alerts flights/t1/chk-7/alerts/flights-0-4711-0
@@ -96,17 +96,17 @@ def skip(
     if as_json:
         return
     if found["skipped"]:
-        note(f"Next: tidemark run {pipeline}    (sends what waits behind it)")
+        note(f"Next: tidemark run {pipeline}    (sends the records behind it)")
     else:
         note(f"Next: tidemark sink skip {pipeline} {name} {record} --execute")
 
 
 def skipped(
     pipeline: PipelineName,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A sink; all of them without it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A sink (default: all sinks).")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the records that were left out of sinks: the dead letters of sinks, by their ids.
+    """List the skipped records by id: the dead letters of sinks.
 
     Examples:
       tidemark sink skipped flights

@@ -1,4 +1,4 @@
-"""`tidemark state source` and `sink source`: from a row to the checkpoint, the DAG run and the records it came from."""
+"""`tidemark state lineage` and `sink source`: trace a row to its checkpoint, its DAG run and its records."""
 
 from typing import Annotated, Any
 
@@ -12,40 +12,41 @@ from tidemark.web import row_origin, sink_rows
 from tidemark.web import source_lookup as record_answers
 from tidemark.web.source_lookup import RecordQuery
 
-Asked = Annotated[
-    int, typer.Option("--records", min=0, max=100, metavar="N", help="Also read at most N of its records from Kafka.")
+RecordLimit = Annotated[
+    int,
+    typer.Option("--records", min=0, max=100, metavar="N", help="Also read up to N of the row's records from Kafka."),
 ]
-Told = dict[str, Any]
+Answer = dict[str, Any]
 
 
-def state_source(
+def state_lineage(
     operator: Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")],
-    key: Annotated[list[str], typer.Option(help="The key; once per key column, in the order of key_by.")],
+    key: Annotated[list[str], typer.Option(help="Set the key: give it once per key column, in the order of key_by.")],
     checkpoint: At = None,
     savepoint: AtSavepoint = None,
-    records: Asked = 0,
+    records: RecordLimit = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say which checkpoint changed a key last, in which DAG run, and from which offsets.
+    """Show which checkpoint last changed a key, in which DAG run, and from which offsets.
 
-    With --records it reads those offsets for records of the key, within bounds: 100,000 records, 16 MiB, 5 seconds.
+    With --records, it reads those offsets and shows records of the key, within 100,000 records, 16 MiB and 5 seconds.
 
     Examples:
-      tidemark state source flights aircraft --key N14228
-      tidemark state source flights aircraft --key N14228 --checkpoint chk-2 --records 5
-      tidemark state source flights routes --key EWR --key ORD --savepoint before-upgrade --json
+      tidemark state lineage flights aircraft --key N14228
+      tidemark state lineage flights aircraft --key N14228 --checkpoint chk-2 --records 5
+      tidemark state lineage flights routes --key EWR --key ORD --savepoint before-upgrade --json
     """
     context, (pipeline, uid) = open_context(), operator
-    told = row_origin.find_origin(context, pipeline, uid, key, chosen_id(context, pipeline, checkpoint, savepoint))
-    changed = told["changed"]
+    answer = row_origin.find_origin(context, pipeline, uid, key, chosen_id(context, pipeline, checkpoint, savepoint))
+    changed = answer["changed"]
     found = None
     if records and changed["known"]:
         query = RecordQuery(uid=uid, key=tuple(key), limit=records)
         found = record_answers.read_records(context, pipeline, changed["checkpoint"], query)
     if as_json:
-        print_json({**told, "records": found})
+        print_json({**answer, "records": found})
         return
-    show_fields({"as_of": told["as_of"], **told["row"], **_of(changed)}, as_json=False)
+    show_fields({"as_of": answer["as_of"], **answer["row"], **_change_facts(changed)}, as_json=False)
     _show_records(found)
     if changed.get("parent") is not None:
         note(f"Next: the same with --checkpoint chk-{changed['parent']}    (the change before).")
@@ -53,46 +54,48 @@ def state_source(
 
 def sink_source(
     sink: Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE NAME", help="A pipeline and its sink.")],
-    checkpoint: Annotated[str, typer.Option(metavar="ID", help="Column _checkpoint of the row.")],
+    checkpoint: Annotated[str, typer.Option(metavar="ID", help="The row's _checkpoint.")],
     where: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="A value that the row has; may be repeated.")
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Match rows with this value; repeatable.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most so many rows.")] = 20,
-    records: Asked = 0,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most this many rows.")] = 20,
+    records: RecordLimit = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say which DAG run emitted rows of a sink, and for which records.
+    """Show which DAG run emitted rows of a sink, and for which records.
 
     Examples:
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where origin=JFK
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where _offset=4711 --records 1
     """
     context, (pipeline, name) = open_context(), sink
-    told = sink_rows.find_sink_origin(context, pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
-    changed = told["changed"]
-    of_rows = told["rows"][:records] if changed["known"] else []
+    answer = sink_rows.find_sink_origin(context, pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
+    changed = answer["changed"]
+    of_rows = answer["rows"][:records] if changed["known"] else []
     found = [_record(context, pipeline, changed["checkpoint"], row) for row in of_rows]
     if as_json:
-        print_json({**told, "records": found})
+        print_json({**answer, "records": found})
         return
-    show_fields({"sink": name, "uid": told["uid"], **_of(changed)}, as_json=False)
-    show_rows([{**row["row"], "record": f"{row['partition']} {row['offset']}"} for row in told["rows"]], as_json=False)
+    show_fields({"sink": name, "uid": answer["uid"], **_change_facts(changed)}, as_json=False)
+    show_rows(
+        [{**row["row"], "record": f"{row['partition']} {row['offset']}"} for row in answer["rows"]], as_json=False
+    )
     for one in found:
         _show_records(one)
-    if told["more"]:
-        note("there are more such rows: give another --where, or a larger --limit")
+    if answer["more"]:
+        note("more rows match: add a --where, or raise --limit")
 
 
-def _record(context: Context, pipeline: str, checkpoint: int, row: Told) -> Told:
-    """The very record that a row was emitted for."""
+def _record(context: Context, pipeline: str, checkpoint: int, row: Answer) -> Answer:
+    """Reads the record for which a row was emitted."""
     start = row["offset"]
     query = RecordQuery(partition=row["partition"], start=start, end=start + 1, limit=1)
     return record_answers.read_records(context, pipeline, checkpoint, query)
 
 
-def _of(changed: Told) -> Told:
+def _change_facts(changed: Answer) -> Answer:
     if not changed["known"]:
-        return {"changed_by": f"{changed['name']}, whose manifest is gone"}
+        return {"changed_by": f"{changed['name']}, whose manifest was deleted"}
     return {
         "changed_by": changed["name"],
         "timeline": changed["timeline"],
@@ -101,7 +104,7 @@ def _of(changed: Told) -> Told:
     }
 
 
-def _show_records(found: Told | None) -> None:
+def _show_records(found: Answer | None) -> None:
     if found is None:
         return
     for held in found["ranges"]:
@@ -119,20 +122,20 @@ def _show_records(found: Told | None) -> None:
         }
         for r in found["records"]
     ]
-    show_rows(rows, as_json=False, empty="no such record was found")
-    note(f"looked at {found['looked_at']} records; stopped by: {found['stopped_by']}")
+    show_rows(rows, as_json=False, empty="no record matches")
+    note(f"searched {found['looked_at']} records; stopped by: {found['stopped_by']}")
 
 
-def _text(told: Told | None) -> str | None:
-    if told is None:
+def _text(answer: Answer | None) -> str | None:
+    if answer is None:
         return None
-    text = str(told["text"]) if told["encoding"] == "utf-8" else f"0x{told['text']}"
-    return f"{text} … ({told['size']} bytes)" if told["cut"] else text
+    text = str(answer["text"]) if answer["encoding"] == "utf-8" else f"0x{answer['text']}"
+    return f"{text} … ({answer['size']} bytes)" if answer["cut"] else text
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
     wrong = [text for text, (column, equals, _) in zip(texts, pairs, strict=True) if not (column and equals)]
     if wrong:
-        raise UsageError(f"not of the form COLUMN=VALUE: {wrong[0]!r}", next="write it as in origin=JFK.")
+        raise UsageError(f"{wrong[0]!r} is not of the form COLUMN=VALUE", next="write for example origin=JFK.")
     return {column: value for column, _, value in pairs}

@@ -1,4 +1,4 @@
-"""`tidemark state show | export | hash`, with `source`, `diff`, `sql`, `query`: resolved state, read without Spark."""
+"""`tidemark state show | export | hash | lineage | diff | sql | query`: read resolved state without Spark."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
 from tidemark.cli.run import PipelineName
-from tidemark.cli.sources import state_source
+from tidemark.cli.sources import state_lineage
 from tidemark.cli.state_diff import diff
 from tidemark.cli.state_sql import query, sql
 from tidemark.context import open_context
@@ -25,7 +25,8 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show)
     group.command("export")(export)
     group.command("hash")(hash_)
-    group.command("source")(state_source)
+    group.command("lineage")(state_lineage)
+    group.command("source", hidden=True)(state_lineage)  # the old name, an alias
     group.command("diff")(diff)
     group.command("sql")(sql)
     group.command("query")(query)
@@ -34,13 +35,18 @@ def register(app: typer.Typer) -> None:
 
 def show(
     operator: Operator,
-    key: Annotated[list[str] | None, typer.Option(help="The key; once per key column, in the order of key_by.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Show this key: give it once per key column, in the order of key_by (default: the first keys)."
+        ),
+    ] = None,
     checkpoint: At = None,
     savepoint: AtSavepoint = None,
-    limit: Annotated[int, typer.Option(min=1, help="Without --key: show at most this many keys.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many keys, without --key.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show one key, or the first keys, of an operator's state.
+    """Show one key of an operator's state, or the first keys.
 
     Examples:
       tidemark state show flights aircraft --key N14228
@@ -54,7 +60,7 @@ def show(
     rows = table.to_pylist()
     if key is not None and not rows:
         raise NotFoundError(
-            f"{uid} remembers nothing about {'/'.join(key)}" + (f" at chk-{at}" if at else ""),
+            f"{uid} has no state for {'/'.join(key)}" + (f" at chk-{at}" if at else ""),
             next=f"tidemark state show {pipeline} {uid}    (lists keys).",
         )
     show_rows(rows, as_json=as_json, empty=f"{uid} is empty")
@@ -63,12 +69,12 @@ def show(
 def export(
     pipeline: PipelineName,
     uid: Uid,
-    to: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
+    to: Annotated[Path, typer.Option(help="Write to this file: .parquet or .csv.")],
     checkpoint: At = None,
     savepoint: AtSavepoint = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write one row per live key to a file: key columns, state fields, `_changed`.
+    """Write an operator's state to a file, one row per live key: key columns, state fields and `_changed`.
 
     Examples:
       tidemark state export flights aircraft --to aircraft.parquet
@@ -89,9 +95,9 @@ def hash_(
     savepoint: AtSavepoint = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print the hash of an operator's state: equal where the same keys hold the same values, in whatever order.
+    """Print the hash of an operator's state: it is equal if the same keys hold the same values, in any order.
 
-    Floating-point sums and means are left out, and so is which checkpoint changed a key.
+    The hash leaves out floating-point sums and means, and the checkpoint that last changed a key.
 
     Examples:
       tidemark state hash flights aircraft

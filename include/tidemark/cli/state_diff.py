@@ -1,4 +1,4 @@
-"""`tidemark state diff`: what changed between two checkpoints, key by key."""
+"""`tidemark state diff`: compare the state at two checkpoints, key by key."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 def diff(
     operator: Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")],
-    before: Annotated[str, typer.Option("--from", metavar="ID", help="The earlier checkpoint, or a savepoint.")],
-    after: Annotated[str, typer.Option("--to", metavar="ID", help="The later checkpoint, or a savepoint.")],
+    before: Annotated[str, typer.Option("--from", metavar="ID", help="Name the earlier checkpoint, or a savepoint.")],
+    after: Annotated[str, typer.Option("--to", metavar="ID", help="Name the later checkpoint, or a savepoint.")],
     values: Annotated[
         bool | None,
         typer.Option(
             "--values/--keys-only",
             show_default=False,
-            help="Also show both values of a key, or only that it changed or was deleted. Costs: see above.",
+            help="Show both values of each key, or only whether it changed or was deleted. See above for the cost.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most this many keys; the counts are of all.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many keys; the counts include all.")] = 100,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show which keys of an operator's state were inserted, updated or deleted from one checkpoint to another.
+    """Show which keys of an operator's state were inserted, updated or deleted between two checkpoints.
 
-    An updated key is one that a checkpoint between them touched, even if its value came out the same.
+    A key counts as updated if a checkpoint between the two touched it, even if its value is the same.
 
-    --keys-only reads the key columns of what changed. Without it, the changed keys are looked up in the older
-    state: where they are spread, that reads all of its key columns, often most of its bytes. --values also reads
-    the row groups of both states that hold the keys shown. Where fields have a ttl, or the declaration has
-    changed, every form reads both states in full. The last line says how much was read.
+    --keys-only reads only the key columns of changed rows. By default, the changed keys are also looked up in the
+    older state; if they are spread over it, that reads all of its key columns, often most of its bytes. --values also
+    reads the row groups of both states that hold the keys shown. If a field has a ttl, or the declaration has changed,
+    every variant reads both states in full. The last line reports the bytes read.
 
     Examples:
       tidemark state diff flights aircraft --from chk-3 --to chk-9
@@ -74,11 +74,11 @@ def _facts(request: DiffRequest, found: "Diff") -> dict[str, object]:
 def _line(row: Any) -> dict[str, object]:
     line = {**row["key"], "change": row["change"]}
     if "before" in row:
-        line["values"] = _told(row["before"] or {}, row["after"] or {})
+        line["values"] = _values(row["before"] or {}, row["after"] or {})
     return line
 
 
-def _told(before: dict[str, object], after: dict[str, object]) -> str:
+def _values(before: dict[str, object], after: dict[str, object]) -> str:
     fields = [name for name in (after or before) if name != "_changed"]
     sides = ((name, before.get(name), after.get(name)) for name in fields)
     if not before or not after:
@@ -88,9 +88,9 @@ def _told(before: dict[str, object], after: dict[str, object]) -> str:
 
 
 def _summary(found: "Diff") -> str:
-    told = ", ".join(f"{n} {change}" for change, n in sorted(found.counts.items())) or "nothing changed"
-    shown = "" if found.rows.num_rows == sum(found.counts.values()) else f" (the first {found.rows.num_rows} are shown)"
+    counts = ", ".join(f"{n} {change}" for change, n in sorted(found.counts.items())) or "nothing changed"
+    shown = "" if found.rows.num_rows == sum(found.counts.values()) else f" (showing the first {found.rows.num_rows})"
     total = human_bytes(found.bytes_total)
     if found.bytes_read is None:
-        return f"{told}{shown}; both states were resolved in full, see --help ({total})"
-    return f"{told}{shown}; read {human_bytes(found.bytes_read)}, the state has {total}"
+        return f"{counts}{shown}; read both states in full, see --help ({total})"
+    return f"{counts}{shown}; read {human_bytes(found.bytes_read)}, the state has {total}"

@@ -1,4 +1,4 @@
-"""`tidemark state sql | query`: SQL over a pipeline's state at any checkpoint, here or in another engine."""
+"""`tidemark state sql | query`: query a pipeline's state at any checkpoint with SQL, here or in another engine."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Enum):
-    """Engines whose SQL is written."""
+    """Engines for which a query can be printed."""
 
     SPARK = "spark"
     DUCKDB = "duckdb"
@@ -32,20 +32,20 @@ class Engine(Enum):
 def sql(
     pipeline: PipelineName,
     statement: Annotated[
-        str | None, typer.Argument(metavar="[SQL]", help="The statement; - reads it from stdin.")
+        str | None, typer.Argument(metavar="[SQL]", help="The statement, or - to read it from stdin.")
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Read the statement from a file.")] = None,
     savepoint: Annotated[
-        str | None, typer.Option(metavar="NAME", help="UID and checkpoints as of a savepoint, not as of now.")
+        str | None, typer.Option(metavar="NAME", help="Query as of this savepoint (default: the newest checkpoint).")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask SQL (DuckDB's) of state and checkpoints. Nothing can be changed, no file can be read.
+    """Query state and checkpoints with DuckDB's SQL. A query cannot change anything, or read files.
 
-    Views: UID is the newest state of an operator, UID_at(N) its state at chk-N; checkpoints, checkpoint_states,
-    checkpoint_offsets, operator_states and metrics tell what manifests say. SHOW TABLES lists them, DESCRIBE
-    shows columns.
+    UID is a view of an operator's newest state, and UID_at(N) its state at chk-N. The views checkpoints,
+    checkpoint_states, checkpoint_offsets, operator_states and metrics show the contents of manifests. SHOW TABLES
+    lists all views, and DESCRIBE shows a view's columns.
 
     Examples:
       tidemark state sql flights "select last_airport, count(*) from aircraft group by all order by 2 desc limit 5"
@@ -55,7 +55,7 @@ def sql(
       tidemark state sql flights --savepoint before-upgrade "select count(*) from aircraft"
     """
     if as_csv and as_json:
-        raise UsageError("both --csv and --json", next="give one of them.")
+        raise UsageError("--csv and --json exclude each other", next="give one of them.")
     context = open_context()
     rows = queries.run_sql(
         context,
@@ -76,10 +76,10 @@ def query(
     uid: Annotated[str, typer.Argument(metavar="UID", help="The operator.")],
     checkpoint: At = None,
     savepoint: AtSavepoint = None,
-    dialect: Annotated[Engine, typer.Option(help="For which engine.")] = Engine.SPARK,
+    dialect: Annotated[Engine, typer.Option(help="Write the query for this engine.")] = Engine.SPARK,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print the query that gives an operator's state, so that another engine reads it without Tidemark.
+    """Print the SQL query that returns an operator's state, for use in another engine without Tidemark.
 
     Examples:
       tidemark state query flights aircraft
@@ -97,13 +97,13 @@ def query(
 
 def _statement(given: str | None, file: Path | None) -> str:
     if (given is None) == (file is None):
-        raise UsageError("no statement, or two", next="give one statement, - for stdin, or --file.")
+        raise UsageError("give exactly one statement", next="pass it as the argument, as - for stdin, or with --file.")
     if file is None:
         return sys.stdin.read() if given == "-" else str(given)
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} is not readable: {error}", next="name a text file in UTF-8.") from error
+        raise UsageError(f"cannot read {file}: {error}", next="give a text file in UTF-8.") from error
 
 
 def _write_csv(rows: "pa.Table") -> None:
@@ -118,5 +118,5 @@ def _cell(value: object) -> object:
         return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
-    # CSV has no nesting: it is written as JSON text.
+    # CSV has no nested values, so they are written as JSON text.
     return json.dumps(value, default=_cell, ensure_ascii=False) if isinstance(value, list | dict) else value

@@ -1,4 +1,4 @@
-"""`tidemark stop` and `tidemark resume`: with a savepoint or without, and the pipeline's DAGs with them."""
+"""`tidemark stop` and `tidemark resume`: stop a pipeline and its DAGs, with or without a savepoint, and resume them."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import stop as stop_operations
 
 PATIENCE = 600.0
-"""Seconds for DAG runs in flight to end before their DAG is paused."""
+"""How long to wait for running DAG runs to end before pausing their DAG, in seconds."""
 
 
 def register(app: typer.Typer) -> None:
@@ -28,21 +28,21 @@ def register(app: typer.Typer) -> None:
 def stop(
     pipeline: PipelineName,
     savepoint: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Complete a last checkpoint and pin it under this name first.")
+        str | None, typer.Option(metavar="NAME", help="First complete a last checkpoint, and pin it under this name.")
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Stop for good: going on from the savepoint wants --force.")
+        bool, typer.Option("--drain", help="Stop for good: continuing from the savepoint requires --force.")
     ] = False,
     text: Note = None,
     wait: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long DAG runs in flight may take to end.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Wait this many seconds for running DAG runs to end.")
     ] = PATIENCE,
     as_json: JsonFlag = False,
 ) -> None:
-    """Stop a pipeline: last checkpoint, savepoint, stop record; then its DAGs are paused, when their runs have ended.
+    """Stop a pipeline, optionally after a last checkpoint that a savepoint pins, and pause its DAGs once they are idle.
 
-    While it is stopped no plan is made, by Airflow or by hand. Reading and savepoints go on working. If any step up to
-    the stop record fails, the pipeline runs on, and the command says so.
+    A stopped pipeline plans no checkpoint, from Airflow or by hand. You can still read it and create savepoints. If a
+    step fails before the stop is recorded, the pipeline keeps running, and the command reports the failure.
 
     Examples:
       tidemark stop flights --savepoint before-upgrade
@@ -50,7 +50,7 @@ def stop(
       tidemark stop flights
     """
     if drain and savepoint is None:
-        raise UsageError("--drain without --savepoint", next=f"tidemark stop {pipeline} --savepoint NAME --drain")
+        raise UsageError("--drain requires --savepoint", next=f"tidemark stop {pipeline} --savepoint NAME --drain")
     context, why = open_context(), text or f"stopped by {user_name()}"
     if savepoint is None:
         done = stop_operations.stop(context, pipeline, why)
@@ -58,21 +58,21 @@ def stop(
         request = SavepointRequest(name=savepoint, owner=user_name(), origin=STOP, note=text or "", drained=drain)
         with ProgressListener() as progress:
             done = stop_operations.stop_with_savepoint(context, pipeline, request, why, progress)
-    _tell(pipeline, done)
+    _report(pipeline, done)
     dags = dags_of(context.settings, pipeline)
     if dags is None:
-        note("Airflow is not up here, so no DAG was paused: a DAG run meets STOPPED, and fails.")
+        note("no Airflow is running here, so no DAG was paused; DAG runs will fail because the pipeline is stopped.")
     paused = [] if dags is None else dags.pause(wait, note)
     show_fields({**stop_operations.stopped_facts(pipeline, done), "paused_dags": paused}, as_json=as_json)
 
 
 def resume(
     pipeline: PipelineName,
-    force: Annotated[bool, typer.Option("--force", help="Also where it was drained, so stopped for good.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Resume even if the pipeline was drained.")] = False,
     text: Note = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Let a stopped pipeline go on from its newest checkpoint, and unpause its DAGs.
+    """Resume a stopped pipeline from its newest checkpoint, and unpause its DAGs.
 
     Examples:
       tidemark resume flights
@@ -87,8 +87,8 @@ def resume(
     show_fields({"pipeline": pipeline, "resumed": done is not None, "unpaused_dags": unpaused}, as_json=as_json)
 
 
-def _tell(pipeline: str, done: Stopped) -> None:
-    note(f"{pipeline} is stopped: no plan is made until `tidemark resume {pipeline}`.")
+def _report(pipeline: str, done: Stopped) -> None:
+    note(f"{pipeline} is stopped: it plans no checkpoint until `tidemark resume {pipeline}`.")
     if done.in_progress:
         note(f"{done.in_progress} was planned before and may still be completed.")
     if done.followed_by and done.savepoint:

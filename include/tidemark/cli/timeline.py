@@ -1,4 +1,4 @@
-"""`tidemark timeline list | show | close`: the tree of timelines."""
+"""`tidemark timeline list | show | close`: show the tree of timelines, and end a fork."""
 
 import sys
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tidemark.operations.timelines import branch_facts, ended_facts
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     group = typer.Typer(
-        help="Look at timelines: the live one, what it came from, forks; end a fork.", no_args_is_help=True
+        help="Show timelines: the live one, its ancestors and its forks; and end a fork.", no_args_is_help=True
     )
     group.command("list")(list_timelines)
     group.command("show")(show)
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_timelines(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
-    """Draw the tree of timelines: where each began, how far it is, which one is live.
+    """Draw the tree of timelines: where each began, how far it has come, and which one is live.
 
     Examples:
       tidemark timeline list flights
@@ -47,10 +47,10 @@ def list_timelines(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
 
 def show(
     pipeline: PipelineName,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A timeline, as in t2.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A timeline, such as t2.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Show one timeline: what it began with, its newest checkpoint, its end.
+    """Show one timeline: its starting point, its newest checkpoint, and its end.
 
     Examples:
       tidemark timeline show flights t2
@@ -64,15 +64,16 @@ def show(
 
 def close(
     pipeline: PipelineName,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A timeline that is not live, as a fork.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A timeline that is not live, such as a fork.")],
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """End a timeline that never became live: retention lets go of what only it keeps. Deletes nothing itself.
+    """End a timeline that is not live, so that retention can release what only it keeps. Deletes no file itself.
 
-    That is a fork, or what a restore left that died or lost to another one; a savepoint that it claimed is free again.
-    Refused for the live timeline, and while a checkpoint of it is in progress. What a savepoint pins stays, and
-    so does what another fork began at. Without --execute it says what it would do.
+    You can close a fork, or the timeline of a restore that was interrupted or lost to another restore; a savepoint that
+    it had claimed becomes free again. The command refuses the live timeline, and a timeline with a checkpoint in
+    progress. Checkpoints stay if a savepoint pins them or another fork began there. Without --execute, it only shows
+    the plan.
 
     Examples:
       tidemark timeline close flights bugfix
@@ -82,20 +83,20 @@ def close(
     found = timelines.close(context, pipeline, name) if execute else timelines.plan_close(context, pipeline, name)
     show_fields({"executed": execute, **ended_facts(found)}, as_json=as_json)
     if execute:
-        note(f"Next: tidemark retention plan {pipeline}    (says what that frees).")
+        note(f"Next: tidemark retention plan {pipeline}    (shows the files that this frees).")
     else:
         note("nothing was written. Next: the same command with --execute")
 
 
 def drawn(found: Sequence[Branch]) -> Tree:
-    """The tree for a terminal: the live timeline stands out. An imported timeline is a root of its own."""
+    """Draws the tree for a terminal, with the live timeline highlighted. An imported timeline is a separate root."""
     tree = Tree("", hide_root=True)
     _grow(tree, found, None)
     return tree
 
 
 def plain_tree(found: Sequence[Branch], below: str | None = None, depth: int = 0) -> list[str]:
-    """The same as lines of plain text, indented by two blanks per level."""
+    """Draws the tree as lines of plain text, indented by two spaces per level."""
     lines = []
     for b in found:
         if b.parent == below:

@@ -1,4 +1,4 @@
-"""`tidemark verify`: whether restore points are whole, without Spark."""
+"""`tidemark verify`: check that restore points are complete and undamaged, without Spark."""
 
 from typing import Annotated, Any
 
@@ -22,14 +22,17 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     pipeline: PipelineName,
-    savepoint: Annotated[str | None, typer.Argument(metavar="[SAVEPOINT]", help="Only this savepoint.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(metavar="ID", help="Only this checkpoint.")] = None,
-    content: Annotated[bool, typer.Option("--content", help="Compare every byte of every data file.")] = False,
+    savepoint: Annotated[
+        str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint (default: all restore points).")
+    ] = None,
+    checkpoint: Annotated[str | None, typer.Option(metavar="ID", help="Check only this checkpoint.")] = None,
+    content: Annotated[bool, typer.Option("--content", help="Read and compare every byte of every data file.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check that restore points are whole: manifests, logs of tables, files and their sizes, stored queries.
+    """Check that restore points are undamaged: manifests, table logs, files and their sizes, and stored queries.
 
-    Names each bad file and every restore point that it breaks, and ends with 6. Changes nothing, starts no Spark.
+    Lists each damaged file and the restore points that it breaks, and exits with 6. Changes nothing, and does not start
+    Spark.
 
     Examples:
       tidemark verify flights
@@ -37,24 +40,24 @@ def verify(
       tidemark verify flights --checkpoint chk-3 --content --json
     """
     if savepoint is not None and checkpoint is not None:
-        raise UsageError("both a savepoint and a checkpoint", next="name one of them.")
+        raise UsageError("a savepoint and --checkpoint exclude each other", next="give one of them.")
     at = savepoint if checkpoint is None else parse_id(checkpoint)
     with Counted() as counted:
         found = verification.verify(open_context(), pipeline, at, content=content, on_progress=counted)
     if as_json:
-        print_json(_told(pipeline, found, content))
+        print_json(_facts(pipeline, found, content))
     elif found.damages:
         show_rows([{"damaged": d.where, "why": d.why, "breaks": d.breaks} for d in found.damages], as_json=False)
     else:
         seen = found.inspected
         note(
-            f"whole: {len(found.points)} restore points, {seen.segments} versions of tables,"
+            f"undamaged: {len(found.points)} restore points, {seen.segments} table versions,"
             f" {seen.files} files, {human_bytes(seen.bytes)}"
         )
     refuse_damaged(found)
 
 
-def _told(pipeline: str, found: Verified, content: bool) -> dict[str, Any]:
+def _facts(pipeline: str, found: Verified, content: bool) -> dict[str, Any]:
     return {
         "pipeline": pipeline,
         "content": content,

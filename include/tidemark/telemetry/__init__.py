@@ -1,1 +1,1 @@
-"""Metrics and lineage events for receivers outside: bounded in time, and never a reason for a run to fail."""
+"""Sends metrics and lineage events to external receivers, within a time limit and without ever failing a run."""

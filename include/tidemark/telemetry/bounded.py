@@ -1,4 +1,4 @@
-"""What must never fail or hold up a run: metrics and lineage. Bounded in time, and given up for good when it fails."""
+"""Calls that must never fail or delay a run: metrics and lineage. They have a time limit, and stop after a failure."""
 
 from collections.abc import Callable
 from threading import Event, Thread
@@ -9,14 +9,14 @@ _log = structlog.get_logger("tidemark")
 
 
 class Bounded:
-    """Calls something in a thread of its own and waits for it no longer than it is allowed to take.
+    """Calls a function in a separate thread and waits for it for a limited time.
 
-    After the first failure nothing more is tried by this process: a receiver that is down costs one wait and one
-    warning. A call that takes too long is left behind; it holds up no exit, because its thread is a daemon.
+    After the first failure this process makes no further calls, so a receiver that is down costs one wait and one
+    warning. A call that exceeds the limit is abandoned; its thread is a daemon, so it does not delay the exit.
 
     Args:
-        what: what is called, for the warning: `metrics`, `lineage`.
-        seconds: how long a call may take.
+        what: names the receiver in the warning: `metrics` or `lineage`.
+        seconds: the time limit of a call, in seconds.
     """
 
     def __init__(self, what: str, seconds: float) -> None:
@@ -25,7 +25,7 @@ class Bounded:
         self.given_up = False
 
     def call(self, work: Callable[[], None]) -> bool:
-        """Whether the work was done in time; never raises an Exception."""
+        """Returns whether the call succeeded in time; never raises an Exception."""
         if self.given_up:
             return False
         failed: list[Exception] = []
@@ -47,5 +47,5 @@ class Bounded:
 
     def _give_up(self, why: str) -> bool:
         self.given_up = True
-        _log.warning("observer_given_up", what=self.what, why=why, next="the run goes on without it.")
+        _log.warning("observer_given_up", what=self.what, why=why, next="the run continues without it.")
         return False

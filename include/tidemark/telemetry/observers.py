@@ -1,4 +1,4 @@
-"""The receivers of metrics and lineage events that the settings name."""
+"""The receivers of metrics and lineage events named by the settings."""
 
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from tidemark.ports.observing import LineageSink, Metrics
 
 SECONDS = 2.0
-"""How long a run waits for a receiver."""
+"""How long a run waits for a receiver, in seconds."""
 
 
 class Observers:
-    """The receivers of one context, and whether they have been given up: after a first failure they are not called.
+    """The receivers of one context. After its first failure, a receiver is not called again.
 
     Args:
-        settings: name the receivers.
+        settings: the settings that name the receivers.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -26,7 +26,7 @@ class Observers:
 
     @cached_property
     def metrics(self) -> "list[Metrics]":
-        """The StatsD server of the settings, if any."""
+        """The StatsD server from the settings; None if there is none."""
         from tidemark.telemetry.statsd import StatsdMetrics
 
         return [StatsdMetrics(self._settings.statsd)] if self._settings.statsd else []
@@ -38,7 +38,7 @@ class Observers:
 
     @cached_property
     def lineage(self) -> "LineageSink | None":
-        """The receiver of lineage events; None = no event is sent."""
+        """The receiver of lineage events; None if events are not sent."""
         from tidemark.telemetry.openlineage import FileLineage, HttpLineage
 
         settings = self._settings
@@ -51,7 +51,7 @@ class Observers:
             from tidemark.telemetry.openlineage_kafka import KafkaLineage
 
             bootstrap, _, topic = address.removeprefix("kafka://").rpartition("/")
-            # The credentials are for the Kafka of the settings: another one gets none of them.
+            # The credentials are for the Kafka in the settings; another Kafka must not get them.
             is_ours = bootstrap == settings.kafka_bootstrap
             return KafkaLineage(bootstrap, topic, SECONDS, settings.kafka_client_options if is_ours else {})
         return HttpLineage(address, None if key is None else key.get_secret_value(), SECONDS)

@@ -1,4 +1,4 @@
-"""Events of OpenLineage to a file, a line each, or to a receiver over HTTP (Marquez and others)."""
+"""Sends OpenLineage events to a file, one per line, or to a receiver over HTTP, such as Marquez."""
 
 import json
 import urllib.request
@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 ENDPOINT = "/api/v1/lineage"
-"""Where receivers listen, unless the address has a path of its own."""
+"""The path of receivers whose address has none."""
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,13 @@ class FileLineage:
     """See `ports.observing.LineageSink`.
 
     Attributes:
-        path: gets a line of JSON for each event; made with its folder.
+        path: the file that gets a line of JSON for each event; it is created with its folder.
     """
 
     path: Path
 
     def announce(self, event: Mapping[str, object]) -> None:
-        """See `ports.observing.LineageSink`. One write per event, so that lines of several processes stay whole."""
+        """See `ports.observing.LineageSink`. Each event is one write, so processes do not mix up their lines."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps(event, separators=(",", ":")) + "\n"
         with self.path.open("ab", buffering=0) as file:
@@ -35,9 +35,9 @@ class HttpLineage:
     """See `ports.observing.LineageSink`.
 
     Attributes:
-        address: `http://host:port`, or with a path.
+        address: `http://host:port`, with or without a path.
         api_key: sent as `Authorization: Bearer`; None = no such header.
-        timeout: seconds to connect, and to wait for each part of the answer.
+        timeout: seconds to wait for the connection, and for each part of the response.
     """
 
     address: str
@@ -48,7 +48,7 @@ class HttpLineage:
         """See `ports.observing.LineageSink`.
 
         Raises:
-            OSError: nobody answers, or with another status than 2xx.
+            OSError: the receiver did not answer, or its status was not 2xx.
         """
         url = self.address if urlsplit(self.address).path.strip("/") else self.address.rstrip("/") + ENDPOINT
         headers = {"Content-Type": "application/json"}
@@ -64,7 +64,7 @@ class HttpLineage:
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the key is for the receiver that was set, and a POST would become a GET."""
+    """Follows no redirect: only the configured receiver may get the key, and a POST would become a GET."""
 
     def redirect_request(self, *_: object) -> None:
-        """Refuses: the answer is an error."""
+        """Returns None, so that the redirect becomes an error."""

@@ -1,4 +1,4 @@
-"""Events of OpenLineage to a Kafka topic, as OpenLineage's own Kafka transport sends them: JSON, keyed by the job."""
+"""Sends OpenLineage events to a Kafka topic, as OpenLineage's own Kafka transport does: JSON, keyed by the job."""
 
 import json
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ class KafkaLineage:
 
     Attributes:
         bootstrap: `host:port`.
-        topic: gets the events.
-        timeout: seconds until an event must be acknowledged.
-        options: further librdkafka settings (security).
+        topic: the topic that gets the events.
+        timeout: seconds to wait for the acknowledgement of an event.
+        options: more librdkafka settings, for security.
     """
 
     bootstrap: str
@@ -26,10 +26,10 @@ class KafkaLineage:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def announce(self, event: Mapping[str, object]) -> None:
-        """See `ports.observing.LineageSink`. One producer per event: there are two or three in the life of a process.
+        """See `ports.observing.LineageSink`. Uses one producer per event, because a process sends only two or three.
 
         Raises:
-            OSError: the event was not acknowledged in time; it may have arrived.
+            OSError: the event was not acknowledged in time; it may have arrived anyway.
         """
         failures: list[KafkaError] = []
         producer = Producer(

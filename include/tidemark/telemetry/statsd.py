@@ -1,11 +1,11 @@
-"""Gauges over UDP to a StatsD server, one datagram each; nobody answers, so nothing waits."""
+"""Sends gauges over UDP to a StatsD server, one datagram each. There is no response to wait for."""
 
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _LARGEST = 512
-"""Bytes of a datagram that every network carries whole."""
+"""The largest datagram, in bytes, that every network carries without splitting it."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class StatsdMetrics:
 
     Attributes:
         address: `host:port` of the server.
-        prefix: what every name begins with.
+        prefix: the prefix of every name.
     """
 
     address: str
@@ -24,7 +24,7 @@ class StatsdMetrics:
         """See `ports.observing.Metrics`.
 
         Raises:
-            OSError: the host is not known, or the network is not there. That a server is there, nobody says.
+            OSError: the host is unknown, or there is no network. A missing server goes unnoticed.
         """
         host, _, port = self.address.rpartition(":")
         family, kind, proto, _, to = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
@@ -35,7 +35,7 @@ class StatsdMetrics:
 
 
 def scoped(pipeline: str, name: str) -> str:
-    """A gauge's name with its pipeline, as Flink has the job in it; a dot in the pipeline's name makes no level."""
+    """Returns a gauge's name with its pipeline, as Flink includes the job. Dots in the pipeline's name are replaced."""
     return f"{pipeline.replace('.', '__')}.{name}"
 
 
@@ -43,6 +43,6 @@ def _lines(prefix: str, pipeline: str, gauges: Mapping[str, float]) -> Iterator[
     for name, value in gauges.items():
         full = f"{prefix}.{scoped(pipeline, name)}"
         if value < 0:
-            # In StatsD's grammar a sign means "change by": a negative value is set by way of 0.
+            # In StatsD a sign means "change by", so a negative value has to be set through 0.
             yield f"{full}:0|g".encode()
         yield f"{full}:{value:.15g}|g".encode()

@@ -1,7 +1,7 @@
-"""Tests of pipelines without Kafka, Spark or Airflow: `replay(pipeline, [records, BARRIER, records, CRASH, BARRIER])`.
+"""Tests pipelines without Kafka, Spark or Airflow: `replay(pipeline, [records, BARRIER, records, CRASH, BARRIER])`.
 
-Everything but the outside world is real: the coordinator, the order of a checkpoint's steps, plans, attempts,
-manifests. The gate is not asked, because it needs Spark; folds mean the same as there.
+Only the outside world is simulated: the coordinator, the order of a checkpoint's steps, plans, attempts and manifests
+are the real ones. Folds compute the same as in Spark. The gate does not run, because it needs Spark.
 """
 
 import json
@@ -36,23 +36,23 @@ from tidemark.testing.twin.memory import (
 __all__ = ["BARRIER", "CRASH", "Barrier", "Crash", "Overwrite", "Replayed", "replay"]
 
 _NOW_MS = 4_102_444_800_000
-"""The replay's clock (2100-01-01): behind every event time that a test is likely to use."""
+"""The replay's clock (2100-01-01), which is later than any event time that a test is likely to use."""
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """Ends a checkpoint: all records before it belong to it."""
+    """Ends a checkpoint, to which all records before the barrier belong."""
 
 
 @dataclass(frozen=True)
 class Crash:
-    """Kills the attempt of the next barrier; a plain re-run then repairs.
+    """Kills the attempt at the next barrier; a plain rerun then completes the checkpoint.
 
     Attributes:
-        step: crash point: `ids queries plan attempt read process.<uid> fold.<uid> runs.<uid> dead_letters.<uid>
-            sinks.<uid> emitted.<uid> outputs.<uid> gate fsync sent.<uid> seal publish`; inside `runs`, `sinks` (dead
-            letters) and `outputs`, between the table's version and the commit, `commit.runs.<uid>`,
-            `commit.sinks.<uid>`, `commit.outputs.<uid>`.
+        step: the crash point, one of `ids queries plan attempt read process.<uid> fold.<uid> runs.<uid>
+            dead_letters.<uid> sinks.<uid> emitted.<uid> outputs.<uid> gate fsync sent.<uid> seal publish`; inside
+            `runs`, `sinks` (dead letters) and `outputs`, between the table's version and the commit,
+            `commit.runs.<uid>`, `commit.sinks.<uid>`, `commit.outputs.<uid>`.
         moment: `before` or `after`.
     """
 
@@ -60,7 +60,7 @@ class Crash:
     moment: str = "before"
 
     def at(self, step: str, moment: str = "before") -> "Crash":
-        """A crash at another point."""
+        """Returns a crash at another point."""
         return Crash(step, moment)
 
 
@@ -70,11 +70,11 @@ CRASH = Crash()
 
 @dataclass(frozen=True)
 class Overwrite:
-    """Gives the table of a broadcast state a new version.
+    """Writes a new version of a broadcast state's table.
 
     Attributes:
-        path: of the `DeltaTable`.
-        records: its rows, as instances of the declared record.
+        path: the path of the `DeltaTable`.
+        records: the table's new rows, as instances of the declared record.
     """
 
     path: str
@@ -82,12 +82,12 @@ class Overwrite:
 
 
 class _Killed(BaseException):
-    """The process is gone; nothing in it may catch this."""
+    """Simulates the end of the process, so no code in it may catch this."""
 
 
 @dataclass
 class _World:
-    """What survives a crash: store, log, tables; and the crash that is due."""
+    """The parts that survive a crash: store, log and tables; and the crash that is due."""
 
     pipeline: Pipeline
     parallelism: int = 1
@@ -144,11 +144,11 @@ class _World:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay ended with.
+    """The result of a replay.
 
     Attributes:
-        checkpoints: the completed ones, oldest first.
-        crashes: how often an attempt was killed.
+        checkpoints: the completed checkpoints, oldest first.
+        crashes: the number of attempts that were killed.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -156,9 +156,10 @@ class Replayed:
     _world: _World = field(repr=False)
 
     def state(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[Any, Any]:
-        """State per key after a checkpoint, the last one by default; a key of several columns is a tuple.
+        """Returns the state per key after a checkpoint (default: the last one); a key of several columns is a tuple.
 
-        Of an operator instances of its `state.Keyed` class, of a broadcast state its records. Timestamps are in UTC.
+        The values are instances of the operator's `state.Keyed` class, or records of a broadcast state. Timestamps are
+        in UTC.
         """
         rows = self.rows(uid, checkpoint)
         for broadcast in self._world.pipeline.broadcast:
@@ -169,34 +170,35 @@ class Replayed:
         return {key if len(key) > 1 else key[0]: made(**{n: row[n] for n in names}) for key, row in rows.items()}
 
     def operator_state(self, uid: str, checkpoint: Checkpoint | None = None) -> Any:
-        """The operator state of a `Process` after a checkpoint: its `state.Operator` class with all lists whole."""
+        """Returns the operator state of a `Process` after a checkpoint: its `state.Operator` class, with full lists."""
         found = self._at(checkpoint)
         lists = OperatorState() if found is None else found.operator_states.get(uid, OperatorState())
         return opened_whole(self._world.pipeline.operator(uid), lists)
 
     def rows(self, uid: str, checkpoint: Checkpoint | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """As `state`, as rows: key columns, state fields and `_changed`."""
+        """Returns the same as `state`, as rows: key columns, state fields and `_changed`."""
         found = self._at(checkpoint)
         return {} if found is None else self._world.compute.resolve(found, uid)
 
     def dead_letters(self, uid: str, checkpoint: Checkpoint | None = None) -> list[Mapping[str, object]]:
-        """The operator's dead letters, in order of their positions."""
+        """Returns the operator's dead letters, ordered by their positions."""
         found = self._at(checkpoint)
         ack = None if found is None else found.ack(uid)
         rows = [] if ack is None else self._world.tables.rows(ack.dead_letters)
         return sorted(rows, key=lambda r: (str(r["topic"]), str(r["partition"]), int(str(r["offset"]))))
 
     def emitted(self, uid: str, checkpoint: Checkpoint | None = None) -> list[Mapping[str, object]]:
-        """What lies in the sink of a `Process` after a checkpoint: emitted fields, uid, position, number; in order."""
+        """Returns the rows in the sink of a `Process` after a checkpoint: emitted fields, uid, position and number."""
         found = self._at(checkpoint)
         table = None if found is None else found.sinks.get(uid)
         rows = [] if table is None else self._world.tables.rows(table.handle)
         return sorted(rows, key=lambda r: tuple(str(r[n]).zfill(20) for n in ("_topic", "_partition", "_offset", "_n")))
 
     def sent(self, topic: str) -> list[tuple[str, dict[str, Any]]]:
-        """Ids and JSON fields of all that attempts have sent to a topic, in order: `guarantee="at_least_once"`.
+        """Returns ids and JSON fields of all records that attempts have sent to a topic, in order.
 
-        What an attempt sent before it died is there, and again what its successor sent.
+        It is for sinks with `guarantee="at_least_once"`: if an attempt dies, its records appear again when the next
+        attempt sends them.
         """
         return [(m.id, json.loads(m.value)) for m in self._world.sender.arrived.get(topic, [])]
 
@@ -207,25 +209,25 @@ class Replayed:
 
 
 Script = Sequence[Iterable[object] | Barrier | Crash | Overwrite]
-"""Lists of records, barriers, crashes and new versions of tables, in order."""
+"""A sequence of lists of records, barriers, crashes and new versions of tables."""
 
 
 def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1, parallelism: int = 1) -> Replayed:
-    """Feeds records to a pipeline in memory, and cuts, kills and repairs where the script says so.
+    """Feeds records to a pipeline in memory, and makes checkpoints and crashes where the script says so.
 
     Args:
         pipeline: the declaration.
-        script: lists of records, with `BARRIER` where a checkpoint ends and `CRASH` before the barrier whose first
-            attempt dies. A record is an instance of the source's dataclass, a JSON-able dict, or raw bytes (which may
-            be undecodable: they become dead letters); None is a null value. With several inputs (sources, and topics
-            of broadcast states) it is an instance of the dataclass of one of them, or a pair (name, record); with a
-            message key it is a triple (name, record, key).
-        partitions: of each topic; records go round.
+        script: lists of records, with `BARRIER` where a checkpoint ends, and `CRASH` before a barrier whose first
+            attempt dies. A record is an instance of the source's dataclass, a dict that JSON can encode, or raw bytes,
+            which become a dead letter if they cannot be decoded; None is a null value. With several inputs (sources,
+            and topics of broadcast states), a record is an instance of the dataclass of one of them, or a pair (name,
+            record); with a message key, it is a triple (name, record, key).
+        partitions: partitions per topic; records are distributed over them in turn.
         parallelism: tasks of an operator with operator state; keys are divided over them as in Spark.
 
     Raises:
-        UsageError: a record before no barrier would be lost from view, or a crash point that was never passed.
-        TidemarkError: as a checkpoint raises it, for instance DeadLettersExceededError.
+        UsageError: records follow the last barrier, or a crash point is never reached.
+        TidemarkError: an error of a checkpoint, such as DeadLettersExceededError.
     """
     world = _World(pipeline, parallelism)
     feed = Feed(pipeline, world.log, partitions)
@@ -242,12 +244,12 @@ def replay(pipeline: Pipeline, script: Script, *, partitions: int = 1, paralleli
             for record in part:
                 feed.send(record, world.clock.now_ms())
     if world.due:
-        raise UsageError("a CRASH stands behind the last BARRIER", next="end the script with BARRIER.")
+        raise UsageError("a CRASH follows the last BARRIER", next="end the script with BARRIER.")
     return Replayed(tuple(done), crashes, world)
 
 
 def _complete(world: _World, done: list[Checkpoint]) -> int:
-    """Runs until a checkpoint of this barrier is complete; returns the number of crashes on the way."""
+    """Runs until the checkpoint of this barrier is complete; returns the number of crashes on the way."""
     crashes, known = 0, len(list(world.coordinator.checkpoints()))
     while True:
         try:
@@ -262,8 +264,8 @@ def _complete(world: _World, done: list[Checkpoint]) -> int:
             break
     if world.due:
         raise UsageError(
-            f"the crash point {world.due[0].step}:{world.due[0].moment} was not passed",
-            next="name a step that this checkpoint takes; an operator without records writes no run.",
+            f"the crash point {world.due[0].step}:{world.due[0].moment} was never reached",
+            next="name a step of this checkpoint; an operator without records writes no run.",
         )
     done.append(next(iter(world.coordinator.checkpoints())))
     return crashes

@@ -1,1 +1,1 @@
-"""The in-memory twins of Kafka, Spark and Delta, held to the same contract tests as the real ones."""
+"""The in-memory twins of Kafka, Spark and Delta, which pass the same contract tests as the real ones."""

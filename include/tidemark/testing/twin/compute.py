@@ -32,21 +32,21 @@ from tidemark.testing.twin.merge import resolved
 from tidemark.testing.twin.process import Processed, Task, chained_letters, processed
 from tidemark.testing.twin.tables import MemoryTables
 
-# What a batch adds to limited fields, compared with what its keys hold already; twin of `engine.limits`.
+# Checks the limits of fields over a batch and the state below it; the twin of `engine.limits`.
 Row = Mapping[str, Any]
 
 
 def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[Row], now: Now) -> None:
-    """Raises where a key of a run would be too large for readers, together with what it holds.
+    """Raises an error if the state of a key, with this run, would be too large for readers.
 
     Args:
         schema: the stored schema of the fold.
-        run: the rows that the batch has made.
-        below: rows of its input handle.
+        run: the rows of the batch.
+        below: the rows of the batch's input handle.
         now: the clocks after the batch.
 
     Raises:
-        StateOverflowError: naming the field and the key.
+        StateOverflowError: a field is over its limit; the message names the field and the key.
     """
     found = limited(schema)
     if found is None:
@@ -61,14 +61,14 @@ def _adds(schema: OperatorSchema, row: Row) -> bool:
     return row["_kind"] == "operand" and any(row[f.accumulators[0][0]] not in (None, []) for f in schema.fields)
 
 
-# Records without a value, as deletes of the key that their message key names; twin of `engine.deleting`.
+# Records without a value, which delete the key in their message key; the twin of `engine.deleting`.
 def deletes(intake: MemoryInput, schema: OperatorSchema) -> list[Deleted]:
-    """The records of an input that an operator takes as deletes."""
+    """Returns the records of an input that an operator treats as deletes."""
     return [d for letter in intake.letters if isinstance(d := _judged(letter, schema), Deleted)]
 
 
 def refused(intake: MemoryInput, schema: OperatorSchema) -> list[MemoryDeadLetter]:
-    """The records of an input that could not be decoded and that an operator does not take as deletes either."""
+    """Returns the records of an input that could not be decoded and are not deletes for the operator."""
     return [x for letter in intake.letters if isinstance(x := _judged(letter, schema), MemoryDeadLetter)]
 
 
@@ -96,11 +96,11 @@ class MemoryBroadcastStates:
     runs: Mapping[str, Sequence[str]]
 
     def values(self) -> dict[str, dict[Any, Any]]:
-        """Per uid its records by key."""
+        """Returns the records of each uid by key."""
         return {b.uid: broadcast_records(b, self._state(b.uid).values()) for b in self.pipeline.broadcast}
 
     def joined(self, records: Iterable[Decoded], joins: Sequence[Join]) -> list[Decoded]:
-        """Records with the row of each joined state as a field more, null where no row has the key."""
+        """Adds the row of each joined state to records as a field, which is null if no row has the key."""
         found = list(records)
         for join in joins if found else ():
             rows = self._rows(join.uid)
@@ -123,7 +123,7 @@ class MemoryBroadcastStates:
 def copied(
     tables: MemoryTables, pipeline: Pipeline, plan: CheckpointPlan, foreign: ForeignTables
 ) -> dict[str, list[dict[str, Any]]]:
-    """Per uid of `plan.copies` the run that replaces its state by the planned version."""
+    """Returns, for each uid of `plan.copies`, the run that replaces its state by the planned version."""
     found = {}
     for uid in plan.copies:
         at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
@@ -134,7 +134,7 @@ def copied(
 
 
 Judge = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
-"""Stands in for the gate, which needs Great Expectations and Spark."""
+"""Replaces the gate, which needs Great Expectations and Spark."""
 
 
 def _passes(plan: CheckpointPlan, runs: Mapping[str, Sequence[str]]) -> Verdict:
@@ -147,11 +147,11 @@ class MemoryCompute:
 
     Attributes:
         pipeline: the declaration.
-        log: where records are.
-        tables: where runs are written.
-        judge: in place of the gate.
-        foreign: tables that broadcast states copy; None where there are none.
-        parallelism: how many tasks an operator with operator state has; to others it makes no difference.
+        log: the log that it reads records from.
+        tables: the tables that it writes runs to.
+        judge: the replacement of the gate.
+        foreign: tables that broadcast states copy; None if there are none.
+        parallelism: the number of tasks of an operator with operator state; other operators ignore it.
         blocked: keys whose records are dropped.
     """
 
@@ -177,15 +177,15 @@ class MemoryCompute:
         return MemoryBatch(self, plan, inputs, copies)
 
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
-        """The state of an operator at a checkpoint: finished values per key (I4: every file is read)."""
+        """Returns the state of an operator at a checkpoint: finished values per key. It reads every file."""
         schema = checkpoint.plan.schemas[uid]
         return resolved(schema, state_rows(self.tables, schema, checkpoint.handles[uid]), checkpoint.now)
 
     def refuse_recreated(self, plan: CheckpointPlan) -> None:
-        """Compares the ids of the topics of which anything was read.
+        """Compares the ids of all topics from which records were read.
 
         Raises:
-            DataLostError: a topic has another id than the plan.
+            DataLostError: a topic's id differs from the plan.
         """
         now = self.log.topic_ids(plan.topic_ids)
         for topic in sorted({tp.topic for tp, r in plan.ranges.items() if not r.is_empty}):
@@ -322,12 +322,12 @@ class MemoryBatch:
         return [d for d in deletes(intake, self._plan.schemas[uid]) if not self._drops(uid, d.key, d)]
 
     def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
-        """Whether a record is of a key that was erased."""
+        """Returns whether a record has an erased key."""
         mine = (b for b in self._blocked if b.uid == uid)
         return any(b.blocks(key, of.topic, of.partition, of.offset) for b in mine)
 
     def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
-        """Sorts what an operator applies from what has no key, and counts both."""
+        """Separates the records that an operator applies from those without a key, and counts both."""
         schema = self._plan.schemas[uid]
         self._applied[uid], self._unkeyed[uid] = [], []
         for r in records:
@@ -379,5 +379,5 @@ def _lost(what: str) -> DataLostError:
     return DataLostError(
         f"data lost: {what}",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="run the pipeline again: it plans anew; repeat with --accept-loss to record the gap.",
+        next="run the pipeline again: it makes a new plan; repeat with --accept-loss to record the gap.",
     )

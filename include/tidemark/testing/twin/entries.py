@@ -1,4 +1,4 @@
-"""Rows of a process in Python: what readers see, what compactions write; the twin of `model.entries`."""
+"""Rows of a process in Python, as readers see and compactions write them; the twin of `model.entries`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 
 def newest(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
-    """The newest row of each key and of each entry, by key, without entries below their key's tombstone."""
+    """Returns the newest row of each key and of each entry, by key, without entries below their key's tombstone."""
     found: dict[Key, dict[object, Row]] = {}
     cleared: dict[Key, int] = {}
     for row in rows:
@@ -26,12 +26,12 @@ def newest(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
 
 
 def values_of(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
-    """The newest rows that are values, by key: what a process function starts from."""
+    """Returns the newest value rows by key, from which a process function starts."""
     return {key: [r for r in mine if r["_kind"] != "tombstone"] for key, mine in newest(schema, rows).items()}
 
 
 def resolved_entries(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
-    """Finished values per live key: key columns, state fields, `_changed`."""
+    """Returns finished values per live key: key columns, state fields, `_changed`."""
     at = now.of(schema.clock)
     found: dict[Key, dict[str, Any]] = {}
     for key, mine in newest(schema, rows).items():
@@ -47,7 +47,7 @@ def resolved_entries(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> d
 
 
 def compacted_entries(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
-    """The rows that a compaction writes; of the deepest level without tombstones and without what has expired."""
+    """Returns the rows that a compaction writes; on the deepest level, without tombstones and expired rows."""
     at = now.of(schema.clock)
     found: list[dict[str, Any]] = []
     for mine in newest(schema, rows).values():
@@ -75,7 +75,7 @@ def _stands(row: Row, cleared: int) -> bool:
 
 
 def _live(f: StoredField, own: Row, mine: Iterable[Row], at: int | None) -> tuple[Any, bool]:
-    """What a reader sees of a field, and whether it is there."""
+    """Returns a field's value for a reader, and whether it has one."""
     return f.kept.read(f, own, [r for r in mine if _entry_of(r) == f.name and r["_kind"] != "tombstone"], at)
 
 
@@ -84,7 +84,7 @@ def _sweeps(f: StoredField) -> bool:
 
 
 def _is_gone(schema: OperatorSchema, row: Row, at: int | None) -> bool:
-    """Whether an entry has expired, so that the deepest level drops it."""
+    """Returns whether an entry has expired, so that the deepest level drops it."""
     return any(f.name == _entry_of(row) and _sweeps(f) and is_expired(f, row[f"{f.name}__at"], at) for f in schema.maps)
 
 

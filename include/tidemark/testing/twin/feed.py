@@ -1,4 +1,4 @@
-"""Puts the records of a script into a `MemoryLog`, each into a topic of the input that it belongs to."""
+"""Appends the records of a script to a `MemoryLog`, each to a topic of its input."""
 
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
@@ -9,12 +9,12 @@ from tidemark.testing.twin.log import MemoryLog
 
 
 class Feed:
-    """Creates the topics of a pipeline, those of its sinks too, and appends to its sources in turn.
+    """Creates the topics of a pipeline and of its sinks, and appends to the sources' topics in turn.
 
     Args:
         pipeline: the declaration.
-        log: where to.
-        partitions: of each topic; the records of an input go round over the partitions of its topics.
+        log: the log to append to.
+        partitions: partitions per topic; the records of an input are distributed over them in turn.
 
     Raises:
         UsageError: an input is a pattern, which names no topic.
@@ -38,11 +38,11 @@ class Feed:
         """Appends a record of a script; see `tidemark.testing.replay` for its forms.
 
         Raises:
-            UsageError: it belongs to no input, or to more than one.
+            UsageError: the record belongs to no input, or to more than one.
         """
         name, body, key = self._addressed(record)
         places = self._places[name]
-        # A message key decides the partition, as a producer's partitioner does: a key stays in one.
+        # A message key selects the partition, as in a producer's partitioner: a key stays in one partition.
         at = self._fed[name] if key is None else sum(key)
         self._fed[name] += key is None
         place = places[at % len(places)]

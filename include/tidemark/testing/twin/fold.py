@@ -1,4 +1,4 @@
-"""The fold of a batch in Python: one row per key, by what its kinds of state make of the records (A5, A6)."""
+"""The fold of a batch in Python: the kinds of state turn the records of a key into one row."""
 
 import atexit
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,41 +26,41 @@ if TYPE_CHECKING:
     from tidemark.readers.duckdb_session import Ask
 
 
-# Texts of the portable SQL subset over records and accumulators in memory, evaluated by DuckDB.
+# DuckDB evaluates SQL of the portable subset over records and accumulators in memory.
 def partials(field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """The accumulators of an author's aggregate over records, given as path to value.
+    """Returns the accumulators of a custom aggregate over records, which are given as dicts of path to value.
 
     Raises:
-        Overflow: an integer left 64 bits.
+        Overflow: an integer exceeds 64 bits.
         UsageError: the field is declared `spark_only`.
     """
     refuse_without_spark(field, DUCKDB)
     assert field.aggregate is not None  # noqa: S101  (for the type checker)
     inputs = dict(field.aggregate.inputs)
     made = [partial_sql(text, inputs, quoted).sql for text in field.aggregate.partial]
-    # A column that is always there, for a partial that counts and names nothing.
+    # A column that always exists, for a partial that only counts and names no column.
     columns = [*((path, of.sql) for path, of in inputs.items()), ("_row", "BIGINT")]
     rows = [{**r, "_row": n} for n, r in enumerate(records)]
-    found = _asked(f"SELECT {', '.join(f'{sql} AS a{n}' for n, sql in enumerate(made))} FROM rows", columns, rows)
+    found = _query(f"SELECT {', '.join(f'{sql} AS a{n}' for n, sql in enumerate(made))} FROM rows", columns, rows)
     types = (of for _, of in field.accumulators)
     return [_plain(value, of) for value, of in zip(found.values(), types, strict=True)]
 
 
 def finished(field: StoredField, row: Mapping[str, Any]) -> Any:
-    """The finished value of an author's aggregate over a merged row.
+    """Returns the finished value of a custom aggregate over a merged row.
 
     Raises:
-        Overflow: an integer left 64 bits.
+        Overflow: an integer exceeds 64 bits.
         UsageError: the field is declared `spark_only`.
     """
     columns = [(name, of.sql) for name, of in field.accumulators]
     held = {name: row[name] for name, _ in field.accumulators}
-    found = _asked(f"SELECT {finish_sql_of(field, DUCKDB)} AS a0 FROM rows", columns, [held])
+    found = _query(f"SELECT {finish_sql_of(field, DUCKDB)} AS a0 FROM rows", columns, [held])
     return _plain(found["a0"], field.type)
 
 
-def _asked(sql: str, columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    # Only pipelines with custom aggregates pay for DuckDB and Arrow.
+def _query(sql: str, columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    # Imported here, so that only pipelines with custom aggregates load DuckDB and Arrow.
     import duckdb
     import pyarrow as pa
 
@@ -109,16 +109,16 @@ class Decoded:
 
     @property
     def position(self) -> tuple[str, int, int, int]:
-        """Topic, partition, offset, and the number among those emitted for it: unique in a batch."""
+        """Topic, partition, offset, and the number among the records emitted for it: unique in a batch."""
         return (self.topic, self.partition, self.offset, self.n)
 
     @property
     def kept_offset(self) -> int:
-        """What is kept of offset and number beside a value: of a number the last digit only."""
+        """The offset and the number's last digit, which are stored with a value."""
         return self.offset * PER_RECORD + self.n % PER_RECORD if self.emitted else self.offset
 
     def at(self, path: str) -> Any:
-        """The field at a dotted path; null where a step of it is."""
+        """Returns the field at a dotted path, or None if a step of the path is null."""
         found: Any = self.fields
         for step in path.split("."):
             found = None if found is None else found[step]
@@ -127,9 +127,9 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
-    """A record without a value: everything of a key that lies before it does not count.
+    """A record without a value, which deletes all earlier state of its key.
 
-    `event_time` is the Kafka timestamp; `key` is what an operator reads from the message key.
+    `event_time` is the Kafka timestamp; `key` is the key that an operator reads from the message key.
     """
 
     topic: str
@@ -142,13 +142,13 @@ class Deleted:
 def folded(
     schema: OperatorSchema, records: Iterable[Decoded | Deleted], plan: CheckpointPlan, now: Now
 ) -> list[dict[str, Any]]:
-    """The run of a batch: one row per key, of merge operands, or of what follows a delete; by (key group, key).
+    """Returns the run of a batch, sorted by (key group, key): per key a row of operands, or the rows after a delete.
 
     Args:
         schema: the stored schema.
-        records: what the operator applies.
+        records: the records that the operator applies.
         plan: the plan.
-        now: the clocks after the batch: what has expired by then does not count against a limit.
+        now: the clocks after the batch; rows that have expired by then do not count against a limit.
     """
     by_key: dict[Key, list[Decoded | Deleted]] = {}
     for record in records:
@@ -159,12 +159,12 @@ def folded(
 
 
 def key_of(schema: OperatorSchema, record: Decoded) -> Key:
-    """The record's key for an operator; a null in it makes the record a dead letter."""
+    """Returns the record's key for an operator; a null in it makes the record a dead letter."""
     return tuple(record.at(k.source) for k in schema.keys)
 
 
 def access_ms(schema: OperatorSchema, record: Decoded | Deleted, plan: CheckpointPlan) -> int:
-    """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
+    """Returns when a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
     if schema.clock == "logical_time":
         return plan.logical_time_ms
     at = (record.event_time - _EPOCH) // timedelta(milliseconds=1)
@@ -190,7 +190,7 @@ def _row(
 
 
 def _since_delete(found: Sequence[Decoded | Deleted]) -> tuple[list[Deleted], list[Decoded]]:
-    """The last delete of a key in a batch, if there is one, and the records behind it."""
+    """Returns the last delete of a key in a batch, or None, and the records after it."""
     gone: list[Deleted] = []
     records: list[Decoded] = []
     for r in sorted(found, key=lambda r: (r.topic, r.partition, r.offset)):
@@ -202,7 +202,7 @@ def _since_delete(found: Sequence[Decoded | Deleted]) -> tuple[list[Deleted], li
 
 
 def last_start(times: Sequence[int], ttl_ms: int) -> int:
-    """Where the history of ascending access times begins: behind the last gap of `ttl_ms` or more."""
+    """Returns where the history in ascending access times begins: after the last gap of `ttl_ms` or more."""
     began = times[0]
     for before, at in pairwise(times):
         if at - before >= ttl_ms:
@@ -211,7 +211,7 @@ def last_start(times: Sequence[int], ttl_ms: int) -> int:
 
 
 class _Portable:
-    """Texts of authors by DuckDB, which is imported where it is needed: most pipelines do without."""
+    """Evaluates authors' SQL with DuckDB, which is imported only when needed."""
 
     def partials(self, field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[Any]:
         pass
@@ -225,5 +225,5 @@ class _Portable:
 
 
 def of_key(key: Key, now: int | None) -> OfKey:
-    """What kinds compute for: a key, at a time on the operator's clock."""
+    """The context in which a kind computes: a key, and a time on the operator's clock."""
     return OfKey(key=key, now=now, portable=_Portable())

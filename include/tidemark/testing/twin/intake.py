@@ -1,4 +1,4 @@
-"""Decodes the records of one input as they are read, and sorts good ones from dead letters."""
+"""Decodes the records of one input as they are read, and separates good ones from dead letters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,9 +30,9 @@ class MemoryInput:
 
     Attributes:
         good: decoded records.
-        raw: the same as they lie in the log, by position.
-        letters: those that could not be decoded.
-        bytes: key and value bytes of all.
+        raw: the same records as stored in the log, by position.
+        letters: records that could not be decoded.
+        bytes: key and value bytes of all records.
     """
 
     def __init__(self, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> None:
@@ -48,12 +48,12 @@ class MemoryInput:
 
     @property
     def records(self) -> int:
-        """How many records were read."""
+        """The number of records read."""
         return len(self.good) + len(self.letters)
 
     @property
     def greatest_ms(self) -> dict[TopicPartition, int]:
-        """Greatest event time of a good record per partition; nothing for what is broadcast, as in the engine."""
+        """The greatest event time of a good record per partition; empty for broadcast inputs, as in the engine."""
         found: dict[TopicPartition, int] = {}
         for r in () if self._is_broadcast else self.good:
             tp, at = TopicPartition(r.topic, r.partition), (r.event_time - EPOCH) // MS
@@ -61,7 +61,7 @@ class MemoryInput:
         return found
 
     def take(self, tp: TopicPartition, records: Sequence[LogRecord]) -> None:
-        """Takes records of one partition."""
+        """Adds records of one partition."""
         for record in records:
             self.bytes += len(record.key or b"") + len(record.value or b"")
             try:

@@ -41,7 +41,7 @@ class MemoryKeyFiles:
     def _rows(self, table: str, file: LiveFile) -> Sequence[Row]:
         path = f"{table}/{file.path}"
         if path not in self.tables.files:
-            raise StoreError(f"not readable any more: {path}", next="repeat the erasure.")
+            raise StoreError(f"cannot read {path} any more", next="repeat the erasure.")
         return self.tables.files[path]
 
 

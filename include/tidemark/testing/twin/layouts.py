@@ -1,4 +1,4 @@
-"""Stored rows in the columns of the current schema, whichever schema wrote them; twin of `model.layouts` in Python."""
+"""Maps stored rows of any schema to the columns of the current one; the twin of `model.layouts` in Python."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,10 +13,10 @@ Row = Mapping[str, Any]
 
 
 def state_rows(tables: MemoryTables, schema: OperatorSchema, handle: StateHandle) -> list[Row]:
-    """All rows of a handle, each as a row of the schema.
+    """Returns all rows of a handle, each as a row of the schema.
 
     Raises:
-        StoreError: a file or a version is gone (I4).
+        StoreError: a file or a version is missing.
     """
     found: list[Row] = []
     for segment in handle:
@@ -25,7 +25,7 @@ def state_rows(tables: MemoryTables, schema: OperatorSchema, handle: StateHandle
 
 
 def mapped(schema: OperatorSchema, table: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """A table's rows as rows of the schema."""
+    """Yields a table's rows as rows of the schema."""
     layout = schema.layout(table)
     return iter(rows) if layout is None else (_mapped(schema, layout, r) for r in rows if _counts(schema, layout, r))
 
@@ -36,7 +36,7 @@ def _counts(schema: OperatorSchema, layout: Layout, row: Row) -> bool:
 
 
 def _entries(schema: OperatorSchema, layout: Layout) -> dict[str, str]:
-    """Names of maps now, by their names there."""
+    """Returns the current names of maps by their stored names."""
     return {layout.fields[f.name].name: f.name for f in schema.maps if f.name in layout.fields}
 
 

@@ -1,4 +1,4 @@
-"""Kafka in dicts: partitions with sparse offsets, timestamps, trimming, recreation, open transactions."""
+"""Kafka in dicts: partitions with sparse offsets, timestamps, trimming, recreation and open transactions."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ class _Topic:
 
 
 class MemoryLog:
-    """The twin of the Kafka log, with the accidents that a real one has as methods."""
+    """The twin of the Kafka log. Its methods include the accidents that happen to a real one."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
@@ -56,11 +56,11 @@ class MemoryLog:
         return found.end - 1
 
     def skip(self, tp: TopicPartition, count: int = 1) -> None:
-        """Uses up offsets without records, as transaction markers and compaction do."""
+        """Skips offsets without adding records, as transaction markers and compaction do."""
         self._partition(tp).end += count
 
     def hold_stable_end(self, tp: TopicPartition, offset: int | None) -> None:
-        """Opens a transaction at an offset (the last stable offset stays there), or ends it by None."""
+        """Opens a transaction at an offset, which becomes the last stable offset; None ends the transaction."""
         self._partition(tp).stable_end = offset
 
     def trim(self, tp: TopicPartition, before: int) -> None:
@@ -70,19 +70,19 @@ class MemoryLog:
         found.earliest, found.end = before, max(found.end, before)
 
     def truncate(self, tp: TopicPartition, end: int) -> None:
-        """Forgets records from an offset on, as an unclean leader election does."""
+        """Drops the records from an offset on, as an unclean leader election does."""
         found = self._partition(tp)
         found.records = [r for r in found.records if r.offset < end]
         found.end = end
 
     def records(self, tp: TopicPartition, within: OffsetRange) -> Sequence[LogRecord]:
-        """The records of a range."""
+        """Returns the records of a range."""
         return [r for r in self._partition(tp).records if within.start <= r.offset < within.end]
 
     def read(
         self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, bounds: ReadBounds, wanted: Wanted
     ) -> BoundedRead:
-        """See `ports.records.RecordReader`; time does not pass here."""
+        """See `ports.records.RecordReader`; no time passes here."""
         collector = RecordCollector(bounds, wanted)
         held = self.partitions(frozenset(ranges), isolation)
         for tp, within in sorted(ranges.items()):
@@ -127,7 +127,7 @@ class MemoryLog:
             return sorted(wanted)
         if isinstance(topics, Sequence):
             return self._all(topics)
-        raise UsageError(f"no subscription: {topics!r}", next="give topics as KafkaSource takes them.")
+        raise UsageError(f"cannot subscribe to {topics!r}", next="give topics in a form that KafkaSource accepts.")
 
     def _all(self, topics: Iterable[str]) -> list[TopicPartition]:
         found = []
@@ -150,4 +150,4 @@ class MemoryLog:
 
 
 def _missing(what: str) -> NotFoundError:
-    return NotFoundError(f"no such topic or partition: {what}", next="create it, or mend the source's topics.")
+    return NotFoundError(f"no such topic or partition: {what}", next="create it, or correct the source's topics.")

@@ -1,4 +1,4 @@
-"""Every port in dicts: the twins that tests, `tidemark.testing.replay` and the simulation run on."""
+"""All ports in dicts: the twins for tests, `tidemark.testing.replay` and the simulation."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,27 +20,27 @@ from tidemark.testing.twin.feed import Feed
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.tables import MemoryTables
 
-# The checkpoint store in a dict, and a wrapper that loses replies, refuses, and lists what is stale.
+# The checkpoint store in a dict, and a wrapper that loses replies, refuses calls and returns stale lists.
 _PUTTING = Lock()
-"""One for all instances, because several may share their objects."""
+"""One lock for all instances, because several may share their objects."""
 
 
 class Fault(Enum):
-    """What may befall one call of a store."""
+    """A fault of one call of a store."""
 
     LOST_REPLY = "lost_reply"
-    """The put happens, its reply does not arrive."""
+    """The put succeeds, but its reply is lost."""
     LOST_REQUEST = "lost_request"
-    """The put does not happen, and nobody can tell."""
+    """The put fails, but the caller cannot know it."""
     REFUSED = "refused"
-    """The call fails, and certainly did nothing."""
+    """The call fails, and had no effect."""
     STALE = "stale"
-    """A listing misses its newest key."""
+    """A listing lacks its newest key."""
 
 
 @dataclass
 class MemoryStore:
-    """The twin of every `CheckpointStore`; `objects` may be shared by several instances, as a disk is."""
+    """The twin of every `CheckpointStore`; several instances may share `objects`, like a disk."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
 
@@ -67,11 +67,11 @@ class MemoryStore:
 
 @dataclass(frozen=True)
 class FaultyStore:
-    """A store whose calls fail as `choose` says.
+    """A store whose calls fail as `choose` decides.
 
     Attributes:
         inner: the store that does the work.
-        choose: called with the operation (`put`, `get`, `list`) and the key or prefix; None = no fault.
+        choose: called with the operation (`put`, `get`, `list`) and the key or prefix; returns a fault, or None.
     """
 
     inner: CheckpointStore
@@ -105,18 +105,18 @@ def _refused(key: str) -> StoreError:
     return StoreError(f"the store refused {key}", next="run the same command again.")
 
 
-# What attempts and outboxes have sent, in lists: the twin of a producer.
+# Records that attempts and outboxes have sent, in lists: the twin of a producer.
 _SAFE = "every completed checkpoint is intact; this one was not sealed."
 
 
 class MemorySender:
-    """The twin of `KafkaSender` and `KafkaOutbox`; what arrived stays, whatever becomes of the attempt.
+    """The twin of `KafkaSender` and `KafkaOutbox`; messages that arrived stay, even if the attempt fails.
 
     Attributes:
         arrived: messages per topic, in order.
-        accepts: how many more are taken before the broker fails; None = no bound.
-        largest: per topic the bytes of key and value above which a record is refused.
-        missing: topics that are not there.
+        accepts: how many more messages the broker accepts before it fails; None = no limit.
+        largest: the largest size of key and value, in bytes, that each topic accepts.
+        missing: topics that do not exist.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class MemorySender:
                 raise BrokerError(
                     f"sending to topic {topic} stopped",
                     safe=_SAFE,
-                    next="run the pipeline again: all records are sent again, with the same ids.",
+                    next="run the pipeline again: it sends all records again, with the same ids.",
                 )
             if topic in self.largest and message.size > self.largest[topic]:
                 raise refused(message, topic, "Broker: Message size too large", _SAFE)
@@ -148,24 +148,24 @@ class MemorySender:
 # Foreign tables in dicts: versions of rows by path; the twin of `adapters.foreign_tables`.
 @dataclass
 class MemoryForeignTables:
-    """Tables that tests overwrite, roll back and drop."""
+    """Tables that tests can overwrite, roll back and drop."""
 
     tables: dict[str, list[tuple[str, Sequence[Any]]]] = field(default_factory=dict)
     _created: int = 0
 
     def overwrite(self, path: str, records: Iterable[Any]) -> None:
-        """A new version: these rows and no others, as instances of the declared record."""
+        """Writes a new version with exactly these rows, which are instances of the declared record."""
         versions = self.tables.setdefault(path, [])
         if not versions:
             self._created += 1
         versions.append((versions[-1][0] if versions else f"table#{self._created}", tuple(records)))
 
     def roll_back(self, path: str) -> None:
-        """Forgets the newest version, as a table does whose log was put back."""
+        """Drops the newest version, like a table whose log was restored from a backup."""
         del self.tables[path][-1]
 
     def drop(self, path: str) -> None:
-        """Deletes the table; the next `overwrite` makes another one."""
+        """Deletes the table; the next `overwrite` creates a new one."""
         del self.tables[path]
 
     def newest(self, broadcast: Broadcast) -> TableVersion:
@@ -173,7 +173,7 @@ class MemoryForeignTables:
         path = _path(broadcast)
         versions = self.tables.get(path)
         if not versions:
-            raise NotFoundError(f"no Delta table at {path}", next="create it, or mend the path of the DeltaTable.")
+            raise NotFoundError(f"no Delta table at {path}", next="create it, or correct the path of the DeltaTable.")
         return TableVersion(id=versions[-1][0], version=len(versions) - 1)
 
     def rows(self, broadcast: Broadcast, at: TableVersion) -> Sequence[Mapping[str, Any]]:
@@ -183,7 +183,7 @@ class MemoryForeignTables:
             raise DataLostError(
                 f"data lost: version {at.version} of the table of broadcast state {broadcast.uid} is gone",
                 safe="every completed checkpoint is intact; nothing was published.",
-                next="run the pipeline again: it plans anew, with the newest version.",
+                next="run the pipeline again: it makes a new plan, with the newest version.",
             )
         dump = codec_of(record_shape(broadcast.source.record)).dump
         return checked_rows(broadcast, [dump(record) for record in versions[at.version][1]])
@@ -195,10 +195,10 @@ def _path(broadcast: Broadcast) -> str:
     return broadcast.source.path
 
 
-# Metrics and lineage for tests: what was told is remembered.
+# Metrics and lineage for tests, which record all calls.
 @dataclass
 class MemoryMetrics:
-    """See `ports.observing.Metrics`: the newest gauges of every pipeline."""
+    """See `ports.observing.Metrics`; keeps the newest gauges of every pipeline."""
 
     told: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -209,7 +209,7 @@ class MemoryMetrics:
 
 @dataclass
 class MemoryLineage:
-    """See `ports.observing.LineageSink`: every event, in order."""
+    """See `ports.observing.LineageSink`; keeps all events in order."""
 
     events: list[dict[str, object]] = field(default_factory=list)
 
@@ -218,10 +218,10 @@ class MemoryLineage:
         self.events.append(dict(event))
 
 
-# Time and chance for tests: a clock that is set by hand, and ids that are counted.
+# Time and random ids for tests: a clock that tests set, and ids from a counter.
 @dataclass
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that does not advance until a test moves it."""
 
     ms: int = 0
 
@@ -230,13 +230,13 @@ class ManualClock:
         return self.ms
 
     def advance(self, ms: int) -> None:
-        """Moves the clock."""
+        """Moves the clock forward."""
         self.ms += ms
 
 
 @dataclass
 class SequentialIds:
-    """Write ids in counting order, so that a failed test can be repeated."""
+    """Write ids from a counter, so that a failed test can be repeated."""
 
     last: int = 0
 

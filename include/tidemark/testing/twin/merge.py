@@ -1,4 +1,4 @@
-"""Merging and finishing of a fold's rows in Python: what readers see, what compactions write; the SQL's twin."""
+"""Merges and finishes a fold's rows in Python, for readers and compactions; the twin of the SQL."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 
 def compacted(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
-    """One row of merged accumulators per key; of the deepest level values only, without what has expired."""
+    """Returns one row of merged accumulators per key; on the deepest level, only values that have not expired."""
     if schema.kind == "process":
         return compacted_entries(schema, rows, now, deepest=deepest)
     found, at = [], now.of(schema.clock)
@@ -27,7 +27,7 @@ def compacted(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest:
 
 
 def resolved(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
-    """Finished values per live key: key columns, state fields, `_changed`."""
+    """Returns finished values per live key: key columns, state fields, `_changed`."""
     if schema.kind == "process":
         return resolved_entries(schema, rows, now)
     found: dict[Key, dict[str, Any]] = {}
@@ -69,7 +69,7 @@ def _merged(schema: OperatorSchema, key: Key, rows: Sequence[Row]) -> dict[str, 
 
 
 def _last_cut(f: StoredField, rows: Sequence[Row]) -> int | None:
-    """Index of the last row that the field's history begins at; None where nothing is cut."""
+    """Returns the index of the last row that begins the field's history; None if the history is complete."""
     if not f.is_cut or f.ttl is None:
         return None
     found = None

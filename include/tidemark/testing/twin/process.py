@@ -32,11 +32,11 @@ class Task:
 
     Attributes:
         operator: the declaration.
-        schema: its stored schema.
-        plan: of the checkpoint.
-        record: dataclass of its records.
+        schema: the operator's stored schema.
+        plan: the checkpoint's plan.
+        record: the dataclass of the operator's records.
         broadcast: records of broadcast states by uid and key.
-        parallelism: how many tasks an operator with operator state has.
+        parallelism: the number of tasks of an operator with operator state.
     """
 
     operator: Process
@@ -49,14 +49,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processed:
-    """What has come of a batch.
+    """The result of a batch.
 
     Attributes:
         rows: the run, sorted by (key group, key).
-        emitted: records for operators behind, in order of their positions.
-        sunk: the same as rows of the sink.
+        emitted: records for downstream operators, ordered by their positions.
+        sunk: the same records as rows of the sink.
         failed: why a record failed, by position.
-        operator_state: what its tasks have left together; None where it declares none, or was not called.
+        operator_state: the combined state of all tasks; None if the operator declares none, or was not called.
     """
 
     rows: list[dict[str, Any]]
@@ -71,11 +71,11 @@ def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> 
 
     Args:
         task: the operator.
-        records: those that it applies.
-        stored: rows of its input handle.
+        records: the records that it applies.
+        stored: the rows of its input handle.
 
     Raises:
-        ProcessFunctionError, StateOverflowError: as the runtime raises them.
+        ProcessFunctionError, StateOverflowError: the runtime failed.
     """
     schema, out = task.schema, Output()
     lists = _lists(task)
@@ -107,7 +107,7 @@ def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> 
 def chained_letters(
     uid: str, unkeyed: Iterable[Decoded], applied: Iterable[Decoded], failed: Mapping[Position, str]
 ) -> list[dict[str, object]]:
-    """Dead letters of an operator behind another: the emitted record's position; there are no raw bytes of it."""
+    """Returns the dead letters of a downstream operator, with the emitted record's position and no raw bytes."""
     why = [(r, Reason.NULL_KEY.value) for r in unkeyed]
     why += [(r, failed[r.position]) for r in applied if r.position in failed]
     return [

@@ -1,4 +1,4 @@
-"""Files of the tables in dicts: the twin of `adapters.table_files`. A log is made of a name per version."""
+"""Files of the tables in dicts: the twin of `adapters.table_files`. A log has one name per version."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tidemark.model.retention.shared_state import StoredFile, TableFile, TableHi
 from tidemark.testing.twin.tables import MemoryTables
 
 _ROW = 64
-"""Bytes of a row, as `MemoryTables.write` has it."""
+"""Bytes per row, as in `MemoryTables.write`."""
 
 
 @dataclass(frozen=True)

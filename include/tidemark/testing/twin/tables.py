@@ -1,4 +1,4 @@
-"""State tables in dicts: versions, compare-and-set on the version just read, orphans removed in the same commit."""
+"""State tables in dicts: versions, compare-and-set on the last version, and removal of orphans in the same commit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTableVersion:
-    """What one commit left behind."""
+    """The result of one commit."""
 
     live: Mapping[str, LiveFile]
     commit: Commit
@@ -27,7 +27,7 @@ class MemoryTableVersion:
 class MemoryTables:
     """The twin of the Delta tables; `files` is the disk: rows by path relative to the warehouse.
 
-    `oldest` is per table the first version that its log still has, `log_checkpoints` where Delta log checkpoints are.
+    `oldest` is the first version that each table's log still has; `log_checkpoints` has the Delta log checkpoints.
     """
 
     files: dict[str, Sequence[Row]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class MemoryTables:
     log_checkpoints: dict[str, set[int]] = field(default_factory=dict)
 
     def write(self, folder: str, rows: Sequence[Row]) -> WrittenRun:
-        """Writes rows as one file of an attempt's own folder; no version names it yet."""
+        """Writes rows as one file in the attempt's folder; no version names it yet."""
         if not rows:
             return WrittenRun(rows=0, files=())
         name = "part-00000.parquet"
@@ -55,7 +55,7 @@ class MemoryTables:
             if self._settled(request, version, made):
                 return Committed(commit=made.commit, segment=_segment(request, made))
         raise ConflictError(
-            f"somebody else committed to {request.table} twice at the same moment",
+            f"another writer committed to {request.table} twice at the same moment",
             safe="nothing of this commit is in the table.",
             next="find the foreign writer; only Tidemark may write state tables.",
         )
@@ -65,7 +65,7 @@ class MemoryTables:
         return [f.file for f in self.files_of(segment)]
 
     def files_exist(self, handle: StateHandle) -> bool:
-        """Whether every file of a handle is on the disk."""
+        """Returns whether every file of a handle is on the disk."""
         if any(not self.oldest.get(s.path, 0) <= s.version < len(self.tables.get(s.path, ())) for s in handle):
             return False
         return all(f"{s.path}/{f.path}" in self.files for s in handle for f in self.live_files(s))
@@ -76,15 +76,15 @@ class MemoryTables:
             history = self.tables.get(commit.path, [])
             if commit.version >= len(history) or history[commit.version].commit != commit:
                 raise StoreError(
-                    f"commit {commit.version} of {commit.path} is not what was written",
+                    f"commit {commit.version} of {commit.path} differs from the one that was written",
                     next="find the foreign writer; only Tidemark may write state tables.",
                 )
 
     def rows(self, handle: StateHandle) -> list[Row]:
-        """All stored rows of a handle: the union of its segments, each cut to its range.
+        """Returns all stored rows of a handle: the union of its segments, each limited to its range.
 
         Raises:
-            StoreError: a file or a version is gone (I4).
+            StoreError: a file or a version is missing.
         """
         found: list[Row] = []
         for segment in handle:
@@ -122,7 +122,7 @@ class MemoryTables:
         )
 
     def _live_after(self, request: CommitRequest) -> dict[str, LiveFile]:
-        """The parent segment's files and ours: an orphan falls out, a file that was removed comes back."""
+        """Returns the parent segment's files and the new ones: drops orphans, and adds removed files again."""
         kept = [] if request.parent is None else self.files_of(request.parent)
         live = {f.file.path: f for f in kept if f.file.path not in request.drop}
         for file in request.files:
@@ -138,7 +138,7 @@ class MemoryTables:
         found = [f for _, f in sorted(live.items()) if segment.after < f.checkpoint <= segment.through]
         why = segment.difference((f.file.size, f.file.rows) for f in found)
         if why is not None:
-            raise _gone(f"version {segment.version} of {segment.path} is not what was committed: {why}")
+            raise _gone(f"version {segment.version} of {segment.path} differs from the commit: {why}")
         return found
 
     def _refuse_unequal(self, request: CommitRequest) -> None:
@@ -164,4 +164,4 @@ def _segment(request: CommitRequest, made: MemoryTableVersion) -> Segment:
 
 
 def _gone(what: str) -> StoreError:
-    return StoreError(f"not readable any more: {what}", next="restore an older restore point.")
+    return StoreError(f"cannot read {what} any more", next="restore an older restore point.")
