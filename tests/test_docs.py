@@ -216,7 +216,7 @@ def _keywords_of(function: str) -> set[str]:
     """The keyword arguments that a documented function takes; of `checkpoint_dag` read without importing Airflow."""
     if function == "read_state":
         return {*inspect.signature(tidemark.read_state).parameters, *RestorePointChoice.__annotations__}
-    tree = ast.parse((ROOT / "include/tidemark/airflow/checkpoint_dag.py").read_text())
+    tree = ast.parse((ROOT / "include/tidemark/airflow/checkpoint_dags.py").read_text())
     options = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DagOptions")
     return {n.target.id for n in options.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
 

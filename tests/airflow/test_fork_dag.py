@@ -29,7 +29,7 @@ def forks(world: World) -> dict[str, tuple[str | None, int | None, str, str]]:
 
 def test_a_fork_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import fork_dag
-    from tidemark.airflow.fork_dag import ForkConf
+    from tidemark.airflow.fork_dags import ForkConf
 
     dag = found("fork")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["fork"], "fork": []}

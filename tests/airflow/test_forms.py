@@ -33,10 +33,10 @@ def form(airflow_home: Path) -> Any:
 
 def model(dag: str) -> type[BaseModel]:
     from tidemark.airflow.backfill_conf import BackfillConf
-    from tidemark.airflow.fork_dag import ForkConf
-    from tidemark.airflow.patch_dag import PatchConf
-    from tidemark.airflow.restore_dag import RestoreConf
-    from tidemark.airflow.savepoint_dag import SavepointConf
+    from tidemark.airflow.fork_dags import ForkConf
+    from tidemark.airflow.patch_dags import PatchConf
+    from tidemark.airflow.restore_dags import RestoreConf
+    from tidemark.airflow.savepoint_dags import SavepointConf
     from tidemark.airflow.trigger_form import RunConf
 
     kept: dict[str, type[BaseModel]] = {

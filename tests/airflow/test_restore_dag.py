@@ -27,7 +27,7 @@ def fates(world: World) -> dict[str, str]:
 def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import restore_dag
     from tidemark.airflow.form_answers import validate_conf
-    from tidemark.airflow.restore_dag import RestoreConf
+    from tidemark.airflow.restore_dags import RestoreConf
 
     dag = found("restore")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["restore"], "restore": []}

@@ -130,7 +130,7 @@ def test_a_create_that_died_after_its_pin_is_repeated_and_finds_it(two: World, a
 def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: World, airflow_home: Path) -> None:
     from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType
 
-    from tidemark.airflow.savepoint_dag import PlanSavepointOperator
+    from tidemark.airflow.savepoint_dags import PlanSavepointOperator
 
     dag = found("daily")
     assert dag.params.dump()["expires"] == "30d"

@@ -37,7 +37,7 @@ def ignore_forks() -> Iterator[None]:
 @contextmanager
 def ignore_plans() -> Iterator[None]:
     """A plan that is under way holds nothing."""
-    standing = survey._standing
+    standing = survey._read_open_timelines
 
     def without(coordinator: Any) -> Any:
         return standing(coordinator)[0], {}, {}
@@ -45,7 +45,7 @@ def ignore_plans() -> Iterator[None]:
     def why(self: Judge, number: int, attempt: int) -> str:
         return f"orphan of {number}.{attempt}"
 
-    with patch.object(survey, "_standing", without), patch.object(Judge, "_why_attempt", why):
+    with patch.object(survey, "_read_open_timelines", without), patch.object(Judge, "_why_attempt", why):
         yield
 
 

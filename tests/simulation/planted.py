@@ -200,7 +200,7 @@ def adopt_whatever_there_is() -> Iterator[None]:
             return StateHandle((*record.output.segments, *rest)), (key, record)
         return handle, None
 
-    with patch.object(InputPlanner, "_adopted", adopted):
+    with patch.object(InputPlanner, "_adopt_newest", adopted):
         yield
 
 

@@ -4,21 +4,19 @@ Parsing a DAG file imports only the kinds of DAG that it names. Spark, Great Exp
 and the coordinator are imported inside tasks.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark.airflow.backfill_dag import backfill_dag
-    from tidemark.airflow.checkpoint_dag import checkpoint_dag
-    from tidemark.airflow.compaction_dag import compaction_dag
-    from tidemark.airflow.deadline_dag import watch_dag
-    from tidemark.airflow.fork_dag import fork_dag
-    from tidemark.airflow.patch_dag import patch_dag
-    from tidemark.airflow.restore_dag import restore_dag
-    from tidemark.airflow.retention_dag import retention_dag
-    from tidemark.airflow.savepoint_dag import savepoint_dag
+    from tidemark.airflow.backfill_dags import backfill_dag
+    from tidemark.airflow.checkpoint_dags import checkpoint_dag
+    from tidemark.airflow.compaction_dags import compaction_dag
+    from tidemark.airflow.deadline_dags import watch_dag
+    from tidemark.airflow.fork_dags import fork_dag
+    from tidemark.airflow.patch_dags import patch_dag
+    from tidemark.airflow.restore_dags import restore_dag
+    from tidemark.airflow.retention_dags import retention_dag
+    from tidemark.airflow.savepoint_dags import savepoint_dag
     from tidemark.coordinator.checkpoints.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 
 __all__ = [
@@ -42,29 +40,16 @@ _HOMES = {
     "FailureRate": "tidemark.coordinator.checkpoints.restart",
     "FixedDelay": "tidemark.coordinator.checkpoints.restart",
     "NoRestart": "tidemark.coordinator.checkpoints.restart",
-    "backfill_dag": "tidemark.airflow.backfill_dag",
-    "checkpoint_dag": "tidemark.airflow.checkpoint_dag",
-    "compaction_dag": "tidemark.airflow.compaction_dag",
-    "fork_dag": "tidemark.airflow.fork_dag",
-    "patch_dag": "tidemark.airflow.patch_dag",
-    "restore_dag": "tidemark.airflow.restore_dag",
-    "retention_dag": "tidemark.airflow.retention_dag",
-    "savepoint_dag": "tidemark.airflow.savepoint_dag",
-    "watch_dag": "tidemark.airflow.deadline_dag",
+    "backfill_dag": "tidemark.airflow.backfill_dags",
+    "checkpoint_dag": "tidemark.airflow.checkpoint_dags",
+    "compaction_dag": "tidemark.airflow.compaction_dags",
+    "fork_dag": "tidemark.airflow.fork_dags",
+    "patch_dag": "tidemark.airflow.patch_dags",
+    "restore_dag": "tidemark.airflow.restore_dags",
+    "retention_dag": "tidemark.airflow.retention_dags",
+    "savepoint_dag": "tidemark.airflow.savepoint_dags",
+    "watch_dag": "tidemark.airflow.deadline_dags",
 }
-
-
-class _Package(ModuleType):
-    """This package, in which a function takes precedence over the module of the same name that defines it."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Python sets this attribute to the module when it has imported one.
-        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from tidemark.airflow.form_answers import (
     savepoint_field,
     text_field,
 )
-from tidemark.airflow.form_dag import BeginningConf, beginning_fields
+from tidemark.airflow.form_dags import BeginningConf, beginning_fields
 from tidemark.model.core.names import parse_id
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ OURS = (
     "tidemark.telemetry.openlineage",
     "tidemark.telemetry.statsd",
     "tidemark.storage.timeline_lock",
-    "tidemark.airflow.checkpoint_dag",
+    "tidemark.airflow.checkpoint_dags",
     "tidemark.engine.compute",
     "tidemark.coordinator.checkpoints.job",
     "tidemark.engine.session.session",

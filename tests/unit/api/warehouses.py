@@ -38,7 +38,7 @@ class ClockedContext(DiskContext):
 
     def __init__(self, line: DiskLine, settings: Settings) -> None:
         super().__init__(line, settings)
-        self.clock = line.clock  # type: ignore[assignment]
+        self.clock = line.clock
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tidemark.airflow.form_answers import (
     switch,
     text_field,
 )
-from tidemark.airflow.form_dag import BeginningConf, beginning_fields, form_dag
+from tidemark.airflow.form_dags import BeginningConf, beginning_fields, form_dag
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.savepoint_expiry import expiry_ms
 
