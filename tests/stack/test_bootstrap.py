@@ -12,7 +12,7 @@ import pytest
 from devstack import java
 from tests.stack.homes import ROOT
 
-BOOTSTRAP = ROOT / "include" / "tidemark" / "stack" / "bootstrap.py"
+BOOTSTRAP = ROOT / "include" / "devstack" / "bootstrap.py"
 
 
 def test_a_second_setup_is_quick_and_needs_no_network() -> None:
