@@ -1,4 +1,4 @@
-"""The clock and the random ids of this machine, handed down as arguments to all code that needs them."""
+"""The clock and the random ids of this machine; code that needs them takes them as arguments."""
 
 import time
 import uuid
@@ -13,5 +13,5 @@ class SystemClock:
 
 
 def random_id() -> str:
-    """A fresh random id, 32 hex digits."""
+    """Returns a new random id of 32 hex digits."""
     return uuid.uuid4().hex

@@ -294,5 +294,5 @@ def test_a_sink_that_keeps_nothing_says_so_when_it_is_read() -> None:
 def test_declarations_that_make_no_sense_are_refused() -> None:
     with pytest.raises(DeclarationError, match="guarantee='none'"):
         KafkaSink("alerts", "out", guarantee="none")  # type: ignore[arg-type]
-    with pytest.raises(DeclarationError, match="key_by='nobody' of its sink is no emitted field"):
+    with pytest.raises(DeclarationError, match="key_by='nobody' of its sink is not an emitted field"):
         replace(ticks().operators[0], sink=KafkaSink("alerts", "out", key_by="nobody"))
