@@ -148,7 +148,7 @@ def test_a_history_goes_on_where_it_ended(world: World) -> None:
 def test_a_table_that_nobody_committed_to_has_no_versions(world: World) -> None:
     assert world.files.history("p/state/u/t1-9/runs").newest == -1
     assert list(world.files.files("p/state/u/t1-9")) == []
-    with pytest.raises(StoreError, match="nobody knows"):
+    with pytest.raises(StoreError, match="files in use are unknown"):
         list(world.files.history("p/state/u/t1-9/runs").live([0]))
 
 

@@ -218,7 +218,7 @@ def test_tables_that_do_not_fit_are_refused_row_by_row(refused: Given) -> None:
     others = {"sales": 1, "cents": 1, "least": 1, "most": 1, "opened_by": "a", "last_at": "a", "today": 1}
     lists = {"stalls": ["a"], "history": [1], "recent": [1]}
     pq.write_table(pa.table({**columns, **{k: [v] for k, v in (others | lists).items()}}), torn)
-    refused("--set", f"sold={torn}", plain=False).failed(2, "mean__sum and mean__count are known both, or neither")
+    refused("--set", f"sold={torn}", plain=False).failed(2, "mean__sum and mean__count must both be known, or neither")
 
 
 def test_access_times_are_given_or_those_of_the_checkpoint(refused: Given) -> None:

@@ -106,7 +106,7 @@ def test_a_store_that_takes_calls_and_says_nothing_is_told_soon(made: Market, pl
         ("s3://bucket//folder", "names no folder"),
         ("s3://bucket/one/../two", "names no folder"),
         ("s3://bucket/one?versionId=hidden-word", "names no folder"),
-        ("https://key:hidden-word@host/bucket", "neither a folder of this machine nor one of S3"),
+        ("https://key:hidden-word@host/bucket", "neither a local folder nor a folder in S3"),
     ],
 )
 def test_a_url_that_names_no_folder_is_refused_and_not_repeated(

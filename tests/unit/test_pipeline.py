@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no key": (lambda: _fold(key_by=()), "key_by=()"),
     "the same key twice": (lambda: _fold(key_by=("origin", "origin")), "key_by="),
     "a key that is not there": (_declared(_fold(key_by="nowhere")), "no such field"),
-    "a key that is a float": (_declared(_fold(key_by="delay")), "a float is no key"),
+    "a key that is a float": (_declared(_fold(key_by="delay")), "a float cannot be a key"),
     "no state class": (lambda: _fold(keyed=dict), "not a state class"),
     "the bare base class": (lambda: _fold(keyed=state.Keyed), "not a state class"),
     "a field of nothing": (
