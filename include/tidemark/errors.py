@@ -26,7 +26,7 @@
         ├── ProcessFunctionError       the function of a Process raised
         └── ReplayDiffersError         computing a checkpoint again gave a different state
 
-A message has three lines: what happened, what is safe, and what to type next.
+A message has three lines: the failure, the intact parts, and the next command to type.
 """
 
 from typing import ClassVar
@@ -44,9 +44,9 @@ class TidemarkError(Exception):
     Next: retry.
 
     Args:
-        what: what happened: one sentence without a full stop.
-        safe: what is intact.
-        next: what you can type or do next.
+        what: the failure, as one sentence without a full stop.
+        safe: the intact parts.
+        next: the next command or step.
 
     Attributes:
         code: exit code of a command that ends with this error.

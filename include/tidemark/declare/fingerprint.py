@@ -50,7 +50,7 @@ def of_gate(gate: Callable[..., object] | None) -> str | None:
 
 
 def code_text(function: object) -> str:
-    """Returns the text of a function: its name, constants and byte code, and what it uses of its own module.
+    """Returns the text of a function: its name, constants and byte code, and what its own module adds to it.
 
     Functions of the same module that it calls count with their own text, and plain values with theirs, so correcting a
     limit in a constant or a helper changes the code. Classes, and everything in other modules, count by name only.

@@ -59,7 +59,7 @@ def union_list(*, was: str = "") -> Any:
 
     A task sees the elements of the previous checkpoint and those that it appends itself. A checkpoint stores the old
     elements, or none if any task has cleared the list, followed by what the tasks appended, in the order of tasks. Of a
-    task that cleared the list, only what it appended afterwards counts. Assigning a list clears it and appends the
+    task that cleared the list, only later elements count. Assigning a list clears it and appends the
     elements.
 
     Args:

@@ -105,7 +105,7 @@ class KafkaSource:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The declared topics; empty for a pattern, because only Kafka knows what it matches."""
+        """The declared topics; empty for a pattern, because only Kafka knows the matching topics."""
         if isinstance(self.topics, TopicPattern):
             return ()
         if isinstance(self.topics, frozenset):

@@ -37,7 +37,7 @@ from tidemark.sql.fold_columns import spark
 from tidemark.sql.limits import adds_sql, limited, overflows_of
 
 
-# Compares what a batch adds to limited fields with what the keys already hold; see `model.limits`. It reads only key
+# Compares what a batch adds to limited fields with what the keys already hold; see `sql.limits`. It reads only key
 # columns and limited fields, only for keys that the batch adds to, and only for operators with limited fields. It
 # resolves with the query that readers use, so both find the same keys too large.
 @dataclass(frozen=True, slots=True, kw_only=True)

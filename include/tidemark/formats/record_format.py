@@ -14,7 +14,7 @@ FAULT, GOOD = "_fault", "_good"
 """The columns that `RecordFormat.decode` adds."""
 
 
-class BadRecord(ValueError):  # noqa: N818  (an answer of a decoder, not an error of ours)
+class BadRecord(ValueError):  # noqa: N818  (a decoder's answer, not an error of Tidemark)
     """Why a record cannot be applied; the text becomes the `reason` column."""
 
 

@@ -137,7 +137,7 @@ def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
 
 
 def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
-    """Returns when a record accesses the state of its key, in milliseconds on the operator's clock (`model.ttl`)."""
+    """Returns when a record accesses the state of its key, in milliseconds on the operator's clock."""
     if schema.clock == "logical_time":
         return handed_over(plan.logical_time_ms, "offset")
     at = (

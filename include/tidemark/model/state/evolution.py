@@ -1,8 +1,8 @@
 """Evolution of stored schemas: the changes of a declaration that the existing state allows.
 
 `compared` says what carries over and what does not fit; `evolved` returns the stored schema of the next checkpoint,
-including how to read the tables of earlier ones. Nothing is rewritten: readers map rows (`sql.layouts`), and a later
-compaction writes them in the new columns.
+including how to read the tables of earlier ones. Nothing is rewritten: readers map rows (`sql.schema_mapping`), and a
+later compaction writes them in the new columns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
