@@ -207,7 +207,7 @@ def test_tables_that_do_not_fit_are_refused_row_by_row(refused: Given) -> None:
     refused("--delete", f"tills={refused.tills}").failed(2, "keys of tills are both set and deleted", refused.stall)
     refused("--delete", f"tills={refused.gone}").failed(2, "cannot name keys of tills", "stall STRING is missing")
     twice = refused.table("twice.parquet", [refused.rows["tills"][0]] * 2)
-    refused("--set", f"tills={twice}", plain=False).failed(2, "keys are there twice")
+    refused("--set", f"tills={twice}", plain=False).failed(2, "keys occur twice")
     none = refused.folder / "none.parquet"
     pq.write_table(pa.table({"item": ["never"]}), none)
     refused("--delete", f"sold={none}", plain=False).failed(2, "none that is there is deleted")

@@ -140,9 +140,9 @@ def changed(**changes: Any) -> Pipeline:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (pops, "only added to or cleared"),
-        (adds_number, "samples: 1 is no str"),
-        (assigns_text, "samples: 'abc' is no list"),
+        (pops, "only be appended to or cleared"),
+        (adds_number, "samples: 1 is not of type str"),
+        (assigns_text, "samples: 'abc' is not a list"),
         (assigns_unknown, "no field 'sampels'"),
     ],
 )
