@@ -213,7 +213,7 @@ class SparkBatch:
         letters = self._letters(uid)
         with translated():
             order, wanted = ["topic", "partition", "offset"], self.counts[uid].dead_lettered
-            done = self._written(letters, order, folder, wanted, order)
+            done = self._write(letters, order, folder, wanted, order)
         if not self._intake.is_kept:
             # They were read a second time.
             self._compute.refuse_recreated(self._plan)
@@ -226,7 +226,7 @@ class SparkBatch:
         order = [name for name, _ in ROW_ID[1:]]
         with translated():
             rows = lacking(self._plan, uid, self._processed[uid].sunk())
-            return self._written(rows, order, folder, self.counts[uid].emitted, order)
+            return self._write(rows, order, folder, self.counts[uid].emitted, order)
 
     def emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
@@ -318,7 +318,7 @@ class SparkBatch:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
         at_most = self._processed[uid].written if uid in self._processed else self.counts[uid].applied
-        return self._written(run, order, folder, at_most, bounded_columns(schema))
+        return self._write(run, order, folder, at_most, bounded_columns(schema))
 
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""
@@ -351,7 +351,7 @@ class SparkBatch:
         records = self._records(uid)
         return records if self._is_fed(uid) else records.withColumn("_n", F.lit(0).cast("bigint"))
 
-    def _written(
+    def _write(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
         return write_rows(rows, order, self._target(folder), files_for(at_most), bounded)

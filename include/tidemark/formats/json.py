@@ -233,12 +233,12 @@ def _formatted(value: Any, of: FieldType, path: str) -> Any:
     if not _FORMATS[of.kind].fullmatch(value):
         raise BadRecord(Reason.BAD_FORMAT.at(path))
     try:
-        return _read(str(value), of)
+        return _parse_scalar(str(value), of)
     except (ValueError, OverflowError, ArithmeticError) as error:
         raise BadRecord(Reason.OUT_OF_RANGE.at(path)) from error
 
 
-def _read(text: str, of: FieldType) -> Any:
+def _parse_scalar(text: str, of: FieldType) -> Any:
     if of.kind == "date":
         return date.fromisoformat(text)
     if of.kind == "timestamp":

@@ -75,7 +75,7 @@ class KafkaOutbox:
             first = self._produced(topic, numbered, {})
             last = first
             if _refused(first.unsent):
-                last = self._produced(topic, chain(_again(first.unsent), numbered), _ONE_BY_ONE)
+                last = self._produced(topic, chain(_to_resend(first.unsent), numbered), _ONE_BY_ONE)
             self._raise_for(topic, last)
         except KafkaException as error:
             raise self._stopped(topic, error.args[0].str()) from error
@@ -90,7 +90,7 @@ class KafkaOutbox:
             if not ahead:
                 raise refused(message, topic, error.str(), self._safe)
             # It belongs to another partition: a producer stops as a whole.
-            done = self._produced(topic, _again(ahead), _ONE_BY_ONE)
+            done = self._produced(topic, _to_resend(ahead), _ONE_BY_ONE)
             culprits = _refused(done.unsent) or ([] if done.has_failed else culprits[:1])
         if done.has_failed:
             raise self._stopped(topic, done.why)
@@ -255,7 +255,7 @@ class _Sending:
             self._unsent.append((number, Message(key=key, value=value, id=record, sink=sink), error))
 
 
-def _again(unsent: Iterable[Unsent]) -> list[Numbered]:
+def _to_resend(unsent: Iterable[Unsent]) -> list[Numbered]:
     return [(number, message) for number, message, _ in unsent]
 
 

@@ -85,13 +85,13 @@ class KafkaRecords(KafkaLog):
         options = {**self._options, **_AT_ONCE, "isolation.level": isolation}
         with group_reader(self._bootstrap, GROUP, options) as consumer:
             look = _Look(consumer, ask, collector, deadline)
-            for tp, within in self._held(ranges, isolation, bounds.seconds):
+            for tp, within in self._available_ranges(ranges, isolation, bounds.seconds):
                 stopped = look.through(tp, within)
                 if stopped is not None:
                     return collector.done(*stopped)
         return collector.done()
 
-    def _held(
+    def _available_ranges(
         self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, seconds: float
     ) -> Iterable[tuple[TopicPartition, OffsetRange]]:
         """Returns the part of each range that is still in the log, in order; Kafka refuses a start that was deleted."""

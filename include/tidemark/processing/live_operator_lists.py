@@ -114,7 +114,7 @@ class SplitCell(_Weighed):
     def __init__(self, uid: str, of: OperatorList, codec: Codec, given: Iterable[Any]) -> None:
         super().__init__(uid, of, codec)
         self._kept = self._loaded(given)
-        self._live = self._made(self._kept)
+        self._live = self._make_list(self._kept)
 
     def touched(self) -> int:
         """Records that the author changed the list; its elements have no access times."""
@@ -128,7 +128,7 @@ class SplitCell(_Weighed):
     def set(self, value: Any) -> None:
         """Replaces the slice."""
         if value is not self._live:
-            self._live = self._made([self.taken(v) for v in self._checked(value)])
+            self._live = self._make_list([self.taken(v) for v in self._checked(value)])
             self.touched()
 
     def clear(self) -> None:
@@ -143,13 +143,13 @@ class SplitCell(_Weighed):
 
     def undo(self) -> None:
         """See `OperatorCell`."""
-        self._live = self._made(self._kept)
+        self._live = self._make_list(self._kept)
 
     def part(self) -> Part:
         """See `OperatorCell`."""
         return Part(elements=self._dumped(self._kept))
 
-    def _made(self, values: Sequence[Any]) -> LiveList:
+    def _make_list(self, values: Sequence[Any]) -> LiveList:
         return LiveList(self, values, [0] * len(values))
 
 

@@ -116,7 +116,7 @@ class Search:
             sure=sure,
             gone=gone,
         )
-        hits = self._found(rest, side)
+        hits = self._find_rows(rest, side)
         seen = ask("SELECT {keys}, bool_or(_doubtful) AS _doubtful FROM hits GROUP BY {keys}", hits=hits)
         doubtful = ask("SELECT {keys} FROM seen WHERE _doubtful", seen=seen)
         resolved = sure.slice(0, 0)
@@ -131,7 +131,7 @@ class Search:
             seen=seen,
         )
 
-    def _found(self, wanted: pa.Table, side: Side) -> pa.Table:
+    def _find_rows(self, wanted: pa.Table, side: Side) -> pa.Table:
         if self._hits is None:
             return self._stored.hits(wanted, side.files if wanted.num_rows else ())
         sql = f"FROM hits SEMI JOIN wanted USING ({{keys}}) WHERE _file IN {side.numbers}"

@@ -95,14 +95,16 @@ def _rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[pa.Tab
             continue
         path, system = arrow_place(located(warehouse, segment.path, f.path))
         try:
-            held = pq.read_table(path, columns=_held(table, segment.path), partitioning=None, filesystem=system)
+            held = pq.read_table(
+                path, columns=_stored_columns(table, segment.path), partitioning=None, filesystem=system
+            )
             rows = pa.table([_column(held, of) for of in schema], schema=schema)
         except (OSError, pa.ArrowInvalid) as error:
             raise refused(located(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
         yield rows.append_column(_CHECKPOINT, pa.repeat(pa.scalar(checkpoint, pa.int64()), rows.num_rows))
 
 
-def _held(table: SinkTable, path: str) -> list[str]:
+def _stored_columns(table: SinkTable, path: str) -> list[str]:
     """Returns the columns to read from one of its tables, which another declaration may have begun."""
     return [*sources_of(table, path), *(name for name, _ in ROW_ID)]
 

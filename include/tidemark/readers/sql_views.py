@@ -73,7 +73,7 @@ def answer(statement: str, catalogue: Catalogue) -> pa.Table:
             connection.execute("SET lock_configuration = true")
             return _distinct(connection.sql(statement).to_arrow_table())
     except duckdb.Error as error:
-        raise _told(error, catalogue, files) from error
+        raise _translate(error, catalogue, files) from error
 
 
 def _refuse_others(statements: Sequence[duckdb.Statement]) -> None:
@@ -151,7 +151,7 @@ def _distinct(rows: pa.Table) -> pa.Table:
     return rows.rename_columns(names)
 
 
-def _told(error: duckdb.Error, catalogue: Catalogue, files: Sequence[str]) -> Exception:
+def _translate(error: duckdb.Error, catalogue: Catalogue, files: Sequence[str]) -> Exception:
     refuse_overflow(error)
     message = message_of(error)
     names = f"name one of: {', '.join(catalogue.names)}."

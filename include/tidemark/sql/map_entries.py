@@ -52,7 +52,7 @@ def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, diale
     columns = ", ".join(f"{swept[n]} AS {quoted(n)}" if n in swept else quoted(n) for n in names)
     keep = [_IS_VALUE]
     if schema.maps:
-        entries = " OR ".join(f"({_is_entry(f)}{_unless(_gone(_at(f), f, now))})" for f in schema.maps)
+        entries = " OR ".join(f"({_is_entry(f)}{_unless(_expired_if_swept(_at(f), f, now))})" for f in schema.maps)
         rows = (
             f"SELECT *, max(CASE WHEN {_IS_VALUE} AND ({entries}) THEN 1 ELSE 0 END)"
             f' OVER (PARTITION BY {", ".join(key_columns(schema))}) AS "_entries" FROM ({rows}) AS "_newest"'
@@ -108,10 +108,10 @@ def _is_kept(field: StoredField, now: int | str | None, dialect: Dialect) -> str
 
 def _swept(field: StoredField, now: int | str | None, dialect: Dialect) -> dict[str, str]:
     """Returns columns of a field without expired values."""
-    return {} if _gone(_at(field), field, now) is None else field.kept.swept(field, dialect, now)
+    return {} if _expired_if_swept(_at(field), field, now) is None else field.kept.swept(field, dialect, now)
 
 
-def _gone(at: str, field: StoredField, now: int | str | None) -> str | None:
+def _expired_if_swept(at: str, field: StoredField, now: int | str | None) -> str | None:
     return expired(at, field, now) if _sweeps(field) else None
 
 

@@ -40,7 +40,7 @@ class BucketPath:
             FileNotFoundError: it does not exist.
             StoreError: the store did not answer.
         """
-        return self._there(self.folder.size(self.path))
+        return self._require(self.folder.size(self.path))
 
     def is_file(self) -> bool:
         """Whether the object exists.
@@ -57,7 +57,7 @@ class BucketPath:
             FileNotFoundError: it does not exist.
             StoreError: it could not be read.
         """
-        return self._there(self.folder.get(self.path))
+        return self._require(self.folder.get(self.path))
 
     def opened(self) -> Any:  # noqa: ANN401
         """Opens the object for reading at any offset; the caller closes it.
@@ -75,7 +75,7 @@ class BucketPath:
             FileNotFoundError: it does not exist.
             StoreError: it could not be read.
         """
-        return self._there(self.folder.hash_of(self.path))
+        return self._require(self.folder.hash_of(self.path))
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -96,7 +96,7 @@ class BucketPath:
         place = self.folder.place
         return f"{place.bucket}/{place.prefix}/{self.path}", self.folder.access.arrow()
 
-    def _there(self, found: Found | None) -> Found:
+    def _require(self, found: Found | None) -> Found:
         if found is None:
             raise FileNotFoundError(str(self))
         return found

@@ -50,19 +50,19 @@ class LocalStore:
 
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`."""
-        return sorted(key for key, _ in self._found(prefix))
+        return sorted(key for key, _ in self._list_files(prefix))
 
     def stamps(self, prefix: str) -> Mapping[str, str]:
         """See `ports.caching.StampedStore`: inode, size and times of the file."""
         found: dict[str, str] = {}
         with _mapped("list", prefix):
-            for key, path in sorted(self._found(prefix)):
+            for key, path in sorted(self._list_files(prefix)):
                 with suppress(FileNotFoundError):
                     at = os.stat(path)
                     found[key] = f"{at.st_ino}.{at.st_size}.{at.st_mtime_ns}.{at.st_ctime_ns}"
         return found
 
-    def _found(self, prefix: str) -> Iterator[tuple[str, str]]:
+    def _list_files(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Yields keys with a prefix, with the paths of their files."""
         base = self._path(prefix)
         above = len(base) - len(prefix.removesuffix("/"))

@@ -41,7 +41,7 @@ class ParquetFolder:
                     writer.write_table(batch)
                     written += batch.num_rows
                     batch = next(batches, None)
-            made.append(self._written(path, written))
+            made.append(self._describe_file(path, written))
         return made
 
     def file(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> ExportedFile:
@@ -51,21 +51,21 @@ class ParquetFolder:
             for batch in _sized(rows, schema):
                 writer.write_table(batch)
                 written += batch.num_rows
-        return self._written(f"{name}.parquet", written)
+        return self._describe_file(f"{name}.parquet", written)
 
     def text(self, name: str, text: str) -> ExportedFile:
         """Writes a text."""
         where = self.path / name
         where.parent.mkdir(parents=True, exist_ok=True)
         where.write_text(text)
-        return self._written(name)
+        return self._describe_file(name)
 
     def _opened(self, name: str, schema: pa.Schema) -> pq.ParquetWriter:
         where = self.path / name
         where.parent.mkdir(parents=True, exist_ok=True)
         return pq.ParquetWriter(where, schema, compression=_COMPRESSION, write_page_checksum=True)
 
-    def _written(self, name: str, rows: int | None = None) -> ExportedFile:
+    def _describe_file(self, name: str, rows: int | None = None) -> ExportedFile:
         where = self.path / name
         fsync(where)
         return ExportedFile(path=name, bytes=where.stat().st_size, sha256=hash_of(where), rows=rows)

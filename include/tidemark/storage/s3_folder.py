@@ -136,7 +136,7 @@ class S3Folder:
             NotFoundError: the bucket does not exist.
             StoreError: it could not be read.
         """
-        return self._found(path, b"".join)
+        return self._read_object(path, b"".join)
 
     def put_if_absent(self, path: str, body: bytes) -> PutOutcome:
         """Writes an object unless it exists. After a lost reply it reads the object: its own bytes mean success.
@@ -203,7 +203,7 @@ class S3Folder:
         Raises:
             StoreError: it could not be read.
         """
-        return self._found(path, sha256_of)
+        return self._read_object(path, sha256_of)
 
     def size(self, path: str) -> int | None:
         """Returns the size of an object in bytes, or None.
@@ -292,7 +292,7 @@ class S3Folder:
         with mapped("remove", self._shown(path), self._endpoint):
             self.quick.delete_object(**self._at(path))
 
-    def _found(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
+    def _read_object(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
         with mapped("read", self._shown(path), self._endpoint):
             return streamed_if_there(self.patient, self._at(path), read)
 

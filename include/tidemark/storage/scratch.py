@@ -40,7 +40,7 @@ def scratch_folder(
     sweep(warehouse, emptied)
     held = warehouse / checked_name("pipeline", pipeline) / FOLDER
     try:
-        folder, handle = _taken(held, ids)
+        folder, handle = _take_folder(held, ids)
     except OSError as error:
         raise StoreError(
             f"could not create a folder in {held}: {error.strerror}",
@@ -68,7 +68,7 @@ def sweep(warehouse: Path, emptied: Callable[[str], None] = lambda folder: None)
     return swept
 
 
-def _taken(held: Path, ids: Callable[[], str]) -> tuple[Path, int]:
+def _take_folder(held: Path, ids: Callable[[], str]) -> tuple[Path, int]:
     for _ in range(_TRIES):
         folder = held / f"{_PREFIX}{ids()}"
         # Another process may sweep it before it is locked, or remove its parent (FileExistsError, between two checks);

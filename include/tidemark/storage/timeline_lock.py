@@ -80,7 +80,7 @@ class FileTimelineLock:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder, until = _written(handle)
+                holder, until = _read_holder(handle)
                 hangs = until is not None and until < self.now_ms()
                 if hangs and _is_at(handle, path):
                     path.unlink(missing_ok=True)
@@ -113,7 +113,7 @@ def _unwritten(what: str, error: OSError) -> StoreError:
     )
 
 
-def _written(handle: int) -> tuple[str | None, int | None]:
+def _read_holder(handle: int) -> tuple[str | None, int | None]:
     """Returns the process that holds a lock, and until when others wait; release 0.1 wrote the process alone."""
     found = os.pread(handle, 64, 0).decode(errors="replace").split()
     numbers = [text for text in found if text.isdecimal()]

@@ -72,13 +72,13 @@ class LogReplays:
         Raises:
             StoreError: the log begins in the middle, or has an unknown action.
         """
-        state = self._replayed.get(table) or self._kept(table) or self._begun(table)
+        state = self._replayed.get(table) or self._load_cached(table) or self._begun(table)
         known, ends = state.newest, ""
         while not ends and self.logs.versions(table, state.newest):
             ends = self._read_on(state, table)
         self._replayed[table] = state
         if self.cache is not None and state.newest > known and state.last:
-            self.cache.put(_name(table), _written(table, state))
+            self.cache.put(_name(table), _to_bytes(table, state))
         files = sorted((*state.ended, *state.live.values()), key=lambda f: (f.added, f.path))
         return TableHistory(table=table, oldest=state.oldest, newest=state.newest, files=tuple(files), ends=ends)
 
@@ -97,10 +97,10 @@ class LogReplays:
             raw = self.logs.commit(table, state.newest + 1)
         return ""
 
-    def _kept(self, table: str) -> _Replayed | None:
+    def _load_cached(self, table: str) -> _Replayed | None:
         """Returns the history that another process has read, if it belongs to this log."""
         raw = None if self.cache is None else self.cache.get(_name(table))
-        state = None if raw is None else _read(table, raw)
+        state = None if raw is None else _from_bytes(table, raw)
         if state is None or self.logs.versions(table, -1)[:1] != [state.oldest]:
             return None  # the log was trimmed since: read the rest again, which is shorter
         last = self.logs.commit(table, state.newest)
@@ -146,13 +146,13 @@ def _name(table: str) -> str:
     return f"{table.split('/')[0]}.{canonical.sha256_of(table.encode())[:16]}.log.json"
 
 
-def _written(table: str, state: _Replayed) -> bytes:
+def _to_bytes(table: str, state: _Replayed) -> bytes:
     files = [[f.path, f.bytes, f.checkpoint, f.added, f.removed] for f in (*state.ended, *state.live.values())]
     body = {"version": FORMAT, "table": table, "oldest": state.oldest, "newest": state.newest, "last": state.last}
     return canonical.encode(KIND, body | {"files": files})
 
 
-def _read(table: str, raw: bytes) -> _Replayed | None:
+def _from_bytes(table: str, raw: bytes) -> _Replayed | None:
     """Parses a cache file; returns None if it is damaged, in another format, or belongs to another table."""
     try:
         body = canonical.decode(KIND, _name(table), raw)

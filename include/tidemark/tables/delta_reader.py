@@ -158,9 +158,9 @@ def _live(row: dict[str, Any]) -> LiveFile:
     partition = row["partition"]
     bounds = {
         "numRecords": row["num_records"],
-        "minValues": _known(row.get("min")),
-        "maxValues": _known(row.get("max")),
-        "nullCount": _known(row.get("null_count")),
+        "minValues": _known_statistics(row.get("min")),
+        "maxValues": _known_statistics(row.get("max")),
+        "nullCount": _known_statistics(row.get("null_count")),
     }
     file = WrittenFile(
         path=row["path"],
@@ -171,7 +171,7 @@ def _live(row: dict[str, Any]) -> LiveFile:
     return LiveFile(file=file, level=int(partition["_level"]), checkpoint=int(partition["_checkpoint"]))
 
 
-def _known(bounds: dict[str, Any] | None) -> dict[str, Any]:
+def _known_statistics(bounds: dict[str, Any] | None) -> dict[str, Any]:
     return {name: _json(value) for name, value in (bounds or {}).items() if _json(value) is not None}
 
 

@@ -102,7 +102,7 @@ class DeltaTables:
         for again in (False, True):
             # The order is the fence: read the version, then the attempt's outcome, then commit on that version. A later
             # attempt that revoked this one commits on a later version, so this commit conflicts.
-            table = self._open(request)
+            table = self._open_table(request)
             version = table.version() if table else -1
             since = version if since is None else since
             planned = self._planned(request, table)
@@ -152,7 +152,7 @@ class DeltaTables:
             raise refused(self._path(request), f"a file to be added is not readable ({error})") from error
         return replace(request, metadata={**request.metadata, **hashes})
 
-    def _open(self, request: CommitRequest) -> DeltaTable | None:
+    def _open_table(self, request: CommitRequest) -> DeltaTable | None:
         path = self._path(request)
         table = self._newest(path, -1 if request.parent is None else request.parent.version)
         if table is None:

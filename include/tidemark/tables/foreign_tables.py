@@ -41,16 +41,16 @@ class DeltaForeignTables:
             table = deltalake.DeltaTable(path, version=at.version)
             found_id = str(table.metadata().id)
         except (DeltaError, FileNotFoundError) as error:
-            raise _gone(broadcast.uid, at, str(error)) from error
+            raise _lost_version(broadcast.uid, at, str(error)) from error
         except OSError as error:
             raise _unreadable(path, error) from error
         if found_id != at.id:
-            raise _gone(broadcast.uid, at, f"the table there now has the id {found_id}, not {at.id}")
+            raise _lost_version(broadcast.uid, at, f"the table there now has the id {found_id}, not {at.id}")
         try:
             rows = table.to_pyarrow_dataset(filesystem=_local(path))
             found = rows.head(broadcast.max_keys + 1, columns=_columns(broadcast, table))
         except FileNotFoundError as error:
-            raise _gone(broadcast.uid, at, str(error)) from error
+            raise _lost_version(broadcast.uid, at, str(error)) from error
         except _UNREADABLE as error:
             raise _unreadable(path, error) from error
         return checked_rows(broadcast, _typed(broadcast, found).to_pylist())
@@ -87,7 +87,7 @@ def _typed(broadcast: Broadcast, found: pa.Table) -> pa.Table:
         raise misfit(broadcast, f"a value does not fit its declared type: {error}") from error
 
 
-def _gone(uid: str, at: TableVersion, why: str) -> DataLostError:
+def _lost_version(uid: str, at: TableVersion, why: str) -> DataLostError:
     return DataLostError(
         f"data lost: version {at.version} of the table of broadcast state {uid} can no longer be read: {why}",
         safe="every completed checkpoint is intact; nothing was published.",

@@ -93,7 +93,7 @@ def secure(table: Path, version: int) -> None:
     mend_copies(table)
     log = LogFolder.of(table)
     if log is None or version not in log.checkpoints or not agrees(log, version):
-        log = _written(table, log, version)
+        log = _write_checkpoint(table, log, version)
     fsync(log.checkpoint(version))
     drop_hint_below(log, version)
     with suppress(FileNotFoundError):
@@ -101,7 +101,7 @@ def secure(table: Path, version: int) -> None:
     fsync(log.path)
 
 
-def _written(table: Path, log: LogFolder | None, version: int) -> LogFolder:
+def _write_checkpoint(table: Path, log: LogFolder | None, version: int) -> LogFolder:
     """Writes a Delta log checkpoint of a version in place of one that disagrees."""
     if log is not None and log.base(version, without=version) is not None:
         _remove_checkpoints(log, [version])

@@ -126,13 +126,13 @@ class GivenTable:
         with self._readable():
             if path.is_dir() and DeltaTable.is_deltatable(str(path)):
                 reader = pa.RecordBatchReader.from_stream(DeltaTable(str(path)).scan())
-                return reader.schema, self._read(iter(reader))
+                return reader.schema, self._read_batches(iter(reader))
             files = [path] if path.is_file() else sorted(filter(_is_data(path), path.rglob("*.parquet")))
             if not files:
                 raise NotFoundError(f"no table at {self.path}", next="name a Parquet file, a folder, or a Delta table.")
-            return pq.read_schema(files[0]), self._read(_batches(files))
+            return pq.read_schema(files[0]), self._read_batches(_batches(files))
 
-    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with self._readable():
             yield from batches
 

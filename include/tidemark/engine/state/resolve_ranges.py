@@ -35,10 +35,10 @@ def resolved_by_ranges(session: SparkSession, schema: OperatorSchema, rows: int,
     ranges = key_group_ranges(schema.key_groups, _tasks(session, schema, rows))
     columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
     numbers = session.range(0, len(ranges), 1, len(ranges))
-    return numbers.mapInArrow(partial(_read, reader, ranges), spark(columns))
+    return numbers.mapInArrow(partial(_read_ranges, reader, ranges), spark(columns))
 
 
-def _read(
+def _read_ranges(
     reader: RangeReader, ranges: Sequence[KeyGroupRange], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:

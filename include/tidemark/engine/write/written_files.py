@@ -38,7 +38,7 @@ def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem
     name = path.rpartition("/")[2]
     try:
         found = [i for i in system.get_file_info(fs.FileSelector(folder)) if i.extension == "parquet"]
-        files = tuple(_written(system, i, f"{name}/{i.base_name}", bounded) for i in found)
+        files = tuple(_read_footer(system, i, f"{name}/{i.base_name}", bounded) for i in found)
     except OSError as error:
         raise _unreadable(folder, str(error)) from error
     held = sum(f.rows for f in files)
@@ -52,7 +52,7 @@ def bounded_columns(schema: OperatorSchema) -> tuple[str, ...]:
     return (*(k.name for k in schema.keys), "_key_group")
 
 
-def _written(system: Any, info: Any, path: str, bounded: Iterable[str]) -> WrittenFile:
+def _read_footer(system: Any, info: Any, path: str, bounded: Iterable[str]) -> WrittenFile:
     with system.open_input_file(info.path) as source:
         footer = pq.ParquetFile(source).metadata
         return WrittenFile(path=path, size=info.size, rows=footer.num_rows, stats=_stats(footer, frozenset(bounded)))

@@ -148,7 +148,7 @@ class Attempted:
         for ack in found.sealed.acks:
             sink = found.sinks.get(ack.uid)
             for commit in ack.commits:
-                kind, count = _written(commit.path, ack, sink)
+                kind, count = _output_facets(commit.path, ack, sink)
                 written = _facet("OutputStatisticsOutputDatasetFacet", "1-0-2", **count)
                 yield self.naming.table(commit.path) | {
                     "facets": {
@@ -167,7 +167,7 @@ def attempted(found: Checkpoint, naming: Naming) -> Attempted:
     return Attempted(plan=found.plan, attempt=found.sealed.attempt, naming=naming)
 
 
-def _written(path: str, ack: Ack, sink: SinkTable | None) -> tuple[str, dict[str, int]]:
+def _output_facets(path: str, ack: Ack, sink: SinkTable | None) -> tuple[str, dict[str, int]]:
     """Returns the facets of an operator's table, and of what the attempt wrote to it."""
     if sink is not None and path == sink.path:
         return sink.kind, {"rowCount": ack.emitted}

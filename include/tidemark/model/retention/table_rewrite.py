@@ -59,7 +59,7 @@ class Rewriting:
         wanted, chosen = list[WantedVersion](), dict[Segment, int]()
         order = sorted(files, key=lambda s: (s.version, s.through - s.after, s.through), reverse=True)
         for segment in order:
-            left = _left(files[segment], replaced)
+            left = _remaining_files(files[segment], replaced)
             paths = {f.path for f in left}
             fits = (n for n, w in enumerate(wanted) if {f.path for f in _cut(w.live, segment)} == paths)
             at = next(fits, None)
@@ -71,7 +71,7 @@ class Rewriting:
         return cls(wanted=tuple(reversed(wanted)), by_segment={s: last - n for s, n in chosen.items()})
 
 
-def _left(files: Iterable[LiveFile], replaced: Mapping[str, LiveFile | None]) -> list[LiveFile]:
+def _remaining_files(files: Iterable[LiveFile], replaced: Mapping[str, LiveFile | None]) -> list[LiveFile]:
     found = (replaced.get(f.path, f) for f in files)
     return [f for f in found if f is not None]
 

@@ -102,7 +102,7 @@ class PlacedValue(FoldKind):
         ranked = [({"ranks": [r.at(p) for p in paths], "at": r.event_time, "place": [*r.position]}, r) for r in counted]
         best = self.picked([rank for rank, _ in ranked])
         record = next(r for rank, r in ranked if rank is best)
-        return [self._kept(field, record)]
+        return [self._placed_value(field, record)]
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
@@ -114,7 +114,7 @@ class PlacedValue(FoldKind):
         held = row[field.name]
         return None if held is None else held["value"]
 
-    def _kept(self, field: StoredField, record: FoldedRecord) -> dict[str, Any]:
+    def _placed_value(self, field: StoredField, record: FoldedRecord) -> dict[str, Any]:
         pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
         return {member: record.at(path) for (member, _), path in pairs} | {
             "at": record.event_time,
