@@ -1,6 +1,6 @@
 """Tidemark: Flink's periodic, incremental, restorable checkpoints for batch pipelines, scheduled by Airflow.
 
-The names below are the whole public interface. Importing the package loads neither Spark nor Airflow.
+The names below are the whole public interface. Importing the package imports neither Spark nor Airflow.
 """
 
 from importlib import import_module

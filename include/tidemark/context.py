@@ -1,6 +1,6 @@
 """The composition root: `Context` joins settings, store, coordinator, tables, Kafka and Spark.
 
-Each part is made when it is first used, and imports its library then: a command that lists checkpoints loads no Spark.
+Each part is created on first use, and only then imports its library: a command that lists checkpoints imports no Spark.
 """
 
 import os
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from tidemark.tables.integrity_check import TableChecks
 
 LOCK_TIMEOUT = timedelta(hours=1)
-"""How long other processes wait for a hung verb that makes no attempt, for example an erasure."""
+"""How long other processes wait for a hung command that starts no attempt, such as an erasure."""
 
 
 class Context:
-    """The parts that every operation needs, over the warehouse, the Kafka and the Spark that `settings` name."""
+    """The parts that every operation needs, for the warehouse, Kafka and Spark given by `settings`."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -58,21 +58,21 @@ class Context:
         self._locks: dict[tuple[str, str], HeldLock] = {}
 
     def pipeline(self, name: str) -> Pipeline:
-        """The declaration of a pipeline; see `discovery.find_pipeline`."""
+        """Returns the declaration of a pipeline; see `discovery.find_pipeline`."""
         return find_pipeline(name, self.settings.pipelines)
 
     def require_pipeline(self, name: str) -> str:
-        """Returns `name` if the warehouse or a pipeline file has it.
+        """Returns `name` if the warehouse or a pipeline file contains it.
 
         Raises:
-            NotFoundError: neither has.
+            NotFoundError: neither contains it.
         """
         if not self.warehouse.has_begun(name):
             self.pipeline(name)
         return name
 
     def store(self, name: str) -> CheckpointStore:
-        """The objects of a pipeline."""
+        """Returns the object store of a pipeline."""
         from tidemark.storage.local_store import LocalStore
 
         if self.warehouse.bucket is None:
@@ -82,7 +82,7 @@ class Context:
         return S3Store(self.warehouse.bucket, checked_name("pipeline", name))
 
     def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
-        """The coordinator of a pipeline; connects to Kafka only when it plans."""
+        """Returns the coordinator of a pipeline; it connects to Kafka only when it plans."""
         return CheckpointCoordinator(
             store=self.store(name),
             log=self.log,
@@ -97,13 +97,13 @@ class Context:
 
     @cached_property
     def listener(self) -> StepListener:
-        """Called at every step of this process: does nothing, unless a test injects a fault."""
+        """Called at every step of this process. It does nothing unless a test injects a fault."""
         at = self.settings.crash_at
         return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else ignore_step
 
     @cached_property
     def cache(self) -> Cache:
-        """Contents of files that never change, kept on this host (adr/0017). It may be deleted at any time."""
+        """Caches the contents of immutable files on this host (adr/0017). You may delete it at any time."""
         from tidemark.storage.object_cache import LocalCache
 
         return LocalCache(self.settings.home / "cache" / sha256_of(str(self.settings.warehouse).encode())[:16])
@@ -137,14 +137,14 @@ class Context:
         )
 
     def table_checks(self, *, content: bool = False) -> "TableChecks":
-        """The check of one segment after the other; with `content`, of every byte and not only of sizes."""
+        """Returns the integrity check of segments: of file sizes, or with `content` of every byte."""
         from tidemark.tables.integrity_check import TableChecks
 
         return TableChecks(self.warehouse.root, content=content)
 
     @property
     def foreign_tables(self) -> ForeignTables:
-        """The tables that broadcast states copy; deltalake is imported when one is read."""
+        """The tables that broadcast states copy; deltalake is imported when the first one is read."""
 
         def make() -> ForeignTables:
             from tidemark.tables.foreign_tables import DeltaForeignTables
@@ -155,7 +155,7 @@ class Context:
 
     @property
     def log(self) -> SourceLog:
-        """The topics and their records, connected at first use; not cached, because an embedded broker may move."""
+        """The topics and their records. Connects on first use; not cached, because an embedded broker may move."""
 
         def make() -> SourceLog:
             from tidemark.kafka.record_reader import KafkaRecords
@@ -166,7 +166,7 @@ class Context:
 
     @property
     def sender(self) -> Sender:
-        """Sends what attempts emit at once; an attempt that emits nothing opens no producer."""
+        """Sends what attempts emit directly; an attempt that emits nothing opens no producer."""
 
         def make() -> Sender:
             from tidemark.kafka.producer import KafkaSender
@@ -177,14 +177,14 @@ class Context:
 
     @cached_property
     def outbox(self) -> Sender:
-        """Sends what waits in the outboxes of completed checkpoints."""
+        """Sends the rows in the outboxes of completed checkpoints."""
         from tidemark.kafka.producer import KafkaOutbox
 
         return KafkaOutbox(self.settings.kafka_address, self.settings.kafka_client_options)
 
     @cached_property
     def spark(self) -> "SparkSettings":
-        """Where Spark is, as the engine takes it."""
+        """The Spark settings of the engine."""
         from tidemark.engine.session.session import SparkSettings
 
         driver = {"spark.driver.memory": self.settings.spark_driver_memory}
@@ -200,7 +200,7 @@ class Context:
 
     @contextmanager
     def session(self, owner: str, attempt: int) -> Iterator["SparkSession"]:
-        """A new Spark session for one attempt of `owner`; interrupts and releases that of the attempt before."""
+        """Opens a Spark session for one attempt of `owner`; interrupts and releases that of the previous attempt."""
         from tidemark.engine.session.reachability import refuse_unreachable
         from tidemark.engine.session.session import end_session, open_session
 
@@ -215,7 +215,7 @@ class Context:
                 session.stop()
 
     def warehouse_of(self, spark: "SparkSession") -> "SparkWarehouse":
-        """The warehouse as a Spark session sees it."""
+        """Returns the warehouse as a Spark session sees it."""
         from tidemark.engine.state.state_files import SparkWarehouse
         from tidemark.storage.warehouse_path import spark_root
 
@@ -223,7 +223,7 @@ class Context:
         return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
-        """The steps of an attempt, over Spark, Kafka and the Delta tables."""
+        """Returns the steps of an attempt, over Spark, Kafka and the Delta tables."""
         from tidemark.coordinator.checkpoints.job import CheckpointJob
         from tidemark.engine.compute import SparkCompute
         from tidemark.engine.read.source import KafkaOptions
@@ -248,21 +248,21 @@ class Context:
         )
 
     def execute(self, pipeline: Pipeline, owned: "OwnedAttempt", listener: StepListener | None = None) -> Sealed:
-        """Executes one attempt up to its seal, in a new Spark session."""
-        # The write id, because a server may outlive a warehouse, or serve several: a closed session never opens again.
+        """Executes one attempt up to its seal in a new Spark session."""
+        # With the write id, because a server may serve several warehouses and a closed session cannot be opened again.
         owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
         try:
             with self.session(owner, owned.number) as spark:
                 return self.job(pipeline, spark, listener or self.listener).execute(owned)
         except EngineError:
-            # A later attempt releases this session: Spark complains of that first, but the cause is the fence.
+            # A later attempt has released this session. Spark fails first, but the cause is the fence.
             with suppress(CheckpointExpiredError):
                 owned.check()
             raise
 
     @contextmanager
     def lock(self, name: str, timeline: str, timeout: timedelta = LOCK_TIMEOUT) -> Iterator[None]:
-        """Locks a timeline on this host until `timeout`, which each attempt restarts; safety does not rest on it.
+        """Locks a timeline on this host until `timeout`; each attempt restarts it. Correctness does not depend on it.
 
         Raises:
             BusyError: another process holds it.
@@ -278,16 +278,16 @@ class Context:
                 del self._locks[name, timeline]
 
     def renew_lock(self, pipeline: Pipeline, plan: CheckpointPlan) -> None:
-        """Restarts the lock's timeout when an attempt begins."""
+        """Restarts the timeout of the lock when an attempt begins."""
         held = self._locks.get((pipeline.name, plan.slot.timeline))
         if held is not None:
             held.renew(pipeline.checkpoint_timeout)
 
 
 def open_context(settings: Settings | None = None) -> Context:
-    """The context of this process; cheap, because it makes parts at their first use.
+    """Returns the context of this process. This is cheap, because parts are created on first use.
 
     Raises:
-        UsageError: a setting is unknown or does not fit.
+        UsageError: a setting is unknown or invalid.
     """
     return Context(settings or load_settings())

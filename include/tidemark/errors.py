@@ -1,21 +1,21 @@
-"""Every error that Tidemark raises on purpose, and the exit code that each one becomes.
+"""Every error that Tidemark raises on purpose, with the exit code of each.
 
     TidemarkError (1)
-    ├── UsageError (2)                 what was asked for makes no sense
-    │   ├── DeclarationError           a pipeline, operator or state class is not well-formed
-    │   ├── IncompatibleStateError     a declaration does not fit the state that is stored
+    ├── UsageError (2)                 the request makes no sense
+    │   ├── DeclarationError           a pipeline, operator or state class is invalid
+    │   ├── IncompatibleStateError     a declaration does not fit the stored state
     │   └── NameRefusedError           a name that may not reach a path or SQL
     ├── NotFoundError (3)              no such pipeline, checkpoint, operator, topic, key
-    │   └── ReleasedError              retention has let a checkpoint go
-    ├── ConflictError (4)              somebody else got there first; nothing was changed
+    │   └── ReleasedError              retention has released the checkpoint
+    ├── ConflictError (4)              another process was first; nothing was changed
     │   ├── BusyError                  another process holds the timeline
     │   ├── FencedError                this attempt was revoked
-    │   └── StoppedError               the pipeline is stopped: no plan is made
+    │   └── StoppedError               the pipeline is stopped: it makes no plans
     ├── GateFailedError (5)            expectations failed; nothing was published
     ├── DataLostError (6)              records were deleted before they were read
     ├── DamagedError (6)               files or objects of a restore point are gone or altered
     └── (1)
-        ├── CorruptObjectError         an object of the store does not match its checksum
+        ├── CorruptObjectError         an object in the store does not match its checksum
         ├── StoreError                 the store could not be read or written
         ├── BrokerError                Kafka did not answer, or refused
         │   └── RecordRefusedError     Kafka refuses one record of a sink; the message names it by its id
@@ -24,9 +24,9 @@
         ├── DeadLettersExceededError   too large a share of the records could not be applied
         ├── StateOverflowError         a key's state does not fit its type or bound
         ├── ProcessFunctionError       the function of a Process raised
-        └── ReplayDiffersError         a checkpoint, computed again, came to another state
+        └── ReplayDiffersError         computing a checkpoint again gave a different state
 
-A message is three lines: what happened, what is safe, what to type next.
+A message has three lines: the failure, the intact parts, and the next command to type.
 """
 
 from typing import ClassVar
@@ -35,12 +35,21 @@ from tidemark.redaction import redacted
 
 
 class TidemarkError(Exception):
-    """The root. `code` is the exit code of a command that ends with it. Its texts hold no token and no password.
+    """The root of all errors of Tidemark. No text in it contains a token or a password.
+
+    >>> from tidemark import TidemarkError
+    >>> print(TidemarkError("the bucket is away", next="retry."))
+    the bucket is away
+    Safe: nothing was written.
+    Next: retry.
 
     Args:
-        what: what happened, one sentence without a full stop.
-        safe: what is intact.
-        next: what the operator may type or do now.
+        what: the failure, as one sentence without a full stop.
+        safe: the intact parts.
+        next: the next command or step.
+
+    Attributes:
+        code: exit code of a command that ends with this error.
     """
 
     code: ClassVar[int] = 1
@@ -71,80 +80,80 @@ def _rebuild(
 
 
 class UsageError(TidemarkError):
-    """What was asked for makes no sense; asking again in the same words will not help."""
+    """The request makes no sense; the same request will fail again."""
 
     code = 2
 
 
 class DeclarationError(UsageError):
-    """A pipeline, operator or state class is not well-formed (found when it is imported)."""
+    """A pipeline, operator or state class is invalid. Raised when the file is imported."""
 
 
 class IncompatibleStateError(UsageError):
-    """The declaration does not fit the state that is stored; the message names each operator and field (C6, C9)."""
+    """The declaration does not fit the stored state; the message names each operator and field."""
 
 
 class NameRefusedError(UsageError):
-    """A name outside the allow-list, which would reach a path or SQL."""
+    """The name contains characters that must not reach a path or SQL."""
 
 
 class NotFoundError(TidemarkError):
-    """No such pipeline, checkpoint, operator, topic or key."""
+    """The pipeline, checkpoint, operator, topic or key does not exist."""
 
     code = 3
 
 
 class ReleasedError(NotFoundError):
-    """Retention has let a checkpoint go: its record stays, its state cannot be read, restored or pinned (E11)."""
+    """Retention has released the checkpoint: its record remains, but its state cannot be read, restored or pinned."""
 
 
 class ConflictError(TidemarkError):
-    """Somebody else got there first; this call changed nothing."""
+    """Another process was first; this call changed nothing."""
 
     code = 4
 
 
 class BusyError(ConflictError):
-    """Another process holds the timeline at this moment."""
+    """Another process currently holds the timeline."""
 
 
 class FencedError(ConflictError):
-    """This attempt was revoked by a later one: whatever it still does is void (I6)."""
+    """A later attempt has revoked this one; anything it still writes has no effect."""
 
 
 class StoppedError(ConflictError):
-    """The pipeline is stopped, so no plan is made until it is resumed; a retry meets the same."""
+    """The pipeline is stopped and makes no plans until you resume it; a retry fails the same way."""
 
 
 class GateFailedError(TidemarkError):
     """The quality gate rejected the candidate, or could not judge it.
 
-    `verdict` is the whole verdict (a `tidemark.model.checkpoint.manifest.Verdict`), for the record of the attempt.
+    `verdict` is the complete `tidemark.model.checkpoint.manifest.Verdict`, for the record of the attempt.
     """
 
     code = 5
     verdict: object | None = None
 
     def with_verdict(self, verdict: object) -> "GateFailedError":
-        """The same error, carrying its verdict."""
+        """Returns the same error with its verdict."""
         self.verdict = verdict
         return self
 
 
 class DataLostError(TidemarkError):
-    """Records were deleted, or their topic recreated, before they were read; or a version of a broadcast table was."""
+    """Records, or a version of a broadcast table, were deleted before they were read, or a topic was recreated."""
 
     code = 6
 
 
 class DamagedError(TidemarkError):
-    """Files or objects that a restore point needs are gone or altered: nothing was started from it (G14)."""
+    """Files or objects that a restore point needs are missing or altered; nothing was started from it."""
 
     code = 6
 
 
 class CorruptObjectError(TidemarkError):
-    """An object of the store is truncated, altered, or of an unknown format."""
+    """An object in the store is truncated, altered, or in an unknown format."""
 
 
 class StoreError(TidemarkError):
@@ -156,15 +165,15 @@ class BrokerError(TidemarkError):
 
 
 class RecordRefusedError(BrokerError):
-    """Kafka refuses one record of a sink, and would refuse it again: it is too large, or breaks a rule of the topic.
+    """Kafka refuses one record of a sink, and a retry will not help: it is too large, or breaks a rule of the topic.
 
-    Every record ahead of it was acknowledged.
+    Kafka acknowledged every record before it.
 
     Attributes:
         sink: name of the sink.
         record: id of the record, as in the header `tidemark-id`.
         size: bytes of its key and value.
-        why: Kafka's words.
+        why: the message from Kafka.
     """
 
     sink: str = ""
@@ -178,11 +187,11 @@ class EngineError(TidemarkError):
 
 
 class CheckpointExpiredError(TidemarkError):
-    """An attempt passed the pipeline's `checkpoint_timeout` before it was sealed (D3)."""
+    """An attempt exceeded the pipeline's `checkpoint_timeout` before it was sealed."""
 
 
 class DeadLettersExceededError(TidemarkError):
-    """A larger share of the records than `max_dead_letters` could not be applied."""
+    """The share of records that could not be applied exceeds `max_dead_letters`."""
 
 
 class StateOverflowError(TidemarkError):
@@ -190,13 +199,13 @@ class StateOverflowError(TidemarkError):
 
 
 class ProcessFunctionError(TidemarkError):
-    """The function of a `Process` raised, or yielded something else than it emits.
+    """The function of a `Process` raised, or yielded something other than its `emits` class.
 
     Attributes:
         key: the key, as text.
-        place: topic, partition, offset, and number of the record that it was given last.
-        kind: class name of what it raised.
-        trace: its traceback, the function's own frames only.
+        place: topic, partition, offset and number of the last record passed to the function.
+        kind: class name of the exception.
+        trace: its traceback, with the frames of the function only.
     """
 
     key: str = ""
@@ -206,7 +215,7 @@ class ProcessFunctionError(TidemarkError):
 
 
 class ReplayDiffersError(TidemarkError):
-    """A checkpoint was computed again by its own plan, and came to another state."""
+    """Computing a checkpoint again from its own plan gave a different state."""
 
 
 EXIT_CODES: dict[int, str] = {
@@ -219,4 +228,4 @@ EXIT_CODES: dict[int, str] = {
     6: "data loss detected",
     130: "interrupted",
 }
-"""Exit codes of the command line; the documentation's table is held equal to this by a test."""
+"""Exit codes of the command line; a test compares them with the table in the documentation."""

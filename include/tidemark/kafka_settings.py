@@ -1,7 +1,7 @@
-"""How clients prove themselves to Kafka: one set of settings, told to both clients in their own words.
+"""How clients authenticate to Kafka: one group of settings, translated for both clients.
 
-Not a connection. librdkafka gets the paths of files, because it runs where they are; Spark's Java client gets what they
-hold, because its executors may run where they are not.
+This module does not connect. librdkafka gets paths of files, because it runs on the machine that has them. Spark's Java
+client gets their contents, because its executors may run elsewhere.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ _LONGEST_FILE = 1024 * 1024
 
 
 class KafkaSettings(BaseSettings):
-    """Which Kafka, and how to prove oneself to it; names are Kafka's, files are PEM. Nothing set means plain text.
+    """The Kafka cluster and how to authenticate to it. Names follow Kafka's, files are PEM, the default is plain text.
 
-    A setting that the protocol does not use is refused: whoever names a certificate does not want plain text.
+    A setting that the protocol does not use is refused: a certificate with a plain-text protocol is a mistake.
     """
 
     kafka_bootstrap: str | None = None
@@ -45,7 +45,8 @@ class KafkaSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _place_files(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # Relative ones start at the project's root; an empty variable, as compose hands one on, is not set.
+        # Relative paths start at the project root. Compose passes unset variables on as empty ones: they count as
+        # unset.
         root = Path(values["root"]).absolute()
         return values | {n: root / Path(values[n]).expanduser() if values.get(n) else None for n in _FILES}
 
@@ -88,7 +89,7 @@ class KafkaSettings(BaseSettings):
 
     @property
     def kafka_client_options(self) -> dict[str, str]:
-        """What librdkafka is told beside the address; holds secrets.
+        """Options of librdkafka in addition to the address, including secrets.
 
         Raises:
             UsageError: a file cannot be read.
@@ -106,7 +107,7 @@ class KafkaSettings(BaseSettings):
 
     @property
     def kafka_java_options(self) -> dict[str, str]:
-        """What a Java client is told beside the address, without Spark's prefix `kafka.`; holds secrets.
+        """Options of the Java client in addition to the address, without Spark's prefix `kafka.`; includes secrets.
 
         Raises:
             UsageError: a file cannot be read.
@@ -158,6 +159,6 @@ def _content(name: str, path: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A word of a JAAS configuration."""
+    """Quotes a word of a JAAS configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

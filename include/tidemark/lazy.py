@@ -1,4 +1,4 @@
-"""One proxy for parts whose library is imported, and whose address is looked up, at their first use."""
+"""A proxy for parts whose library is imported, and whose address is looked up, on first use."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class _Lazy:
-    """Makes an object at the first access to one of its attributes, then forwards every access to it."""
+    """Creates an object on first access to one of its attributes, then forwards every access to it."""
 
     def __init__(self, make: Callable[[], object]) -> None:
         self._make = make
@@ -22,9 +22,9 @@ class _Lazy:
 
 
 def lazily(make: Callable[[], T]) -> T:
-    """An object that `make` returns, made at its first use.
+    """Returns a proxy for the object that `make` returns; `make` is called on first use.
 
-    A coordinator takes its log when it is constructed, and most verbs never ask Kafka: a cached property would import
-    the client, and look for a broker, each time a command lists checkpoints.
+    The coordinator takes its log in the constructor, but most commands never contact Kafka. A cached property would
+    import the client and look for a broker each time a command lists checkpoints.
     """
     return cast(T, _Lazy(make))

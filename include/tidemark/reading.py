@@ -1,4 +1,4 @@
-"""Reading state and sinks in a Spark session of the user's own: `tidemark.read_state(spark, "flights", "routes")`."""
+"""Read state and sinks in a Spark session of yours: `tidemark.read_state(spark, "flights", "routes")`."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 Resolver = Literal["spark", "duckdb"]
-"""What merges stored rows: Spark's SQL, or DuckDB in Spark's Python workers."""
+"""The engine that merges stored rows: Spark SQL, or DuckDB in Spark's Python workers."""
 
 
 class RestorePointChoice(TypedDict, total=False):
-    """Which checkpoint is read; one of these.
+    """Selects the checkpoint to read; give at most one.
 
     Attributes:
         checkpoint: an id (`17` or `chk-17`).
-        savepoint: a name; the checkpoint that it pins.
-        as_of: the newest checkpoint whose logical time is not after this.
+        savepoint: the name of a savepoint, for the checkpoint that it pins.
+        as_of: a time, for the newest checkpoint whose logical time is not later.
     """
 
     checkpoint: int | str | None
@@ -37,7 +37,7 @@ class RestorePointChoice(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _At:
-    """The same, checked; another keyword is a TypeError."""
+    """The same choice, validated; another keyword is a TypeError."""
 
     checkpoint: int | str | None = None
     savepoint: str | None = None
@@ -58,29 +58,32 @@ def read_state(
     settings: Settings | None = None,
     **at: Unpack[RestorePointChoice],
 ) -> "DataFrame":
-    """The resolved state of an operator as a Spark DataFrame: one row per live key.
+    """Reads the state of an operator at a checkpoint as a Spark DataFrame with one row per live key.
 
-    Columns are the key columns, the finished state fields in their declared order, and `_changed`, the id of the
-    last checkpoint that changed the key. The session must see the warehouse;
-    it needs nothing of Delta's, because the files are read by name.
+        routes = tidemark.read_state(spark, "flights", "routes", checkpoint=17)
+        routes.orderBy("flights", ascending=False).show()
+
+    The columns are the key columns, the state fields in the order of their declaration, and `_changed`, the id of the
+    last checkpoint that changed the key. Your session needs access to the warehouse but no Delta jars, because it reads
+    the files by name.
 
     Args:
         spark: a classic or a Connect session.
-        pipeline: its name.
-        uid: the operator.
-        by: `"spark"` merges by Spark's SQL: filters of yours reach the files. `"duckdb"` merges in Spark's Python
-            workers, each a range of key groups, without a shuffle: faster where a state is read whole, but filters
-            and columns of yours save nothing. The workers need this release of Tidemark with its libraries, the
-            warehouse under the client's name for it, and for a bucket credentials of their own.
-        settings: where the warehouse is; `load_settings()` without it.
-        **at: `checkpoint=`, `savepoint=` or `as_of=`; see `RestorePoint`. The newest checkpoint without it.
+        pipeline: name of the pipeline.
+        uid: uid of the operator.
+        by: `"spark"` merges in Spark SQL and pushes your filters down to the files. `"duckdb"` merges in Spark's Python
+            workers, one range of key groups each, without a shuffle. It is faster if you read the whole state, but your
+            filters and columns save nothing. The workers need this release of Tidemark with its libraries, the
+            warehouse at the same path as the client, and their own credentials for a bucket.
+        settings: settings with the warehouse; by default `load_settings()`.
+        **at: `checkpoint=`, `savepoint=` or `as_of=`, see `RestorePointChoice`; by default the newest checkpoint.
 
     Raises:
-        NotFoundError: no such pipeline, checkpoint, savepoint or operator.
-        UsageError: two of `checkpoint`, `savepoint` and `as_of`, or a time without a zone; an unknown `by`; a state
-            with a `spark_only` aggregate by DuckDB.
-        StoreError: a version of the state's tables is gone, or has other files than were committed; by DuckDB also: a
-            file is gone.
+        NotFoundError: the pipeline, checkpoint, savepoint or operator does not exist.
+        UsageError: you gave two of `checkpoint`, `savepoint` and `as_of`, a time without a zone, or an unknown `by`; or
+            DuckDB cannot compute a `spark_only` aggregate of the state.
+        StoreError: a version of the state's tables is missing or has other files than were committed; with DuckDB also:
+            a file is missing.
     """
     from tidemark.engine.state.resolve_sql import resolved
 
@@ -116,22 +119,24 @@ def read_sink(
     settings: Settings | None = None,
     **at: Unpack[RestorePointChoice],
 ) -> "DataFrame":
-    """The rows of a sink as of a checkpoint, as a Spark DataFrame: rows that no manifest names are never seen.
+    """Reads the rows of a sink as of a checkpoint as a Spark DataFrame; it excludes rows that no manifest names.
 
-    Columns are the emitted fields, the row's id (`_uid`, `_topic`, `_partition`, `_offset`, `_n`), and `_checkpoint`,
-    the id of the checkpoint that emitted it.
+        alerts = tidemark.read_sink(spark, "flights", "alerts", savepoint="before-fix")
+
+    The columns are the emitted fields, the id of the row (`_uid`, `_topic`, `_partition`, `_offset`, `_n`), and
+    `_checkpoint`, the id of the checkpoint that emitted it.
 
     Args:
         spark: a classic or a Connect session.
-        pipeline: its name.
-        sink: the sink's name.
+        pipeline: name of the pipeline.
+        sink: name of the sink.
         settings: as in `read_state`.
         **at: as in `read_state`.
 
     Raises:
-        NotFoundError: no such pipeline, checkpoint, savepoint or sink.
+        NotFoundError: the pipeline, checkpoint, savepoint or sink does not exist.
         UsageError: as in `read_state`.
-        StoreError: a version of the sink is gone, or has other files than were committed.
+        StoreError: a version of the sink is missing or has other files than were committed.
     """
     from tidemark.engine.state.resolve_sql import union_of
 

@@ -1,6 +1,6 @@
-"""What must not be read by anybody is taken out of a text: tokens in the address of a Spark server, above all (I8).
+"""Removes secrets from texts, above all the token in the address of a Spark server.
 
-There is this one function. Every error of ours goes through it when it is made, every line of a log when it is
+This is the only such function. Every Tidemark error passes through it when it is created, every log line when it is
 written, and every text about an address.
 """
 
@@ -11,21 +11,21 @@ from typing import Any
 HIDDEN = "***"
 _NAMES = r"token|passw(?:or)?d|secret|authorization|credential|api[-_]?key|access[-_]?key"
 _PARAMETER = re.compile(rf"(?i)((?:{_NAMES})[\w.-]*\s*=\s*)(?!\*\*\*)[^;&,\s'\")\]}}]+")
-"""A parameter of an address: `sc://host:443/;token=abc;use_ssl=true`, `https://host?access_key=abc`."""
+"""A parameter of an address, as in `sc://host:443/;token=abc;use_ssl=true` and `https://host?access_key=abc`."""
 _BEARER = re.compile(r"(?i)(bearer\s+)(?!\*\*\*)[\w.~+/=-]{4,}")
 _LOGIN = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s/:@]+:)(?!\*\*\*)[^\s/@]+(?=@)")
 """The password in `postgresql://user:password@host`."""
 
 
 def redacted(text: str) -> str:
-    """The text, with `***` in place of every token, password and key that an address in it carries."""
+    """Returns the text with `***` in place of every token, password and key in its addresses."""
     for pattern in (_PARAMETER, _BEARER, _LOGIN):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
 
 
 def redacted_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor of structlog: the same for every value of a line, however deep it lies."""
+    """Redacts every value of a log line, however deeply nested; a structlog processor."""
     return {name: _within(value) for name, value in event.items()}
 
 
@@ -40,6 +40,6 @@ def _within(value: object) -> object:
 
 
 def secrets_of(address: str) -> list[str]:
-    """The values that `redacted` hides in an address: for loggers that hide what they are given."""
+    """Returns the values that `redacted` hides in an address, for loggers that mask a given list of values."""
     found = [m.group(0)[len(m.group(1)) :] for p in (_PARAMETER, _BEARER, _LOGIN) for m in p.finditer(address)]
     return [secret for secret in found if secret]

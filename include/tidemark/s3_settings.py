@@ -1,4 +1,4 @@
-"""Which store of S3's kind: for the warehouse, and for exports. Credentials are none of these settings."""
+"""The S3-compatible store of the warehouse and of exports. No setting holds credentials."""
 
 import re
 from urllib.parse import urlsplit
@@ -7,15 +7,15 @@ from pydantic import field_validator
 from pydantic_settings import BaseSettings
 
 ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
-"""A URL of a server, without a user's name."""
+"""A URL of a server, without a user name."""
 
 
 class S3Settings(BaseSettings):
-    """Where buckets are, and which Airflow connection knows more; nothing set means Amazon's, by AWS's own variables.
+    """Where buckets are, and the Airflow connection with credentials; by default Amazon S3 and AWS's own variables.
 
     Attributes:
-        s3_connection: id of an Airflow connection whose credentials, region and endpoint DAGs' tasks use. Nothing
-            outside of tasks looks at it.
+        s3_connection: id of the Airflow connection from which tasks take credentials, region and endpoint. It is
+            ignored outside of tasks.
     """
 
     s3_endpoint: str | None = None
@@ -26,7 +26,7 @@ class S3Settings(BaseSettings):
     @field_validator("s3_endpoint")
     @classmethod
     def _check_endpoint(cls, value: str | None) -> str | None:
-        # Reading the port refuses one that is too large.
+        # Reading the port raises if it is too large.
         if value and (not ENDPOINT.fullmatch(value) or urlsplit(value).port == 0):
-            raise ValueError("must be http://HOST:PORT or https://HOST, without a user's name")
+            raise ValueError("must be http://HOST:PORT or https://HOST, without a user name")
         return value or None

@@ -1,7 +1,7 @@
-"""Settings: what a person may choose, from `TIDEMARK_*` variables and `.env`, and where the embedded stack listens.
+"""Settings from `TIDEMARK_*` variables and `.env`, and the addresses of the embedded stack.
 
-A frozen value, read once at an entry point. A name that no field has is refused, wherever it stands: a misspelt setting
-that is silently ignored is how a test run writes to the wrong warehouse.
+Settings are a frozen value that is read once, at an entry point. An unknown name is refused wherever it appears: a
+misspelt setting that is silently ignored is how a test run writes to the wrong warehouse.
 """
 
 import json
@@ -28,10 +28,10 @@ PREFIX = "TIDEMARK_"
 ROOT_VARIABLE = "TIDEMARK_ROOT"
 STACK_VARIABLE = "TIDEMARK_STACK"
 TEST_PREFIX = "TIDEMARK_TEST_"
-"""Variables of the test suite, and the mark of the stack's child processes: with the prefix, but not settings."""
+"""Variables with the prefix that are not settings: those of the test suite, and the mark of the stack's processes."""
 
 SAME_START = 1.5
-"""Seconds by which two readings of one process's start may differ; no number comes round so quickly."""
+"""Seconds by which two readings of a process's start time may differ; process ids are not reused that quickly."""
 
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}", re.ASCII)
 _TOPIC = re.compile(rf"kafka://{_HOST_AND_PORT.pattern}/[\w.-]{{1,249}}", re.ASCII)
@@ -40,14 +40,13 @@ EmbeddedService = Literal["kafka", "spark", "airflow"]
 
 
 class Settings(KafkaSettings, S3Settings):
-    """Everything that may be set; paths come out absolute, relative ones were meant from the project root.
+    """All settings. Relative paths are resolved against the project root.
 
-    The warehouse is a folder of this machine, or of a bucket (`s3://BUCKET/FOLDER`).
-
-    The properties below the fields answer what the fields leave open: an unset address is the embedded one.
+    The warehouse is a local folder or a folder of a bucket (`s3://BUCKET/FOLDER`). The properties below the fields fill
+    in what the fields leave open: an unset address means the embedded service.
     """
 
-    # Other tools read .env too (compose does), so names without the prefix are none of our business there.
+    # Other tools, such as compose, read .env too, so names without the prefix are ignored.
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         case_sensitive=False,
@@ -119,20 +118,20 @@ class Settings(KafkaSettings, S3Settings):
     @classmethod
     def _check_openlineage(cls, value: str | None) -> str | None:
         if value and not (ENDPOINT.fullmatch(value) or _TOPIC.fullmatch(value) or value.startswith("file:")):
-            raise ValueError("must be http(s)://HOST:PORT, kafka://HOST:PORT/TOPIC or file:PATH, without a user's name")
+            raise ValueError("must be http(s)://HOST:PORT, kafka://HOST:PORT/TOPIC or file:PATH, without a user name")
         return value or None
 
     def deadline_ms(self, pipeline: str) -> int | None:
-        """The longest time that a pipeline may go without a completed checkpoint; None = any."""
+        """Returns the longest time that a pipeline may take between completed checkpoints; None = no limit."""
         deadlines = parse_deadlines(self.checkpoint_deadline)
         return deadlines.get(pipeline, deadlines.get(EVERY))
 
     @property
     def kafka_address(self) -> str:
-        """The bootstrap servers: those set, else the embedded broker's.
+        """The bootstrap servers: the configured ones, or the embedded broker.
 
         Raises:
-            UsageError: none is set and the embedded broker does not run.
+            UsageError: none are configured and the embedded broker is not running.
         """
         if self.kafka_bootstrap:
             return self.kafka_bootstrap
@@ -146,12 +145,12 @@ class Settings(KafkaSettings, S3Settings):
 
     @property
     def jar_folder(self) -> Path:
-        """The folder with jars: the one set, else the project's."""
+        """The folder of jars: the configured one, or that of the project."""
         return self.jars or self.root / ".jars"
 
     @property
     def spark_address(self) -> str:
-        """The Spark to use: the one set, else the embedded Connect server while it runs, else `local[2]`."""
+        """The configured Spark, or the embedded Connect server while it runs, or `local[2]`."""
         if self.spark:
             return self.spark
         running = recorded_service(self.home, "spark")
@@ -162,7 +161,7 @@ class Settings(KafkaSettings, S3Settings):
         """The embedded Airflow's base URL.
 
         Raises:
-            UsageError: it does not run.
+            UsageError: it is not running.
         """
         running = recorded_service(self.home, "airflow")
         if running is None:
@@ -172,7 +171,7 @@ class Settings(KafkaSettings, S3Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedService:
-    """Where an embedded service listens, as written by `tidemark up` into `<home>/stack.json`."""
+    """The address of an embedded service, as `tidemark up` writes it to `<home>/stack.json`."""
 
     port: int
     pid: int
@@ -180,21 +179,21 @@ class RecordedService:
 
     @property
     def host_and_port(self) -> str:
-        """The address a client connects to; the embedded stack listens on the loopback interface only."""
+        """The address for clients; the embedded stack listens on the loopback interface only."""
         return f"127.0.0.1:{self.port}"
 
 
 def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401
-    """Read the settings of this project.
+    """Reads the settings of this project.
 
     Args:
-        **overrides: fields that win over the environment and `.env`; for tests.
+        **overrides: fields that take precedence over the environment and `.env`; for tests.
 
     Returns:
-        The settings, validated.
+        The validated settings.
 
     Raises:
-        UsageError: an unknown name or a value that does not fit, each named; never the value, which may be a secret.
+        UsageError: a name is unknown or a value invalid. The message lists them, without values, which may be secret.
     """
     root = Path(overrides.pop("root", None) or find_root(os.environ, Path.cwd()))
     env_file = root / ".env"
@@ -205,20 +204,18 @@ def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401
         return Settings(**values)
     except ValidationError as error:
         complaints = "; ".join(f"{_variable(item['loc'])}: {item['msg']}" for item in error.errors())
-        raise UsageError(
-            f"settings do not fit: {complaints}", next="correct the variable or the line in .env."
-        ) from error
+        raise UsageError(f"invalid settings: {complaints}", next="correct the variable or the line in .env.") from error
 
 
 def find_root(env: Mapping[str, str], start: Path) -> Path:
-    """The project root: `TIDEMARK_ROOT`, else the next folder upwards whose pyproject.toml is ours or uses us.
+    """Returns the project root: `TIDEMARK_ROOT`, or the next folder upwards whose pyproject.toml names Tidemark.
 
     Args:
         env: the environment.
-        start: where to begin, usually the working folder.
+        start: where the search begins, usually the working directory.
 
     Returns:
-        The root; `start` itself where no folder above it is a project.
+        The root, or `start` if no folder above it is a project.
     """
     if env.get(ROOT_VARIABLE):
         return Path(env[ROOT_VARIABLE]).absolute()
@@ -229,14 +226,14 @@ def find_root(env: Mapping[str, str], start: Path) -> Path:
 
 
 def recorded_service(home: Path, service: EmbeddedService) -> RecordedService | None:
-    """The recorded address of an embedded service, if the recorded process is still alive.
+    """Returns the recorded address of an embedded service if its process is still alive.
 
     Args:
         home: the folder with `stack.json`.
-        service: which one; for Airflow it is the API server.
+        service: the service; Airflow means its API server.
 
     Returns:
-        None when it was never started, was stopped, or died.
+        None if it was never started, was stopped, or died.
     """
     path = home / "stack.json"
     entry = json.loads(path.read_text()).get(service, {}) if path.is_file() else {}
@@ -247,7 +244,7 @@ def recorded_service(home: Path, service: EmbeddedService) -> RecordedService | 
 
 
 def is_same_process(pid: int, started: float) -> bool:
-    """Whether `pid` is alive and is the process that started then, not a later one with the same number."""
+    """Whether `pid` is alive and started at that time, rather than being a later process with the same number."""
     try:
         process = psutil.Process(pid)
         return abs(process.create_time() - started) < SAME_START and process.status() != psutil.STATUS_ZOMBIE
@@ -274,7 +271,7 @@ def _refuse_unknown(names: Mapping[str, str | None], where: str) -> None:
     unknown = sorted(name for name in ours if name.upper() not in known | {STACK_VARIABLE})
     if unknown:
         raise UsageError(
-            f"{where} sets {', '.join(unknown)}, which no setting of Tidemark is called",
+            f"{where} sets {', '.join(unknown)}, which Tidemark does not know",
             next=f"correct the name; settings are {', '.join(sorted(known))}.",
         )
 

@@ -1,16 +1,19 @@
-"""What is remembered per key: declare a class, one field per piece of state.
+"""State per key: declare a class with one field per piece of state.
 
     class Aircraft(state.Keyed):
         flights: int = state.count()
         distance: int = state.sum("distance")
         last_airport: str | None = state.latest("destination", ttl=timedelta(days=30))
 
-The kinds with a record field or a text (`count sum min max first latest mean distinct list aggregate reduce`) are for a
-`Fold`: Flink's ReducingState and AggregatingState (A5, A6). Each is an associative pair (partial over the records of
-one batch, merge of two partials), so that a checkpoint writes merge operands without reading old state, and compaction
-may regroup them. The kinds without one (`value list map`) are for a `Process`: Flink's ValueState, ListState, MapState
-(A2-A4). What belongs to no key is declared in a class of its own, `Operator`. Every kind takes `ttl=`: a timedelta, or
-a `state.Ttl` with all members of Flink's StateTtlConfig; and `was=`, the name that a renamed field had before.
+Kinds that take a record field or an expression (`count sum min max first latest mean distinct list aggregate reduce`)
+are for a `Fold`: Flink's ReducingState and AggregatingState. Each is a pair of functions: one computes a partial result
+over the records of a batch, the other merges two partial results and is associative. So a checkpoint writes merge
+operands without reading old state, and compaction may regroup them. Kinds without one (`value list map`) are for a
+`Process`: Flink's ValueState, ListState and MapState. State that belongs to no key is declared in a class derived from
+`Operator`.
+
+Every kind takes `ttl=`, a timedelta or a `state.Ttl` with all options of Flink's StateTtlConfig, and `was=`, the
+previous name of a renamed field.
 """
 
 import inspect
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """The function of a kind, from its file: a pipeline loads only the kinds that it declares."""
+        """Returns the function of a kind from its file: a pipeline imports only the kinds that it declares."""
         if name == "__all__":
             return __dir__()
         if name[0] != "_" and find_spec(f"{_KINDS}.{name}") is not None:
@@ -53,18 +56,31 @@ def __dir__() -> Sequence[str]:
     return sorted([*_OWN, *(name for name in vars(import_module(f"{_KINDS}.registry")) if name[0] != "_")])
 
 
-# Without field specifiers each field counts as one with a default, so that `Aircraft()` and `Aircraft(flights=3)`
-# type-check, and an unknown name or a wrong type does not.
+# Without field specifiers each field counts as one with a default. So `Aircraft()` and `Aircraft(flights=3)`
+# type-check, while an unknown name or a wrong type does not.
 @dataclass_transform(kw_only_default=True)
 class Keyed:
-    """Base of a state class. An instance is the state of one key; `Aircraft()` is that of a key without records."""
+    """Base of the classes that declare the state of one key; an instance holds the state of one key.
+
+    >>> from tidemark import state
+    >>> class Aircraft(state.Keyed):
+    ...     flights: int = state.count()
+    ...     distance: int = state.sum("distance")
+    >>> Aircraft(flights=2, distance=800)
+    Aircraft(flights=2, distance=800)
+
+    Without arguments you get the state of a key that has no records yet:
+
+    >>> Aircraft()
+    Aircraft(flights=0, distance=None)
+    """
 
     descriptors: ClassVar[tuple[StateDescriptor, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         inherited = {d.name: d for base in reversed(cls.__mro__[1:]) for d in base.__dict__.get("descriptors", ())}
         if "__annotations__" not in cls.__dict__:
-            # Nothing of its own; or a class that is unpickled by value on a worker, whose fields follow at once.
+            # The class declares no fields, or a worker is unpickling it by value and sets the fields next.
             cls.descriptors = tuple(inherited.values())
             return
         hints = get_type_hints(cls, include_extras=True)
@@ -72,7 +88,7 @@ class Keyed:
         cls.descriptors = tuple((inherited | own).values())
         if not cls.descriptors:
             raise DeclarationError(
-                f"{cls.__name__} remembers nothing", next="declare a field, as in `n: int = state.count()`."
+                f"{cls.__name__} declares no state", next="declare a field, as in `n: int = state.count()`."
             )
 
     def __init__(self, **values: Any) -> None:
@@ -84,7 +100,7 @@ class Keyed:
             object.__setattr__(self, name, values.get(name, descriptor.default))
 
     def clear(self) -> None:
-        """Forgets everything of the key: what it has afterwards is what a key without records has."""
+        """Resets the state of the key to that of a key without records."""
         for descriptor in type(self).descriptors:
             setattr(self, descriptor.name, descriptor.default)
 

@@ -1,4 +1,4 @@
-"""The clock, the random ids and the user of this machine, handed down as arguments to all code that needs them."""
+"""The clock, the random ids and the user of this machine; code that needs them takes them as arguments."""
 
 import getpass
 import time
@@ -14,7 +14,7 @@ class SystemClock:
 
 
 def random_id() -> str:
-    """A fresh random id, 32 hex digits."""
+    """Returns a new random id of 32 hex digits."""
     return uuid.uuid4().hex
 
 

@@ -1,4 +1,4 @@
-"""Where the warehouse is: a folder of this machine or of a bucket, as the settings say."""
+"""The location of the warehouse: a local folder or a folder of a bucket, as the settings say."""
 
 import hashlib
 import weakref
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class WarehouseLocation:
-    """The place of all tables and objects. It loads nothing of S3 and connects to nothing before its first use.
+    """The location of all tables and objects. It imports and connects to nothing before its first use.
 
     Args:
-        settings: name the warehouse.
+        settings: contains the warehouse.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -30,10 +30,10 @@ class WarehouseLocation:
 
     @cached_property
     def bucket(self) -> "S3Folder | None":
-        """The warehouse, if it is a folder of a bucket; its connections close with this object.
+        """The warehouse if it is in a bucket, else None; its connections close with this object.
 
         Raises:
-            UsageError: AWS's variables do not fit.
+            UsageError: the variables of AWS are invalid.
         """
         if not isinstance(self._settings.warehouse, S3Url):
             return None
@@ -43,23 +43,23 @@ class WarehouseLocation:
 
     @property
     def root(self) -> "Root":
-        """The root of all tables, as adapters take it."""
+        """The root of all tables, as the table classes take it."""
         return self.bucket or str(self._settings.warehouse)
 
     @property
     def local_folder(self) -> Path:
-        """The warehouse's folder on this machine; of a warehouse in a bucket, the folder of its locks and scratch."""
+        """The local folder of the warehouse; for a warehouse in a bucket, the folder of its locks and scratch files."""
         if isinstance(self._settings.warehouse, Path):
             return self._settings.warehouse
         named = hashlib.sha256(f"{self._settings.s3_endpoint} {self._settings.warehouse}".encode()).hexdigest()
         return self._settings.home / "buckets" / named[:16]
 
     def refuse_unconditional(self) -> None:
-        """Checks ahead of each plan that the store keeps the first of two objects with one name, as a disk does.
+        """Checks that the store supports conditional writes: of two objects with one name, the first must stay.
 
         Raises:
-            NotFoundError: no such bucket.
-            StoreError: it does not, or it does not answer.
+            NotFoundError: the bucket does not exist.
+            StoreError: the store does not support them, or does not answer.
         """
         if self.bucket is not None:
             from tidemark.storage.s3_store import refuse_unconditional
@@ -81,20 +81,20 @@ class WarehouseLocation:
         return next(self.bucket.listed(f"{name}/ids/"), None) is not None
 
     def list_pipelines(self) -> list[str]:
-        """The pipelines that have planned a checkpoint, in order of names."""
+        """Returns the pipelines that have planned a checkpoint, ordered by name."""
         if self.bucket is None:
             return sorted(p.parent.name for p in self.local_folder.glob("*/ids") if p.is_dir())
         return [name for name in self.bucket.folders() if not name.startswith(".") and self.has_planned(name)]
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[str]:
-        """A scratch folder, relative to the warehouse; deleted afterwards, with those that dead processes left.
+        """Yields a scratch folder relative to the warehouse, then deletes it, with those that dead processes have left.
 
-        The lock that marks its owner is on this machine, also where the warehouse is in a bucket: only the host that
+        The lock that marks its owner is on this machine, even if the warehouse is in a bucket, so only the host that
         left a scratch folder deletes it.
 
         Raises:
-            StoreError: it cannot be made.
+            StoreError: the folder cannot be created.
         """
         from tidemark.storage.scratch import scratch_folder
 
@@ -106,24 +106,24 @@ class WarehouseLocation:
             self.bucket.empty(folder)
 
     def arrow(self) -> Any:  # noqa: ANN401
-        """The warehouse's file system for pyarrow; None = this machine's.
+        """Returns the warehouse's file system for pyarrow; None = the local file system.
 
         Raises:
-            UsageError: no credentials.
+            UsageError: there are no credentials.
         """
         return None if self.bucket is None else self.bucket.access.arrow()
 
     @property
     def spark_conf(self) -> dict[str, str]:
-        """What a Spark session needs to reach the warehouse; no secrets, and nothing for a disk."""
+        """The configuration with which Spark reaches a bucket, without secrets; empty for a local warehouse."""
         return {} if self.bucket is None else self.bucket.access.spark_conf()
 
 
 def open_bucket_folder(settings: Settings, url: S3Url) -> "S3Folder":
-    """A folder of a bucket; asks nothing of the store yet. The caller closes it.
+    """Opens a folder of a bucket without contacting the store; the caller closes it.
 
     Raises:
-        UsageError: AWS's variables do not fit.
+        UsageError: the variables of AWS are invalid.
     """
     from tidemark.storage.s3_folder import opened
     from tidemark.storage.s3_location import S3Place

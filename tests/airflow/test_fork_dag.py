@@ -64,7 +64,7 @@ def test_a_run_begins_a_timeline_beside_the_live_one(
 @pytest.mark.parametrize(
     ("conf", "words"),
     [
-        ({"source": "chk-1", "name": "t7"}, "t<n> are names of restores"),
+        ({"source": "chk-1", "name": "t7"}, "t<n> is reserved for restores"),
         ({"source": "chk-1", "name": "../x"}, "timeline name refused"),
         ({"source": "chk-1"}, "timeline name refused"),
         ({"name": "what-if"}, "give source: a savepoint, or a checkpoint"),

@@ -102,7 +102,7 @@ def test_an_owner_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_warehouse_that_takes_no_folder_says_so(tmp_path: Path) -> None:
     (tmp_path / "till").write_text("a file")
-    with pytest.raises(StoreError, match="could not make a folder"), scratch_folder(tmp_path, "till", _id):
+    with pytest.raises(StoreError, match="could not create a folder"), scratch_folder(tmp_path, "till", _id):
         pass
 
 

@@ -137,9 +137,9 @@ def test_damaged_files_are_told_as_what_they_are(shop: AskedShop) -> None:
             answer = shop.tidemark(*asked)
             path.write_bytes(sound)
             if answer.code:  # the newest state may do without that file
-                assert len(answer.failed(1, "not readable", "backup").err.splitlines()) == 3
+                assert len(answer.failed(1, "cannot be read", "backup").err.splitlines()) == 3
     path.write_bytes(sound[:4] + b"\xff" * 60 + sound[64:])
-    shop.tidemark(*asked).failed(1, "state is not readable", "backup")
+    shop.tidemark(*asked).failed(1, "state cannot be read", "backup")
     path.write_bytes(sound)
     shop.tidemark(*asked).ok()
 
@@ -204,9 +204,9 @@ def test_values_of_every_sql_type_can_be_told(shop: AskedShop) -> None:
         ("set enable_external_access = true", 2, "SET"),
         ("call enable_logging()", 2, "CALL"),
         ("pragma version", 2, "PRAGMA"),
-        ("select * from read_csv('/etc/hostname')", 2, "state is all"),
-        ("select * from read_text('/etc/hostname')", 2, "state is all"),
-        ("select * from glob('/etc/*')", 2, "state is all"),
+        ("select * from read_csv('/etc/hostname')", 2, "only state"),
+        ("select * from read_text('/etc/hostname')", 2, "only state"),
+        ("select * from glob('/etc/*')", 2, "only state"),
         ("select * from '/etc/hostname'", 3, "no view"),
         ("select * from statement", 3, "no view statement"),
         ("select * from enable_logging(storage = 'file')", 2, "locked"),

@@ -48,7 +48,7 @@ def test_a_restore_says_what_it_would_do_then_does_it(line: Line) -> None:
 def test_a_fork_grows_beside_the_live_timeline_and_is_promoted(line: Line) -> None:
     assert _told(line, "fork", "till", "fix", "--checkpoint", "chk-1")["began_now"]
     assert not _told(line, "fork", "till", "fix", "--checkpoint", "chk-1")["began_now"]
-    line.tidemark("fork", "till", "t9", "--checkpoint", "chk-1").failed(2, "t<n> are names of restores")
+    line.tidemark("fork", "till", "t9", "--checkpoint", "chk-1").failed(2, "t<n> is reserved for restores")
     made = line.run("--timeline", "fix", "--max-records", "5")
     assert (made["timeline"], made["parent"]) == ("fix", "chk-1")
     plan = _told(line, "promote", "till", "fix")

@@ -223,7 +223,7 @@ class TestDelta:
     def test_a_planned_version_of_another_table_is_lost(self, tmp_path: Path) -> None:
         driver = DeltaDriver(tmp_path)
         driver.overwrite([Plane("N1", 1)])
-        with pytest.raises(DataLostError, match="it was another"):
+        with pytest.raises(DataLostError, match="not another"):
             driver.tables.rows(planes(driver), TableVersion(id="another", version=0))
 
 

@@ -241,7 +241,7 @@ def test_a_disk_that_refuses_is_an_error_that_says_what_is_safe(
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(StoreError, match=f"could not write ids/2.json: {os.strerror(code)}") as caught:
         local.put_if_absent("ids/2.json", b"x")
-    assert "every object that was put before is intact" in str(caught.value)
+    assert "every earlier object is intact" in str(caught.value)
     assert "free space" in str(caught.value)
     monkeypatch.undo()
     assert local.list("ids/") == ["ids/1.json"]

@@ -148,7 +148,7 @@ def test_a_history_goes_on_where_it_ended(world: World) -> None:
 def test_a_table_that_nobody_committed_to_has_no_versions(world: World) -> None:
     assert world.files.history("p/state/u/t1-9/runs").newest == -1
     assert list(world.files.files("p/state/u/t1-9")) == []
-    with pytest.raises(StoreError, match="nobody knows"):
+    with pytest.raises(StoreError, match="files in use are unknown"):
         list(world.files.history("p/state/u/t1-9/runs").live([0]))
 
 
@@ -212,7 +212,7 @@ def test_a_history_ends_before_a_hole_and_before_a_torn_commit(disk: World, tmp_
     wanted = disk.live(0, 1)
     path = tmp_path / TABLE / LOG / f"{2:020d}.json"
     path.unlink() if tear is None else path.write_bytes(tear)
-    why = "hole behind version 1" if tear is None else "commit 2 is torn"
+    why = "missing after version 1" if tear is None else "commit 2 is torn"
     found = disk.fresh().history(TABLE)
     assert found.newest == 1
     assert disk.live(0, 1) == wanted

@@ -118,7 +118,7 @@ def test_operators_without_a_table_start_empty_and_starts_are_resolved_once(refu
     [
         (lambda t: t.drop_columns(["cents"]), "cents BIGINT is missing"),
         (lambda t: t.set_column(1, "sales", pa.array(["1"] * t.num_rows)), "sales is string, not BIGINT"),
-        (lambda t: pa.concat_tables([t, t.slice(0, 1)]), "keys are there twice"),
+        (lambda t: pa.concat_tables([t, t.slice(0, 1)]), "keys occur twice"),
         (
             lambda t: t.set_column(0, "item", pa.array([None, *t["item"].to_pylist()[1:]], pa.string())),
             "a key is null: item",

@@ -115,7 +115,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(made: Market, tm
     jobs = len(list((made.tidemark.warehouse / "market" / "jobs").iterdir()))
     inside = made.tidemark.warehouse / "market" / "export"
     for to, words in {
-        "gs://bucket/flights": ("neither a folder of this machine nor one of S3",),
+        "gs://bucket/flights": ("neither a local folder nor a folder in S3",),
         str(tmp_path): ("exists", "left alone"),
         str(tmp_path / "no" / "x"): ("no folder for",),
         str(inside): ("is inside the warehouse",),

@@ -159,7 +159,7 @@ def test_a_folder_that_is_not_whole_is_refused_file_by_file(exported: tuple[Mark
     manifest.write_text(json.dumps(told))
     tidemark(*line).failed(1, "object damaged: export.json")
     assert not tidemark.warehouse.joinpath("bazaar", "state").exists()
-    tidemark("import", "gs://bucket/x", "--as", "bazaar").failed(2, "neither a folder of this machine nor one of S3")
+    tidemark("import", "gs://bucket/x", "--as", "bazaar").failed(2, "neither a local folder nor a folder in S3")
     tidemark("import", str(exported[1]), "--as", "unknown").failed(3)
 
 

@@ -207,7 +207,7 @@ def test_tables_that_do_not_fit_are_refused_row_by_row(refused: Given) -> None:
     refused("--delete", f"tills={refused.tills}").failed(2, "keys of tills are both set and deleted", refused.stall)
     refused("--delete", f"tills={refused.gone}").failed(2, "cannot name keys of tills", "stall STRING is missing")
     twice = refused.table("twice.parquet", [refused.rows["tills"][0]] * 2)
-    refused("--set", f"tills={twice}", plain=False).failed(2, "keys are there twice")
+    refused("--set", f"tills={twice}", plain=False).failed(2, "keys occur twice")
     none = refused.folder / "none.parquet"
     pq.write_table(pa.table({"item": ["never"]}), none)
     refused("--delete", f"sold={none}", plain=False).failed(2, "no existing key is deleted")
@@ -218,7 +218,7 @@ def test_tables_that_do_not_fit_are_refused_row_by_row(refused: Given) -> None:
     others = {"sales": 1, "cents": 1, "least": 1, "most": 1, "opened_by": "a", "last_at": "a", "today": 1}
     lists = {"stalls": ["a"], "history": [1], "recent": [1]}
     pq.write_table(pa.table({**columns, **{k: [v] for k, v in (others | lists).items()}}), torn)
-    refused("--set", f"sold={torn}", plain=False).failed(2, "mean__sum and mean__count are known both, or neither")
+    refused("--set", f"sold={torn}", plain=False).failed(2, "mean__sum and mean__count must both be known, or neither")
 
 
 def test_access_times_are_given_or_those_of_the_checkpoint(refused: Given) -> None:

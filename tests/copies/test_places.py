@@ -129,7 +129,7 @@ def test_files_that_were_changed_removed_or_cut_are_refused_by_name(made: Market
         raw = whole[path]
         flipped = raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :]
         for bad, words in (
-            (flipped, f"{path}: its content is not what was written"),
+            (flipped, f"{path}: its content differs from the export"),
             (raw[:-1], f"{path}: it has {len(raw) - 1} bytes, {len(raw)} were written"),
             (raw + b"\n", f"{path}: it has {len(raw) + 1} bytes, {len(raw)} were written"),
         ):
@@ -161,7 +161,7 @@ def test_a_path_that_leads_out_of_the_export_is_not_followed(made: Market, other
     told = Export.decoded(place.files()["export.json"])
     for outside in ("..", "stored/../../..", "/tmp", "a\0b"):
         place.put("export.json", told.below(outside).encoded())
-        other.tidemark(*_import(place), "--execute", **place.variables).failed(6, "no file of an export")
+        other.tidemark(*_import(place), "--execute", **place.variables).failed(6, "not a file of an export")
     assert other.tidemark.objects("bazaar") == {}
 
 

@@ -129,7 +129,7 @@ def test_two_exports_to_one_place_have_one_winner_and_it_stays_whole(made: Marke
     answers = {n: silenced(_ended(process)) for n, process in running.items()}
     [winner] = [n for n, answer in answers.items() if answer.code == 0]
     [loser] = answers.keys() - {winner}
-    answers[loser].failed(4, "another export to", "complete first")
+    answers[loser].failed(4, "another export to", "completed first")
     assert Export.decoded(place.files()["export.json"]).checkpoint == winner
     assert _is_whole(place), "the loser has removed what it had sent, and nothing else"
 
@@ -214,7 +214,7 @@ def test_bytes_that_changed_on_the_way_are_noticed_before_there_is_anexport(made
             request.body = request.body[:-1] + bytes([request.body[-1] ^ 1])
 
     place.bucket.server.proxy.rule = rule
-    exported(made, place).failed(1, "state/sold.parquet", "gives back something else than was sent")
+    exported(made, place).failed(1, "state/sold.parquet", "returns different bytes than were sent")
     assert place.files() == {}
 
 
@@ -241,7 +241,7 @@ def test_where_nobody_answers_whether_it_is_complete_its_files_stay(
         return Fault.NOT_SENT if request.path.endswith("export.json") else None
 
     proxy.rule = rule
-    with pytest.raises(StoreError, match="nobody answers whether it was written"):
+    with pytest.raises(StoreError, match="the outcome of the write is unknown"):
         S3Export(impatient).publish(
             Export.decoded(local.files()["export.json"]), local.folder, "export.3.0123456789abcdef"
         )

@@ -37,7 +37,7 @@ def test_what_the_bucket_refuses_is_told(made: Market, other: Market, place: Buc
     proxy.rule = Times(403, 10**6, "PUT", r"tills\.parquet$")
     exported(made, place).failed(1, "S3 denies access", "state/tills.parquet")
     proxy.rule = Times(Fault.CUT_BODY, 10**6, "GET", r"tills\.parquet$")
-    exported(made, place).failed(1, "state/tills.parquet", "replies break off in their middle")
+    exported(made, place).failed(1, "state/tills.parquet", "replies break off in the middle")
     proxy.rule = Times(400, 10**6, "GET")
     exported(made, place).failed(1, "S3 says BadRequest (HTTP 400)")
     assert place.files() == {}
@@ -66,11 +66,11 @@ def test_credentials_that_are_missing_or_wrong_are_told(made: Market, other: Mar
 
     for wrong in ({"TIDEMARK_S3_REGION": "no region"}, {"TIDEMARK_S3_ENDPOINT": "", "AWS_ENDPOINT_URL": "hidden-word"}):
         answer = made.tidemark("export", "market", "--to", place.at, **place.variables | wrong)
-        answer.failed(2, "settings of S3 do not fit", "AWS's own variables")
+        answer.failed(2, "invalid S3 settings", "AWS's own variables")
         assert "hidden-word" not in answer.err
     place.bucket.server.proxy.rule = Times(403, 10**6)
     place.bucket.server.proxy.code = "SignatureDoesNotMatch"
-    exported(made, place).failed(1, "does not take the credentials (SignatureDoesNotMatch)")
+    exported(made, place).failed(1, "does not accept the credentials (SignatureDoesNotMatch)")
 
 
 def test_a_store_that_is_not_there_is_told_soon(made: Market, place: BucketPlace) -> None:
@@ -106,7 +106,7 @@ def test_a_store_that_takes_calls_and_says_nothing_is_told_soon(made: Market, pl
         ("s3://bucket//folder", "names no folder"),
         ("s3://bucket/one/../two", "names no folder"),
         ("s3://bucket/one?versionId=hidden-word", "names no folder"),
-        ("https://key:hidden-word@host/bucket", "neither a folder of this machine nor one of S3"),
+        ("https://key:hidden-word@host/bucket", "neither a local folder nor a folder in S3"),
     ],
 )
 def test_a_url_that_names_no_folder_is_refused_and_not_repeated(

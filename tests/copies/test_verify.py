@@ -139,7 +139,7 @@ def test_without_recorded_hashes_pages_and_footers_are_read(copy: Command) -> No
     assert _unreadable(file, rows + 1) == "it has 1 rows, 2 were committed"
     raw = file.read_bytes()
     file.write_bytes(raw[:8] + bytes(40) + raw[48:])
-    assert "no whole Parquet file" in str(_unreadable(file, rows))
+    assert "not a complete Parquet file" in str(_unreadable(file, rows))
 
 
 @pytest.mark.parametrize("how", ["altered", "gone"])

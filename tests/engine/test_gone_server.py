@@ -105,7 +105,7 @@ def test_a_killed_server_is_noticed_and_nothing_waits_for_it_a_second_time(
         client.ends()
         ended = time.monotonic() - killed
     print(f"noticed after {noticed:.1f} s, ended after {ended:.1f} s")
-    assert said.startswith("gone Spark does not answer any more") and said.count(" | ") == 2, said
+    assert said.startswith("gone Spark no longer answers") and said.count(" | ") == 2, said
     # One patience, and twice as much again for a machine that is busy with other things: before, each call waited.
     assert PATIENCE / 2 < noticed < 2 * PATIENCE
     assert ended < 3 * PATIENCE

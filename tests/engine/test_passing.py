@@ -160,7 +160,7 @@ def test_a_read_that_is_not_exact_is_refused(line: Line, wrong: str, monkeypatch
     monkeypatch.setattr(compute, "read_ranges", read)
     passing(line)
     line.send([GOOD] * 6)
-    with pytest.raises(EngineError, match="read not exact"):
+    with pytest.raises(EngineError, match="inexact read"):
         line.checkpoint()
 
 

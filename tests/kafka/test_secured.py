@@ -144,7 +144,7 @@ def test_a_wrong_password_is_told_within_15_seconds_and_nothing_is_written(house
 
 def test_another_authority_is_told_as_such(house: House, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger")
-    with pytest.raises(BrokerError, match="no TLS connection came about .*certificate") as refused:
+    with pytest.raises(BrokerError, match="no TLS connection was established .*certificate") as refused:
         house.log(house.settings(kafka_ssl_ca=stranger.path)).topic_ids(["trips"])
     assert "TIDEMARK_KAFKA_SSL_CA" in refused.value.next
 

@@ -322,7 +322,7 @@ def test_a_lost_removal_is_an_error_that_names_the_file(
 ) -> None:
     done = lost_removal(line)
     version = line.handle(done).segments[-1].version
-    with pytest.raises(StoreError, match=f"not what was committed: .*{version - 1:020d}.json: it is empty"):
+    with pytest.raises(StoreError, match=f"differs from its commit: .*{version - 1:020d}.json: it is empty"):
         reader(line, done)
 
 
@@ -343,7 +343,7 @@ class Change(TypedDict, total=False):
 def test_files_are_handed_out_only_as_they_were_committed(driver: Driver, change: Change) -> None:
     made: Segment = driver.tables.commit(request(driver.write(1, 1), 1), Fence()).segment
     assert len(driver.tables.files_of(made)) == 1
-    with pytest.raises(StoreError, match="not what was committed"):
+    with pytest.raises(StoreError, match="differs from its commit"):
         driver.tables.files_of(replace(made, **change))
     assert made.path == TABLE
 

@@ -110,7 +110,7 @@ def house(function: Callable[..., Any], **options: Any) -> Pipeline:
 STEPS = [Step("a", 1), Step("b", 13), Step("a", 2), Step("a", 13), Step("b", 5)]
 RAISED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "an exception": (fails_on_thirteen, ProcessFunctionError, "ValueError: thirteen is out of luck"),
-    "a value of another type": (wrong_type, ProcessFunctionError, "n: '1' is no int"),
+    "a value of another type": (wrong_type, ProcessFunctionError, "n: '1' is not of type int"),
     "an unknown field": (unknown_field, ProcessFunctionError, "Memory has no field 'nn'"),
     "a record of another class": (wrong_record, ProcessFunctionError, "yielded Step(who='a', n=1), not Done"),
     "a number of 65 bits": (wide, StateOverflowError, "key (a): n: 9223372036854775808 does not fit 64 bits"),

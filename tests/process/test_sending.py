@@ -296,5 +296,5 @@ def test_declarations_that_make_no_sense_are_refused() -> None:
         KafkaSink("alerts", "out", guarantee="none")  # type: ignore[arg-type]
     alerts = ticks().operators[0]
     assert isinstance(alerts, Process)
-    with pytest.raises(DeclarationError, match="key_by='nobody' of its sink is no emitted field"):
+    with pytest.raises(DeclarationError, match="key_by='nobody' of its sink is not an emitted field"):
         replace(alerts, sink=KafkaSink("alerts", "out", key_by="nobody"))

@@ -225,8 +225,8 @@ def test_what_does_not_fit_is_refused_before_a_plan_and_the_same_for_an_outbox(t
             line.checkpoint()
         assert caught.value.what == (
             "the pipeline does not fit its sinks: tell.a: in sink out BIGINT became STRING (keep the type, emit it"
-            " under a new name, or to a sink of another name); tell.b: in sink out DECIMAL(20,2) became"
-            " DECIMAL(10,2) (keep the type, emit it under a new name, or to a sink of another name)"
+            " under a new name, or emit it to a sink of another name); tell.b: in sink out DECIMAL(20,2) became"
+            " DECIMAL(10,2) (keep the type, emit it under a new name, or emit it to a sink of another name)"
         )
         assert sorted(p for p in line.root.rglob("*") if p.is_file()) == objects
 

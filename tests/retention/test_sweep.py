@@ -196,7 +196,7 @@ def test_behind_a_damaged_manifest_or_log_nothing_is_deleted(tmp_path: Path) -> 
     log = tmp_path / "shelf/state/accounts/t1-1/runs/_delta_log" / f"{2:020d}.json"
     kept = log.read_bytes()
     log.write_bytes(kept.replace(b'"add"', b'"bad"'))
-    with pytest.raises(StoreError, match="nobody knows what is needed"):
+    with pytest.raises(StoreError, match="the files in use are unknown"):
         DiskShelf(tmp_path, ONE_FOLD).sweep(Retention.keep_last(2))
     log.write_bytes(kept)
     manifest = tmp_path / "shelf" / keys.slot_key("t1", 4)

@@ -62,12 +62,12 @@ def test_an_instance_by_hand_is_what_a_function_is_tested_with() -> None:
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "a keyed field": (lambda: {"n": (int, state.count())}, "n is no list of operator state"),
-    "no list": (lambda: {"n": (int, state.split_list())}, "operator state is a list, declared int"),
-    "a list or none": (lambda: {"n": (list[int] | None, state.split_list())}, "is a list, declared list"),
-    "lists in a list": (lambda: {"n": (list[list[int]], state.split_list())}, "elements that change in place"),
-    "a loose dataclass": (lambda: {"n": (list[Loose], state.union_list())}, "elements that change in place"),
-    "a loose one inside": (lambda: {"n": (list[Nested | None], state.union_list())}, "elements that change in place"),
+    "a keyed field": (lambda: {"n": (int, state.count())}, "n is not a list of operator state"),
+    "no list": (lambda: {"n": (int, state.split_list())}, "operator state must be a list, not int"),
+    "a list or none": (lambda: {"n": (list[int] | None, state.split_list())}, "must be a list, not list"),
+    "lists in a list": (lambda: {"n": (list[list[int]], state.split_list())}, "elements are mutable"),
+    "a loose dataclass": (lambda: {"n": (list[Loose], state.union_list())}, "elements are mutable"),
+    "a loose one inside": (lambda: {"n": (list[Nested | None], state.union_list())}, "elements are mutable"),
     "a type that is not stored": (lambda: {"n": (list[complex], state.union_list())}, "no stored type"),
     "a name of ours": (lambda: {"clear": (list[int], state.union_list())}, "`clear` is a method"),
 }
@@ -100,7 +100,7 @@ def positional(key: str, orders: Any, seen: Seen, operator_state: Local) -> None
     [
         ({"function": without}, "does not take its operator state"),
         ({"function": positional}, "does not take its operator state"),
-        ({"operator_state": None}, "takes operator_state, and none is declared"),
+        ({"operator_state": None}, "takes operator_state, but none is declared"),
         ({"operator_state": Seen}, "operator_state="),
         ({"operator_state": state.Operator}, "operator_state="),
     ],
@@ -140,9 +140,9 @@ def changed(**changes: Any) -> Pipeline:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (pops, "only added to or cleared"),
-        (adds_number, "samples: 1 is no str"),
-        (assigns_text, "samples: 'abc' is no list"),
+        (pops, "only be appended to or cleared"),
+        (adds_number, "samples: 1 is not of type str"),
+        (assigns_text, "samples: 'abc' is not a list"),
         (assigns_unknown, "no field 'sampels'"),
     ],
 )

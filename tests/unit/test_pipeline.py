@@ -72,8 +72,8 @@ def _one_field(name: str, annotation: object, field: object) -> type[state.Keyed
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "two operators, one uid": (_declared(_fold("a"), _fold("a")), "two operators have the uid a"),
-    "uids that differ in case": (_declared(_fold("Routes"), _fold("routes")), "two operators have the uid routes"),
+    "two operators, one uid": (_declared(_fold("a"), _fold("a")), "two operators share the uid a"),
+    "uids that differ in case": (_declared(_fold("Routes"), _fold("routes")), "two operators share the uid routes"),
     "no operators": (_declared(), "no operators"),
     "share above one": (_declared(_fold(), max_dead_letters=1.01), "max_dead_letters=1.01"),
     "share below zero": (_declared(_fold(), max_dead_letters=-0.1), "max_dead_letters=-0.1"),
@@ -81,9 +81,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no key": (lambda: _fold(key_by=()), "key_by=()"),
     "the same key twice": (lambda: _fold(key_by=("origin", "origin")), "key_by="),
     "a key that is not there": (_declared(_fold(key_by="nowhere")), "no such field"),
-    "a key that is a float": (_declared(_fold(key_by="delay")), "a float is no key"),
-    "no state class": (lambda: _fold(keyed=dict), "no state class"),  # type: ignore[arg-type]
-    "the bare base class": (lambda: _fold(keyed=state.Keyed), "no state class"),
+    "a key that is a float": (_declared(_fold(key_by="delay")), "a float cannot be a key"),
+    "no state class": (lambda: _fold(keyed=dict), "not a state class"),  # type: ignore[arg-type]
+    "the bare base class": (lambda: _fold(keyed=state.Keyed), "not a state class"),
     "a field of nothing": (
         _declared(_fold(keyed=_one_field("n", int, state.sum("nowhere")))),
         "the record has no field 'nowhere'",

@@ -51,7 +51,7 @@ def shop(*broadcast: Broadcast) -> Pipeline:
         (lambda: Broadcast("rules", RULES, key_by="item", max_keys=0), "max_keys=0"),
         (lambda: Broadcast("rules", RULES, key_by="nothing"), "no such field"),
         (lambda: Broadcast("rules", RULES, key_by="place.city"), "key_by="),
-        (lambda: Broadcast("rules", RULES, key_by=("item", "shop", "rate", "place")), "a struct is no key"),
+        (lambda: Broadcast("rules", RULES, key_by=("item", "shop", "rate", "place")), "a struct cannot be a key"),
         (lambda: shop(Broadcast("sold", RULES, key_by="item")), "two operators"),
         (lambda: shop(Broadcast("records", RULES, key_by="item")), "a source and a uid"),
         (lambda: shop(Broadcast("rules", replace(RULES, topics=TopicPattern("s.*")), key_by="item")), "topic sales"),

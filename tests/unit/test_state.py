@@ -83,7 +83,7 @@ def _class(name: str = "Declared", /, **fields: tuple[Any, Any]) -> Callable[[],
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "nothing remembered": (_class(), "remembers nothing"),
+    "nothing remembered": (_class(), "declares no state"),
     "no field kind": (_class(n=(int, ...)), "not a state field"),
     "a plain value": (_class(n=(int, 5)), "not a state field"),
     "count of a str": (_class(n=(str, state.count())), "declared str"),

@@ -1,1 +1,1 @@
-"""What authors declare: pipelines, operators, sources, operator state, retention; and their fingerprint."""
+"""What authors declare: pipelines, operators, sources, operator state and retention; and their fingerprint."""

@@ -1,4 +1,4 @@
-"""Finding pipelines: the `Pipeline` values in the files of the `TIDEMARK_PIPELINES` folders, by their own names."""
+"""Finds pipelines by name: the `Pipeline` values in the files of the `TIDEMARK_PIPELINES` folders."""
 
 import hashlib
 import importlib.util
@@ -14,11 +14,11 @@ from tidemark.model.core.names import checked_name
 
 
 def find_pipeline(name: str, folders: Sequence[Path]) -> Pipeline:
-    """The pipeline called `name`.
+    """Returns the pipeline called `name`.
 
     Raises:
-        NotFoundError: no file declares it; the message lists those that are declared.
-        DeclarationError: a file cannot be imported and no other one declares the name, or two files declare it.
+        NotFoundError: no file declares it; the message lists the declared ones.
+        DeclarationError: two files declare it, or a file cannot be imported and no other file declares it.
     """
     checked_name("pipeline", name)
     found: dict[str, tuple[Pipeline, Path]] = {}
@@ -45,7 +45,7 @@ def find_pipeline(name: str, folders: Sequence[Path]) -> Pipeline:
 
 
 def declared_in(path: Path) -> list[Pipeline]:
-    """The pipelines that one file declares at module level.
+    """Returns the pipelines that one file declares at module level.
 
     Raises:
         DeclarationError: the file cannot be imported; the message says where and why.
@@ -63,18 +63,18 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _imported(path: Path) -> ModuleType:
-    # The file itself, lest a link that is switched to other code shows what it led to before.
+    # Resolve links: a link that now points to other code must not show the old file.
     real = path.resolve()
     name = f"{path.parent.name}.{path.stem}"
-    # One module per file, under the name that `from pipelines.x import y` gives it where that is the same file, so
-    # that classes declared in it have one identity in a process. A second folder of that name gets a mark behind it.
+    # One module per file, under the name that `from pipelines.x import y` gives it if that is the same file, so that
+    # classes declared in it have one identity in a process. The name from a second such folder gets a suffix.
     for known_as in (name, name + BESIDE + hashlib.sha256(str(real).encode()).hexdigest()[:12]):
         known = sys.modules.get(known_as)
         if known is None:
             return _loaded(known_as, real)
         if Path(known.__file__ or "").resolve() == real:
             return known
-    raise DeclarationError(f"cannot import {path}: {known_as} is another module", next="rename the file.")
+    raise DeclarationError(f"cannot import {path}: the module name {known_as} is taken", next="rename the file.")
 
 
 def _loaded(name: str, path: Path) -> ModuleType:
@@ -99,7 +99,7 @@ def _unimportable(path: Path, error: Exception) -> DeclarationError:
     where = f"{path}:{line}" if line else str(path)
     return DeclarationError(
         f"cannot import the pipeline file {where}: {type(error).__name__}: {error}",
-        next="mend the file; `python " + str(path) + "` shows the whole traceback.",
+        next="fix the file; `python " + str(path) + "` shows the whole traceback.",
     )
 
 

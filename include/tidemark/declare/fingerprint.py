@@ -1,4 +1,4 @@
-"""What the parts of a declaration put into a pipeline's fingerprint: all that decides results."""
+"""The fingerprint of a pipeline: the parts of each declaration that decide results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -13,21 +13,21 @@ from tidemark.declare.sources import KafkaSource
 from tidemark.model.core.type_json import type_to_json
 
 BESIDE = "@"
-"""What follows it in a module's name only keeps apart files of one name in one process (`discovery`)."""
+"""Starts the suffix of a module name that only distinguishes files of one name in one process (`discovery`)."""
 
 _PLAIN = (str, bytes, int, float, date, time, timedelta, Decimal, Enum)
-"""Values whose text is the same in every process."""
+"""Types whose `repr` is the same in every process."""
 
 
 def of_source(source: KafkaSource) -> dict[str, Any]:
-    """What decides how its records are read."""
+    """Returns the parts of a source that decide how its records are read."""
     found = {"record": type_to_json(source.schema), "event_time": source.event_time, "isolation": source.isolation}
     pinned = dict(source.format.freeze())
     return found | ({"format": pinned} if pinned else {})
 
 
 def of_operator(operator: Operator) -> dict[str, Any]:
-    """What of an operator decides results, beside its stored schema."""
+    """Returns the parts of an operator that decide results, in addition to its stored schema."""
     found: dict[str, Any] = {"uid": operator.uid, "input": operator.input}
     if isinstance(operator, Process):
         emitted = operator.emitted
@@ -45,15 +45,15 @@ def of_operator(operator: Operator) -> dict[str, Any]:
 
 
 def of_gate(gate: Callable[..., object] | None) -> str | None:
-    """Its name: the same in a process that has imported another file of that name before."""
+    """Returns the name of a gate; it is the same in a process that has imported another file of that name before."""
     return None if gate is None else f"{gate.__module__.partition(BESIDE)[0]}.{gate.__qualname__}"
 
 
 def code_text(function: object) -> str:
-    """What a function does, as text: its name, constants and byte code, and what it uses of its own module.
+    """Returns the text of a function: its name, constants and byte code, and what its own module adds to it.
 
-    Functions of the module that it calls count with their own text, and plain values with theirs: a limit that is
-    corrected in a constant or in a helper is other code. Classes, and whatever other modules hold, count by name.
+    Functions of the same module that it calls count with their own text, and plain values with theirs, so correcting a
+    limit in a constant or a helper changes the code. Classes, and everything in other modules, count by name only.
     """
     return _text(function, set())
 
@@ -63,15 +63,17 @@ def _text(function: object, seen: set[CodeType]) -> str:
     if not isinstance(function, FunctionType):
         return name
     seen.add(function.__code__)
-    used = [f"{of}={text}" for of, value in _used(function) if (text := _told(function, value, seen)) is not None]
+    used = [
+        f"{of}={text}" for of, value in _used(function) if (text := _text_of_used(function, value, seen)) is not None
+    ]
     return " ".join([name, _code(function.__code__), *([f"[{', '.join(used)}]"] if used else [])])
 
 
 def _used(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Names that a function, or one inside it, may look up when it is called, with what they stand for."""
+    """Returns the names that a function, or one nested in it, may look up when it is called, with their values."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # nothing is in it yet
+        with suppress(ValueError):  # the cell is still empty
             yield name, cell.cell_contents
     yield "defaults", function.__defaults__ or ()
     yield "keyword defaults", function.__kwdefaults__ or {}
@@ -84,8 +86,8 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def _told(function: FunctionType, value: object, seen: set[CodeType]) -> str | None:
-    """The text of what a function uses; None for what counts by its name alone, and for what is empty."""
+def _text_of_used(function: FunctionType, value: object, seen: set[CodeType]) -> str | None:
+    """Returns the text of a value that a function uses; None if it is empty or counts by its name only."""
     if isinstance(value, FunctionType):
         known = value.__module__ != function.__module__ or value.__code__ in seen
         return None if known else _text(value, seen)
@@ -104,7 +106,7 @@ def _plain(value: object) -> str:
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_plain(k)}: {_plain(v)}' for k, v in value.items())}}}"
     if isinstance(value, set | frozenset):
-        # The order of a set of texts is another one in each process.
+        # The order of a set of texts differs between processes.
         return f"set({sorted(map(_plain, value))})"
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_plain, value))})"

@@ -1,13 +1,13 @@
-"""What an operator remembers beside its keys: declare a class, one field per list (Flink's operator list state).
+"""Operator state, which belongs to no key: declare a class with one field per list (Flink's operator list state).
 
     class Local(state.Operator):
         samples: list[str] = state.split_list()
         rules: list[str] = state.union_list()
 
-Each parallel task has lists of its own: of a split list a slice, of a union list all of it (A9, A10). They are for
-what belongs to no key and stays small: a few samples, offsets of something outside, rules met on the way. They lie
-inside the manifest, at most `model.operator_state.BOUND` bytes per operator. A key's state is `state.Keyed`; a table
-that all keys look into is a broadcast state.
+Each parallel task has its own lists: a slice of a split list, the whole of a union list. Use them for small things that
+belong to no key: a few samples, offsets of an external system, rules found in the data. They are stored in the
+manifest, with at most `model.operator_state.BOUND` bytes per operator. For the state of a key use `state.Keyed`, for a
+table that all keys look into a broadcast state.
 """
 
 import inspect
@@ -27,11 +27,11 @@ class ListDescriptor:
     """One declared list of operator state.
 
     Attributes:
-        mode: what a task gets of it.
-        name: the field's name; set when the class is made, as are the following.
+        mode: how the list is distributed over tasks.
+        name: name of the field; set when the class is created, as are the following.
         element: type of its elements.
         hint: the annotation of its elements, resolved.
-        was: the name that the field had before, where it was renamed.
+        was: the previous name of a renamed field.
     """
 
     mode: Redistribution
@@ -42,10 +42,11 @@ class ListDescriptor:
 
 
 def split_list(*, was: str = "") -> Any:
-    """A list that is divided over the parallel tasks: each has a contiguous slice, and changes it as it likes.
+    """Declares a list that is divided over the parallel tasks.
 
-    A checkpoint holds the slices one behind the other, in order of tasks; the next one divides that anew, over as many
-    tasks as it has. So any division must be legal (A9).
+    Each task has a contiguous slice, which it may change freely. A checkpoint stores the slices one after the other, in
+    the order of tasks. The next one divides the list again, over as many tasks as it has, so every division must be
+    legal.
 
     Args:
         was: see `ListDescriptor`.
@@ -54,11 +55,12 @@ def split_list(*, was: str = "") -> Any:
 
 
 def union_list(*, was: str = "") -> Any:
-    """A list that every parallel task gets whole, and may only add to or clear (A10).
+    """Declares a list that every parallel task gets whole, and may only append to or clear.
 
-    A task sees what the checkpoint before left and what it adds itself. A checkpoint holds the old elements, or none
-    where any task has cleared the list, and then what the tasks added, in order of tasks; of a task that cleared it
-    what it added afterwards. To assign a list is to clear it and to add elements.
+    A task sees the elements of the previous checkpoint and those that it appends itself. A checkpoint stores the old
+    elements, or none if any task has cleared the list, followed by what the tasks appended, in the order of tasks. Of a
+    task that cleared the list, only later elements count. Assigning a list clears it and appends the
+    elements.
 
     Args:
         was: see `ListDescriptor`.
@@ -68,14 +70,23 @@ def union_list(*, was: str = "") -> Any:
 
 @dataclass_transform(kw_only_default=True)
 class Operator:
-    """Base of a class of operator state. An instance is what one task has; `Local()` is that of the very first."""
+    """Base of the classes that declare operator state; an instance holds the lists of one task.
+
+    >>> from tidemark import state
+    >>> class Local(state.Operator):
+    ...     samples: list[str] = state.split_list()
+    >>> local = Local()
+    >>> local.samples
+    []
+    """
 
     descriptors: ClassVar[tuple[ListDescriptor, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         inherited = {d.name: d for base in reversed(cls.__mro__[1:]) for d in base.__dict__.get("descriptors", ())}
         own: dict[str, ListDescriptor] = {}
-        # Without annotations it has nothing of its own; or it is unpickled by value, and its fields follow at once.
+        # Without annotations the class declares no lists, or a worker is unpickling it by value and sets the fields
+        # next.
         if "__annotations__" in cls.__dict__:
             hints = get_type_hints(cls, include_extras=True)
             own = {n: _described(cls, n, hints[n]) for n in inspect.get_annotations(cls)}
@@ -100,7 +111,7 @@ def _described(cls: type, name: str, hint: Any) -> ListDescriptor:
     where, declared = f"{cls.__name__}.{name}", cls.__dict__.get(name)
     if not isinstance(declared, ListDescriptor):
         raise DeclarationError(
-            f"{where} is no list of operator state", next=f"write `{name}: list[...] = state.split_list()`."
+            f"{where} is not a list of operator state", next=f"write `{name}: list[...] = state.split_list()`."
         )
     if declared.was:
         checked_field(declared.was)
@@ -108,17 +119,17 @@ def _described(cls: type, name: str, hint: Any) -> ListDescriptor:
         raise DeclarationError(f"{where}: `clear` is a method of every state class", next="rename the field.")
     found = field_type(hint, where)
     if found.kind != "list" or found.nullable or found.element is None:
-        raise DeclarationError(f"{where}: operator state is a list, declared {found.kind}", next="declare list[...].")
+        raise DeclarationError(f"{where}: operator state must be a list, not {found.kind}", next="declare list[...].")
     (element,) = get_args(hint)
     if _can_change(element):
         raise DeclarationError(
-            f"{where}: elements that change in place", next="use scalars or frozen dataclasses of scalars."
+            f"{where}: the elements are mutable", next="use scalars or frozen dataclasses of scalars."
         )
     return replace(declared, name=checked_field(name), element=found.element, hint=element)
 
 
 def _can_change(hint: Any) -> bool:
-    """Whether a value can change in place: its list would not notice, and an undone call would leave a trace."""
+    """Whether a value is mutable: the list would not notice a change, and an undone call would leave a trace."""
     if get_origin(hint) in (list, dict):
         return True
     if isinstance(hint, type) and is_dataclass(hint):

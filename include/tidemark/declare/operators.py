@@ -1,4 +1,4 @@
-"""What a pipeline does with records: operators that keep state, and where the rows go that they emit."""
+"""Operators: they keep state per key, and may emit rows to a sink or to other operators."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,24 +24,37 @@ from tidemark.sinks.sink import Sink
 from tidemark.state import Keyed
 
 ProcessFunction = Callable[..., Iterable[Any] | None]
-"""`function(key, records, remembered)`, perhaps with `broadcast` as fourth, and `*, operator_state`; see `Process`."""
+"""`function(key, records, state)`, optionally with `broadcast` as fourth parameter and `*, operator_state`."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """An operator that folds the records of a key into accumulators (Flink's ReducingState, AggregatingState).
+    """Folds the records of each key into accumulators, like Flink's ReducingState and AggregatingState.
+
+    >>> from dataclasses import dataclass
+    >>> from tidemark import Fold, KafkaSource, Pipeline, state
+    >>> @dataclass(frozen=True)
+    ... class Flight:
+    ...     tail_number: str
+    ...     distance: int
+    >>> class Aircraft(state.Keyed):
+    ...     flights: int = state.count()
+    ...     distance: int = state.sum("distance")
+    >>> fold = Fold("aircraft", key_by="tail_number", state=Aircraft)
+    >>> Pipeline(name="flights", source=KafkaSource("flights", Flight), operators=[fold]).uids
+    ('aircraft',)
 
     Attributes:
-        uid: names the state; mandatory and unique (C6). State is found by pipeline name + uid, never by position.
-        key_by: record field, or several, that make the key; a record in which one is null is a dead letter.
+        uid: names the state; mandatory and unique. Tidemark finds state by pipeline name and uid, never by position.
+        key_by: the record field, or fields, that make the key; a record with a null in one of them is a dead letter.
         state: the `state.Keyed` class.
-        input: whose records: a source's name, or the uid of a `Process` that emits them; None = the only source.
-        deletes: a record without a value deletes the key that its message key names (a compacted topic's tombstone);
-            without this it is a dead letter.
-        join: per uid of a broadcast state the record field, or several, that hold its key. Its row is then a field of
-            the record: `key_by` and fields of the state may name `<uid>.<field>`, null where no row has the key. The
-            version is that of the checkpoint's barrier, as for a `Process` (A11).
-        was: the uid that the operator had before, where it was renamed: its state is carried over (C8).
+        input: the source by name, or the uid of a `Process` that emits the records; None = the only source.
+        deletes: a record without a value deletes the key in its message key (a tombstone of a compacted topic); by
+            default such a record is a dead letter.
+        join: for the uid of each broadcast state to join, the record field or fields that hold its key. The joined row
+            becomes a field of the record: `key_by` and state fields may use `<uid>.<field>`, which is null if no row
+            has the key. Every record of a checkpoint sees the version at its barrier, as in a `Process`.
+        was: the previous uid of a renamed operator: its state is carried over.
     """
 
     uid: str
@@ -63,20 +76,20 @@ class Fold:
         wrong = [d.name for d in self.state.descriptors if d.is_process]
         if wrong:
             raise DeclarationError(
-                f"{self.uid}: {', '.join(wrong)}: state of a Process in a Fold",
+                f"{self.uid}: {', '.join(wrong)}: kinds of state for a Process in a Fold",
                 next="fold a record field, as in state.list('field'), or declare a Process.",
             )
 
     @property
     def joins(self) -> tuple[Join, ...]:
-        """What it joins to its records; in order of their uids, because the order of a mapping decides nothing."""
+        """The joins, ordered by uid, because the order of a mapping must not decide anything."""
         return tuple(Join(uid, (on,) if isinstance(on, str) else tuple(on)) for uid, on in sorted(self.join.items()))
 
     def bind(self, record: FieldType) -> OperatorSchema:
-        """The stored schema over a record type, what is joined included.
+        """Returns the stored schema for a record type, including joined fields.
 
         Raises:
-            DeclarationError: a key or a field does not fit the record, two columns have one name, or a join is idle.
+            DeclarationError: a key or field does not fit the record, two columns share a name, or a join is unused.
         """
         keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
         fields = tuple(bind_field(self.uid, d, record) for d in self.state.descriptors)
@@ -89,26 +102,45 @@ class Fold:
 
 @dataclass(frozen=True)
 class Process:
-    """An operator whose function sees the records of a key in order, with what is remembered about it (A2-A4).
+    """Passes the records of each key, in order, to your function, together with the state of the key.
 
-    The function gets the key (a tuple where it has several columns), an iterator of record instances in order of
-    (topic, partition, offset), and an instance of the state class, whose fields it may read, assign, change and clear.
-    It may yield instances of `emits`. A fourth parameter, `broadcast`, gets a mapping of each broadcast state's uid to
-    its records by key. A keyword-only parameter, `operator_state`, gets an instance of the class of that name, whose
-    lists belong to no key. An exception fails the checkpoint, naming key, partition and offset.
+    >>> from dataclasses import dataclass
+    >>> from tidemark import KafkaSource, Pipeline, Process, state
+    >>> @dataclass(frozen=True)
+    ... class Trip:
+    ...     bus: str
+    ...     minutes_late: int
+    >>> class Bus(state.Keyed):
+    ...     delays: int = state.value(0)
+    >>> def count_delays(bus, trips, remembered):
+    ...     for trip in trips:
+    ...         if trip.minutes_late > 5:
+    ...             remembered.delays += 1
+    ...             yield trip
+    >>> process = Process("delays", key_by="bus", state=Bus, function=count_delays, emits=Trip)
+    >>> Pipeline(name="trips", source=KafkaSource("trips", Trip), operators=[process]).uids
+    ('delays',)
+
+    The function gets the key (a tuple if it has several columns), an iterator of record instances ordered by (topic,
+    partition, offset), and an instance of the state class. It may read, assign, change and clear the fields of the
+    state, and yield instances of `emits`. If it has a fourth parameter, `broadcast`, it gets a mapping from the uid of
+    each broadcast state to its records by key. If it has a keyword-only parameter, `operator_state`, it gets an
+    instance of that class, whose lists belong to no key. An exception fails the checkpoint; the error names key,
+    partition and offset.
 
     Attributes:
         uid: as in `Fold`.
         key_by: as in `Fold`.
-        state: the `state.Keyed` class, with fields `state.value`, `state.list`, `state.map`.
-        function: plain Python.
-        emits: dataclass of what it yields; None = it yields nothing.
+        state: the `state.Keyed` class, with fields `state.value`, `state.list` and `state.map`.
+        function: a plain Python function.
+        emits: dataclass of the yielded instances; None = the function yields nothing.
         sink: where emitted rows go; None = only to operators that name this one as `input`.
         input: as in `Fold`.
         order: `offset`, or `event_time` for (event time, topic, partition, offset) within a checkpoint.
-        on_error: `fail`, or `dead_letter`: a record whose processing raises is a dead letter and leaves no trace.
-        max_state_bytes: a key whose state is larger is a `StateOverflowError` naming the key (A3, F3).
-        operator_state: a `state.Operator` class: lists per parallel task (A9, A10); None = there are none.
+        on_error: `fail`, or `dead_letter`: a record that makes the function raise becomes a dead letter and changes
+            nothing.
+        max_state_bytes: a key with more state is a `StateOverflowError` that names the key.
+        operator_state: a `state.Operator` class with lists per parallel task; None = there are none.
         was: as in `Fold`.
     """
 
@@ -130,7 +162,7 @@ class Process:
         wrong = [d.name for d in self.state.descriptors if not d.is_process]
         if wrong:
             raise DeclarationError(
-                f"{self.uid}: {', '.join(wrong)}: state of a Fold in a Process",
+                f"{self.uid}: {', '.join(wrong)}: kinds of state for a Fold in a Process",
                 next="declare state.value, state.list() or state.map(), or declare a Fold.",
             )
         if not callable(self.function):
@@ -138,13 +170,15 @@ class Process:
         if self.emits is not None:
             record_type(self.emits)
         if self.sink is not None and self.emits is None:
-            raise DeclarationError(f"{self.uid}: a sink, but nothing is emitted", next="say what with `emits=`.")
+            raise DeclarationError(
+                f"{self.uid}: a sink, but nothing is emitted", next="declare the dataclass with `emits=`."
+            )
         _check_lists(self)
         if self.sink is not None and self.emitted is not None:
             self.sink.check(self.uid, self.emitted)
 
     def bind(self, record: FieldType) -> OperatorSchema:
-        """The stored schema over a record type; see `Fold.bind`."""
+        """Returns the stored schema for a record type; see `Fold.bind`."""
         keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
         fields = tuple(bind_process_field(self.uid, d) for d in self.state.descriptors)
         clock = one_clock(self.uid, fields)
@@ -153,21 +187,21 @@ class Process:
 
     @property
     def takes_broadcast(self) -> bool:
-        """Whether the function has a fourth parameter without a default: what is broadcast."""
+        """Whether the function has a fourth parameter without a default, for broadcast states."""
         found = signature(self.function).parameters.values()
         positional = [p for p in found if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
         return len(positional) > 3 and positional[3].default is Parameter.empty
 
     @property
     def lists(self) -> OperatorState:
-        """The declared lists of its operator state, empty."""
+        """The declared lists of operator state, without elements."""
         declared = () if self.operator_state is None else self.operator_state.descriptors
         lists = (OperatorList(name=d.name, mode=d.mode, element=d.element, was=d.was) for d in declared)
         return OperatorState(lists=tuple(lists))
 
     @property
     def emitted(self) -> FieldType | None:
-        """The struct of what it emits."""
+        """The struct of the emitted dataclass."""
         return None if self.emits is None else record_type(self.emits)
 
 
@@ -175,12 +209,12 @@ Operator = Fold | Process
 
 
 def _check(operator: Operator) -> None:
-    # An empty uid is none: only `was` may be left out.
+    # An empty uid is invalid; only `was` may be empty.
     for name in (operator.uid, operator.was) if operator.was else (operator.uid,):
         checked_name("uid", name)
     state = operator.state
     if not (isinstance(state, type) and issubclass(state, Keyed) and state is not Keyed):
-        raise DeclarationError(f"{operator.uid}: {state!r} is no state class", next="derive it from state.Keyed.")
+        raise DeclarationError(f"{operator.uid}: {state!r} is not a state class", next="derive it from state.Keyed.")
     if not state.descriptors:
         raise DeclarationError(
             f"{operator.uid}: {state.__name__} remembers nothing",
@@ -200,7 +234,7 @@ def _check_lists(operator: Process) -> None:
     takes = any(p.name == "operator_state" and p.kind is Parameter.KEYWORD_ONLY for p in found)
     if declared is None and takes:
         raise DeclarationError(
-            f"{operator.uid}: the function takes operator_state, and none is declared",
+            f"{operator.uid}: the function takes operator_state, but none is declared",
             next="declare it: Process(..., operator_state=...), a class derived from state.Operator.",
         )
     if declared is None:

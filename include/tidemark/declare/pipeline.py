@@ -1,4 +1,4 @@
-"""What an author writes: a pipeline is a frozen value, and importing one needs neither Spark nor Airflow."""
+"""A pipeline as a frozen value; importing its file needs neither Spark nor Airflow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,29 +31,45 @@ __all__ = [
 ]
 
 ONLY = "records"
-"""The name of the source of a pipeline that has one."""
+"""The name of the only source of a pipeline."""
 Expectations = Sequence[Any]
-"""Great Expectations expectations; typed loosely because importing them costs seconds."""
+"""Great Expectations expectations; loosely typed because importing them takes seconds."""
 Gate = Callable[[], Mapping[str, Expectations | Mapping[str, Expectations]]]
 """Returns `{"records": [...], "changes": {uid: [...]}, "state": {uid: [...]}}`; imports GX inside its body."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """One source or several, operators, one checkpoint over all of them.
+    """Sources, operators, and one checkpoint over all of them.
+
+    >>> from dataclasses import dataclass
+    >>> from tidemark import Fold, KafkaSource, Pipeline, state
+    >>> @dataclass(frozen=True)
+    ... class Flight:
+    ...     origin: str
+    ...     distance: int
+    >>> class Airport(state.Keyed):
+    ...     departures: int = state.count()
+    >>> pipeline = Pipeline(
+    ...     name="flights",
+    ...     source=KafkaSource("flights", Flight),
+    ...     operators=[Fold("airports", key_by="origin", state=Airport)],
+    ... )
+    >>> pipeline.operator("airports").key_by
+    ('origin',)
 
     Attributes:
-        name: finds the state; a pipeline continues from its newest checkpoint by name (I5 of flink.md).
-        source: what is read, where there is one source; it is called `records`.
-        sources: what is read, by name, where there are several; one barrier cuts them all.
-        operators: what is remembered; uids are unique.
-        broadcast: small tables that every `Process` may look into, and that a `Fold` may join.
-        gate: quality gate, judged on the candidate before anything is published (Q8).
-        max_dead_letters: greatest share of a checkpoint's records, per uid, that may be dead letters.
-        max_future: a record whose event time is later than logical time + this is a dead letter.
-        tolerable_failed_checkpoints: failures in a row before the pipeline is paused (D6).
-        min_pause: least time between the end of one checkpoint and the start of the next (D4).
-        checkpoint_timeout: an attempt that is older expires (D3).
+        name: identifies the state: a pipeline continues from the newest checkpoint under its name.
+        source: the only source; its name is `records`.
+        sources: several sources, by name; one barrier cuts them all.
+        operators: the operators, each with a unique uid.
+        broadcast: small tables that every `Process` may look into and a `Fold` may join.
+        gate: the quality gate; it judges the candidate before anything is published.
+        max_dead_letters: the greatest share of a checkpoint's records, per uid, that may become dead letters.
+        max_future: a record whose event time exceeds the logical time by more than this becomes a dead letter.
+        tolerable_failed_checkpoints: consecutive failures before the pipeline is paused.
+        min_pause: minimum time between the end of one checkpoint and the start of the next.
+        checkpoint_timeout: an attempt that takes longer expires.
     """
 
     name: str
@@ -72,11 +88,13 @@ class Pipeline:
         checked_name("pipeline", self.name)
         object.__setattr__(self, "operators", tuple(self.operators))
         object.__setattr__(self, "broadcast", tuple(self.broadcast))
-        # `dataclasses.replace(pipeline, source=...)` hands over what `sources` was made of before.
+        # `dataclasses.replace(pipeline, source=...)` passes the `sources` that were derived from the old source.
         if self.source is not None and set(self.sources) <= {ONLY}:
             object.__setattr__(self, "sources", {ONLY: self.source})
         elif (self.source is None) == (not self.sources):
-            raise DeclarationError(f"{self.name}: no source, or two ways", next="give source=..., or sources={...}.")
+            raise DeclarationError(
+                f"{self.name}: both source= and sources=, or neither", next="give source=..., or sources={...}."
+            )
         self._check_names()
         if not 0 <= self.max_dead_letters <= 1:
             raise DeclarationError(f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1.")
@@ -84,21 +102,21 @@ class Pipeline:
 
     @property
     def inputs(self) -> dict[str, KafkaSource]:
-        """All that is read from Kafka, by name: the sources, and the topics of broadcast states by uid.
+        """Everything that is read from Kafka, by name: the sources, and by uid the topics of broadcast states.
 
-        One barrier cuts them all; a topic belongs to one of them.
+        One barrier cuts all inputs; a topic belongs to exactly one of them.
         """
         return {**self.sources, **{b.uid: b.source for b in self.broadcast if isinstance(b.source, KafkaSource)}}
 
     @property
     def formats(self) -> dict[str, dict[str, str]]:
-        """What plans pin of the formats of inputs, by name; nothing of JSON."""
+        """What plans pin of the input formats, by name; nothing for JSON."""
         pinned = {name: dict(source.format.freeze()) for name, source in self.inputs.items()}
         return {name: held for name, held in pinned.items() if held}
 
     @property
     def isolation(self) -> str:
-        """Kafka's isolation level of all reads."""
+        """The Kafka isolation level of all reads."""
         return next(iter(self.inputs.values())).isolation
 
     @property
@@ -108,23 +126,23 @@ class Pipeline:
 
     @property
     def uids(self) -> tuple[str, ...]:
-        """Broadcast states, then operators, each behind the one whose emitted records it gets."""
+        """The uids of broadcast states, then those of operators, each after the operator whose records it gets."""
         return (*(b.uid for b in self.broadcast), *(o.uid for o in self.in_order()))
 
     def record_class(self, operator: Operator) -> type:
-        """The dataclass of the records that an operator gets."""
+        """Returns the dataclass of the records that an operator gets."""
         name = self.input_of(operator)
         upstream = next((o.emits for o in self.operators if o.uid == name and isinstance(o, Process)), None)
         return self.sources[name].record if upstream is None else upstream
 
     def may_fail(self, name: str) -> bool:
-        """Whether good records of an input may become dead letters in a function: their raw bytes are kept then."""
+        """Whether a function may turn good records of an input into dead letters, so that their raw bytes are kept."""
         return any(
             isinstance(o, Process) and o.on_error == "dead_letter" for o in self.operators if self.input_of(o) == name
         )
 
     def readers(self, name: str) -> tuple[str, ...]:
-        """The uids that get the records of an input, or what a `Process` emits: broadcast states, then operators."""
+        """Returns the uids of broadcast states, then of operators, that read an input or the records of a `Process`."""
         own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]
         return (*own, *(o.uid for o in self.operators if self.input_of(o) == name))
 
@@ -134,15 +152,15 @@ class Pipeline:
         return found | {o.uid: o.bind(self.record_of(o)) for o in self.operators}
 
     def operator_states(self) -> dict[str, OperatorState]:
-        """The lists that operators declare, empty, by uid of those that declare some."""
+        """The declared lists of operator state, without elements, by uid of the operators that have some."""
         found = {o.uid: o.lists for o in self.operators if isinstance(o, Process)}
         return {uid: lists for uid, lists in found.items() if lists}
 
     def record_of(self, operator: Operator) -> FieldType:
-        """The struct of the records that an operator gets, with what a fold joins to them.
+        """Returns the struct of the records that an operator gets, including the joins of a fold.
 
         Raises:
-            DeclarationError: its input is no source and no operator that emits, or a join does not fit.
+            DeclarationError: the input is neither a source nor an operator that emits, or a join does not fit.
         """
         found = self._input_record(operator)
         if not (isinstance(operator, Fold) and operator.joins):
@@ -159,30 +177,32 @@ class Pipeline:
         if emitted is None:
             known = [*self.sources, *(o.uid for o in self.operators if isinstance(o, Process) and o.emits is not None)]
             raise DeclarationError(
-                f"{operator.uid}: no input {name!r}", next=f"name a source or a Process that emits: {', '.join(known)}."
+                f"{operator.uid}: unknown input {name!r}",
+                next=f"name a source or a Process that emits: {', '.join(known)}.",
             )
         return emitted
 
     def input_of(self, operator: Operator) -> str:
-        """The name of the source, or the uid of the `Process`, whose records an operator gets."""
+        """Returns the name of the source, or the uid of the `Process`, whose records an operator gets."""
         if operator.input is None and len(self.sources) > 1:
             raise DeclarationError(
-                f"{operator.uid}: which input?", next=f"give input=, one of {', '.join(self.sources)}."
+                f"{operator.uid}: the pipeline has several sources, and input= is missing",
+                next=f"give input=, one of {', '.join(self.sources)}.",
             )
         return next(iter(self.sources)) if operator.input is None else operator.input
 
     def in_order(self) -> tuple[Operator, ...]:
-        """The operators, each behind the one whose emitted records it gets.
+        """The operators, each after the one whose emitted records it gets.
 
         Raises:
-            DeclarationError: operators feed each other in a ring.
+            DeclarationError: operators feed each other in a cycle.
         """
         waiting, done = list(self.operators), list[Operator]()
         while waiting:
             ready = [o for o in waiting if not any(w.uid == o.input for w in waiting)]
             if not ready:
                 raise DeclarationError(
-                    f"{self.name}: operators in a ring: {', '.join(o.uid for o in waiting)}",
+                    f"{self.name}: operators feed each other in a cycle: {', '.join(o.uid for o in waiting)}",
                     next="let one of them read a source.",
                 )
             done += ready
@@ -190,10 +210,10 @@ class Pipeline:
         return tuple(done)
 
     def operator(self, uid: str) -> Operator:
-        """The operator with a uid.
+        """Returns the operator with a uid.
 
         Raises:
-            NotFoundError: no such operator; the message lists those there are.
+            NotFoundError: there is no such operator; the message lists the existing ones.
         """
         for found in self.operators:
             if found.uid == uid:
@@ -205,9 +225,9 @@ class Pipeline:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over what decides results: record types, schemas, functions, dead-letter and lateness rules.
+        """Hash (sha256) of what decides results: record types, schemas, functions, rules for bad and late records.
 
-        A plan that was made by another fingerprint is aborted with CODE_CHANGED, never finished by this code.
+        A plan with another fingerprint is aborted with CODE_CHANGED and never finished by this code.
         """
         return checksum(
             {
@@ -226,30 +246,34 @@ class Pipeline:
             raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold or Process.")
         uids = [o.uid for o in (*self.broadcast, *self.operators)]
         sinks = [o.sink.name for o in self.operators if isinstance(o, Process) and o.sink is not None]
-        for what, names in (("operators have the uid", uids), ("sinks have the name", sinks)):
+        for what, names in (("operators share the uid", uids), ("sinks share the name", sinks)):
             lowered = [n.lower() for n in names]
             twice = sorted({n for n in lowered if lowered.count(n) > 1})
             if twice:
                 raise DeclarationError(f"{self.name}: two {what} {', '.join(twice)}", next="give each its own.")
         both = sorted(set(self.sources) & set(uids))
         if both:
-            raise DeclarationError(f"{self.name}: {', '.join(both)} is a source and a uid", next="rename one of them.")
+            raise DeclarationError(
+                f"{self.name}: {', '.join(both)} is both a source and a uid", next="rename one of them."
+            )
         for name in self.sources:
             checked_name("source", name)
         if len({s.isolation for s in self.inputs.values()}) > 1:
             raise DeclarationError(
-                f"{self.name}: sources with different isolation", next="read all of them with one isolation level."
+                f"{self.name}: sources with different isolation levels",
+                next="read all of them with one isolation level.",
             )
         self._check_topics()
         self.in_order()
         for o in self.operators:
             if isinstance(o, Fold) and o.deletes and self.input_of(o) not in self.sources:
                 raise DeclarationError(
-                    f"{o.uid}: deletes=True on what a Process emits", next="emitted records have a value: leave it out."
+                    f"{o.uid}: deletes=True on records that a Process emits",
+                    next="leave it out: emitted records always have a value.",
                 )
 
     def _check_topics(self) -> None:
-        # What two patterns share is known to Kafka only: the planner looks.
+        # Only Kafka knows which topics two patterns share; the planner checks that.
         for name, source in self.inputs.items():
             for other, its in self.inputs.items():
                 shared = [] if name == other else [topic for topic in source.names if its.names_topic(topic)]
@@ -258,7 +282,7 @@ class Pipeline:
 
 
 def shared_topic(pipeline: str, topic: str, names: Sequence[str]) -> DeclarationError:
-    """The error of a topic that two inputs would read."""
+    """Returns the error for a topic that two inputs would read."""
     return DeclarationError(
         f"{pipeline}: topic {topic} belongs to {' and to '.join(names)}",
         next="let one of them read it, and give its name as input= to every operator that needs it.",

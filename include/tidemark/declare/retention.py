@@ -1,15 +1,15 @@
-"""Which completed checkpoints a timeline keeps: small rules, joined by `|`, and what they come to (D7, E11).
+"""Which completed checkpoints a timeline keeps: small rules joined by `|`.
 
-A rule decides, it deletes nothing: no file, object or table is touched here.
+A rule only decides; it deletes no file, object or table.
 
-The clock is the checkpoints' own. The age of a checkpoint and the period that it counts for are taken from its logical
-time, which its plan has recorded; "now" is that of the newest one. No wall clock is read, so a repeated evaluation
-gives the same answer, and a pipeline that rests loses no restore point however long it rests. The logical time of a
-scheduled checkpoint is the end of its data interval, of one on demand it is when it was planned; it never goes back. A
-checkpoint that is dated far ahead makes all others old for `keep_for`: join `keep_last` to it.
+Ages and periods are measured in the logical times of checkpoints, which their plans have recorded, and "now" is the
+logical time of the newest checkpoint. No wall clock is read, so evaluating a rule again gives the same answer, and a
+pipeline that is idle loses no restore points. The logical time of a scheduled checkpoint is the end of its data
+interval, that of a checkpoint on demand the moment it was planned; it never decreases. A checkpoint dated far in the
+future makes all others old for `keep_for`, so combine it with `keep_last`.
 
-Periods are open at their start and closed at their end, the mirror image of a data interval `[start, end)`: a
-checkpoint at midnight holds the day before, whole, and counts for that day.
+Periods include their end but not their start, the mirror image of a data interval `[start, end)`: a checkpoint at
+midnight contains the whole day before, and counts for that day.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,14 +21,14 @@ from zoneinfo import ZoneInfo
 
 from tidemark.errors import DeclarationError
 
-# The members of a retention rule: each answers, newest first, whether a checkpoint is kept (D7, D8, E11).
+# The members of a retention rule: each decides, from newest to oldest, whether a checkpoint is kept.
 Watch = Callable[[int], bool | None]
-"""Told of logical times, newest first: whether that checkpoint is kept; None = neither it nor any older one."""
+"""Called with logical times, newest first: is that checkpoint kept? None = neither it nor any older one is."""
 
 MS = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // MS
-"""No timezone leads beyond the calendar from here; a person who means "all" may well have asked `until` 9999-12-31."""
+"""No time zone leads beyond the calendar from here. A person who means "all" may well give 9999-12-31 for `until`."""
 _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
     "hourly": lambda at: (at.year, at.month, at.day, at.hour),
     "daily": lambda at: (at.year, at.month, at.day),
@@ -37,10 +37,10 @@ _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
 
 
 class Member(Protocol):
-    """One member of a retention; its text is how it is declared."""
+    """One member of a retention; its text is its declaration."""
 
     def watch(self, newest: int) -> Watch:
-        """What answers for one history.
+        """Returns the decision function for one history.
 
         Args:
             newest: logical time of its newest checkpoint.
@@ -50,7 +50,7 @@ class Member(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepLast:
-    """The newest ones."""
+    """Keeps the newest checkpoints."""
 
     n: int
 
@@ -65,7 +65,7 @@ class KeepLast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepFor:
-    """Those that are young enough, by logical time."""
+    """Keeps checkpoints up to a maximum age in logical time."""
 
     duration: timedelta
 
@@ -80,7 +80,7 @@ class KeepFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepNewestOf:
-    """The newest one of each of the last periods that have one."""
+    """Keeps the newest checkpoint of each of the last periods that have one."""
 
     period: str
     n: int
@@ -96,7 +96,7 @@ class KeepNewestOf:
         seen: set[tuple[int, ...]] = set()
 
         def keeps(at: int) -> bool | None:
-            # The last millisecond that it holds: at midnight sharp that is one of the day before.
+            # The last millisecond that the checkpoint contains: exactly at midnight it belongs to the day before.
             period = period_of((_EPOCH + min(at - 1, _LAST_MS) * MS).astimezone(zone))
             if period in seen:
                 return False
@@ -122,21 +122,21 @@ History = Iterable[tuple[int, int]]
 """Completed checkpoints as (id, logical time in milliseconds since the epoch), newest first."""
 
 NEWEST = "newest"
-"""The reason that keeps the newest completed checkpoint under every rule."""
+"""The reason that keeps the newest completed checkpoint, whatever the rule."""
 
 _NEXT = (
-    "join what keeps a checkpoint by |: Retention.keep_last(n), Retention.keep_for(timedelta), Retention.hourly(n),"
+    "join members by |: Retention.keep_last(n), Retention.keep_for(timedelta), Retention.hourly(n),"
     " Retention.daily(n), Retention.monthly(n); Retention.delete_on_stop()."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subsumption:
-    """What a retention comes to on one timeline (Flink: older checkpoints are subsumed by newer ones).
+    """The result of a retention on one timeline (Flink: newer checkpoints subsume older ones).
 
     Attributes:
-        kept: id → every reason that keeps it, ids ascending: `newest`, members of the rule, why it is pinned.
-        released: ids that nothing keeps, ascending.
+        kept: id → all reasons that keep it, by ascending id: `newest`, members of the rule, the reason for a pin.
+        released: ascending ids of the checkpoints that nothing keeps.
     """
 
     kept: Mapping[int, tuple[str, ...]]
@@ -144,7 +144,7 @@ class Subsumption:
 
     @property
     def released_text(self) -> str:
-        """`chk-1 to chk-9, chk-11`: what no kept one parts is joined; "none" where none is released."""
+        """`chk-1 to chk-9, chk-11`: runs without a kept checkpoint are joined; "none" if none is released."""
         everything = sorted([*self.kept, *self.released])
         spans = [list(span) for gone, span in groupby(everything, key=lambda number: number not in self.kept) if gone]
         ends = [[span[0]] if len(span) == 1 else [span[0], span[-1]] for span in spans]
@@ -153,13 +153,17 @@ class Subsumption:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Retention:
-    """A rule for completed checkpoints: `Retention.keep_last(10) | Retention.daily(30)`.
+    """A rule for which completed checkpoints to keep.
 
-    A checkpoint is kept if any member keeps it. The newest completed one is always kept. Declared in a DAG file:
+    >>> from tidemark import Retention
+    >>> print(Retention.keep_last(10) | Retention.daily(30))
+    keep_last(10) | daily(30)
+
+    A checkpoint is kept if any member keeps it; the newest completed one is always kept. Declare it in a DAG file with
     `checkpoint_dag(..., retention=...)`.
 
     Attributes:
-        members: in the order of their declaration, none twice. Made by the named constructors.
+        members: in order of declaration, without duplicates. Use the named constructors to create them.
     """
 
     members: tuple[Member, ...]
@@ -170,19 +174,19 @@ class Retention:
 
     @classmethod
     def keep_last(cls, n: int) -> "Retention":
-        """The `n` newest checkpoints; `keep_last(2)` is Flink's num-retained = 2 (D7).
+        """Keeps the `n` newest checkpoints; `keep_last(2)` is Flink's num-retained = 2.
 
         Raises:
-            DeclarationError: `n` is no whole number of at least 1.
+            DeclarationError: `n` is not a whole number of at least 1.
         """
         return cls(members=(KeepLast(n=_count("keep_last", n)),))
 
     @classmethod
     def keep_for(cls, duration: timedelta) -> "Retention":
-        """Checkpoints that are no more than `duration` older than the newest one, by logical time.
+        """Keeps checkpoints that are at most `duration` older than the newest one, by logical time.
 
         Raises:
-            DeclarationError: it is not a positive timedelta of whole milliseconds.
+            DeclarationError: `duration` is not a positive timedelta of whole milliseconds.
         """
         if not isinstance(duration, timedelta) or duration < MS or duration % MS:
             raise DeclarationError(
@@ -193,28 +197,28 @@ class Retention:
 
     @classmethod
     def hourly(cls, n: int) -> "Retention":
-        """The newest checkpoint of each of the last `n` hours (UTC) that have one.
+        """Keeps the newest checkpoint of each of the last `n` hours (UTC) that have one.
 
         Raises:
-            DeclarationError: `n` is no whole number of at least 1.
+            DeclarationError: `n` is not a whole number of at least 1.
         """
         return cls(members=(KeepNewestOf(period="hourly", n=_count("hourly", n)),))
 
     @classmethod
     def daily(cls, n: int, *, timezone: str = "UTC") -> "Retention":
-        """The newest checkpoint of each of the last `n` days that have one; days are those of `timezone`.
+        """Keeps the newest checkpoint of each of the last `n` days that have one; days are those of `timezone`.
 
         Raises:
-            DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
+            DeclarationError: `n` is not a whole number of at least 1, or the time zone does not exist.
         """
         return cls(members=(KeepNewestOf(period="daily", n=_count("daily", n), timezone=_zone("daily", timezone)),))
 
     @classmethod
     def monthly(cls, n: int, *, timezone: str = "UTC") -> "Retention":
-        """The newest checkpoint of each of the last `n` months that have one; months are those of `timezone`.
+        """Keeps the newest checkpoint of each of the last `n` months that have one; months are those of `timezone`.
 
         Raises:
-            DeclarationError: `n` is no whole number of at least 1, or there is no such timezone.
+            DeclarationError: `n` is not a whole number of at least 1, or the time zone does not exist.
         """
         return cls(
             members=(KeepNewestOf(period="monthly", n=_count("monthly", n), timezone=_zone("monthly", timezone)),)
@@ -222,18 +226,18 @@ class Retention:
 
     @classmethod
     def delete_on_stop(cls) -> "Retention":
-        """While the pipeline is stopped no other member counts: Flink's DELETE_ON_CANCELLATION (D8).
+        """Ignores all other members while the pipeline is stopped: Flink's DELETE_ON_CANCELLATION.
 
-        What is left is the newest checkpoint, from which it can be resumed, and what is pinned. Without this member a
-        stop changes nothing: RETAIN_ON_CANCELLATION. Alone, it keeps everything until there is a stop.
+        Only pinned checkpoints remain, and the newest one, from which you can resume. Without this member a stop
+        changes nothing: RETAIN_ON_CANCELLATION. As the only member, it keeps everything until the pipeline is stopped.
         """
         return cls(members=(DeleteOnStop(),))
 
     def in_force(self, *, stopped: bool) -> "Retention | None":
-        """The rule that counts now; None keeps everything.
+        """Returns the rule currently in force; None keeps everything.
 
         Args:
-            stopped: whether the pipeline is (`tidemark stop`).
+            stopped: whether the pipeline is stopped (`tidemark stop`).
         """
         last = DeleteOnStop()
         if last not in self.members:
@@ -255,14 +259,15 @@ class Retention:
         return " | ".join(f"Retention.{member}" for member in self.members)
 
     def subsume(self, checkpoints: Mapping[int, int], *, pinned: Mapping[int, str] | None = None) -> Subsumption:
-        """Which checkpoints of one timeline are kept, each with its reasons, and which are released.
+        """Returns which checkpoints of one timeline are kept, with all reasons, and which are released.
 
-        A pin keeps its checkpoint and counts for no member: `keep_last(2)` keeps two beside it or with it.
+        A pin keeps its checkpoint in addition to the rule and uses up no member: `keep_last(2)` keeps the two newest
+        checkpoints, pinned or not.
 
         Args:
-            checkpoints: id → logical time in milliseconds since the epoch, of every completed checkpoint. Of equal
-                times the greater id is the newer one.
-            pinned: id → why it must stay, whatever the rule says. Ids of other timelines are ignored.
+            checkpoints: id → logical time in milliseconds since the epoch, for every completed checkpoint. Of two with
+                the same time, the one with the greater id is newer.
+            pinned: id → the reason why it must be kept regardless of the rule. Ids of other timelines are ignored.
         """
         by_rule = self.kept(sorted(checkpoints.items(), key=lambda item: (item[1], item[0]), reverse=True))
         pins = {number: (why,) for number, why in (pinned or {}).items()}
@@ -273,12 +278,12 @@ class Retention:
         )
 
     def kept(self, history: History) -> dict[int, tuple[str, ...]]:
-        """The checkpoints that the rule keeps, with its reasons, newest first.
+        """Yields the checkpoints that the rule keeps, with reasons, newest first.
 
-        Takes no more of the history than it needs: up to the first checkpoint that no member keeps, nor any older one.
+        It reads no more of the history than necessary: up to the first checkpoint from which no member keeps any more.
 
         Args:
-            history: completed checkpoints of one timeline; their times do not grow.
+            history: completed checkpoints of one timeline, newest first; their times never increase.
         """
         kept: dict[int, tuple[str, ...]] = {}
         watching: dict[str, Watch] = {}
@@ -295,7 +300,7 @@ class Retention:
 
 
 def as_retention(given: object) -> Retention | None:
-    """A declaration's `retention=`: None keeps everything.
+    """Validates the `retention=` of a declaration; None keeps everything.
 
     Raises:
         DeclarationError: it is neither None nor a Retention.
@@ -319,5 +324,5 @@ def _zone(name: str, timezone: object) -> str:
     except (KeyError, ValueError, OSError) as error:
         raise DeclarationError(
             f"{name}(timezone={timezone!r}): no such timezone",
-            next="name one of the IANA time zone database, as in 'America/New_York'.",
+            next="use a name of the IANA time zone database, as in 'America/New_York'.",
         ) from error

@@ -1,6 +1,6 @@
-"""A retention rule as text, and back: what `str` of a `Retention` gives, and what people type after `--keep`.
+"""Retention rules as text, as `str` of a `Retention` writes them and `--keep` takes them, parsed back.
 
-Read with Python's own grammar against a short list of what may stand in it; nothing is ever evaluated.
+Python's own grammar parses the text, and only a short list of nodes is allowed; nothing is ever evaluated.
 """
 
 import ast
@@ -28,10 +28,10 @@ _MEMBERS: dict[str, Callable[..., Retention]] = {
 
 
 def parse_retention(text: str) -> Retention | None:
-    """The rule that a text says; None for an empty text, which keeps everything.
+    """Parses a retention rule; an empty text is None, which keeps everything.
 
     Raises:
-        DeclarationError: it is no rule, or a number or a timezone in it does not fit.
+        DeclarationError: the text is not a rule, or a number or time zone in it is invalid.
     """
     if not text.strip():
         return None
@@ -81,7 +81,7 @@ def _value(node: ast.expr, text: str) -> object:
 
 
 def _called(node: ast.expr, owner: str) -> str | None:
-    """The name that a call calls, bare or of `owner`."""
+    """Returns the name that a call calls, bare or as an attribute of `owner`."""
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == owner:

@@ -16,12 +16,22 @@ from tidemark.model.schema.binding import bind_key, bind_latest
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 Start = Literal["earliest", "latest", "committed"] | datetime | Mapping[TopicPartition, int]
-"""Where a pipeline's first checkpoint starts (J6); a datetime is the first record at or after it, else the end."""
+"""Where the first checkpoint starts; a datetime means the first record at or after it, or the end if there is none."""
 
 
 @dataclass(frozen=True)
 class TopicPattern:
-    """Every topic whose whole name matches a regular expression of Python's `re` (J5)."""
+    r"""Matches every topic whose whole name matches a regular expression in the syntax of Python's `re`.
+
+    >>> from dataclasses import dataclass
+    >>> from tidemark import KafkaSource, TopicPattern
+    >>> @dataclass(frozen=True)
+    ... class Order:
+    ...     amount: int
+    >>> source = KafkaSource(TopicPattern(r"orders\.(eu|us)"), Order)
+    >>> source.names_topic("orders.eu"), source.names_topic("orders.eu.retry")
+    (True, False)
+    """
 
     regex: str
 
@@ -40,17 +50,27 @@ class TopicPattern:
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """A bounded read of Kafka topics.
+    """Reads a bounded range of records from Kafka topics.
+
+    >>> from dataclasses import dataclass
+    >>> from datetime import datetime
+    >>> from tidemark import KafkaSource
+    >>> @dataclass(frozen=True)
+    ... class Flight:
+    ...     origin: str
+    ...     departure: datetime
+    >>> KafkaSource("flights", Flight, event_time="departure").names
+    ('flights',)
 
     Attributes:
-        topics: one topic, several, a `TopicPattern`, or an explicit set of `TopicPartition`s (J5).
-        record: dataclass that a value is decoded to.
-        event_time: the datetime field of the record that is its event time; None = the Kafka timestamp.
-        start: where the first checkpoint starts; later ones start where their parent ended (I6).
-        isolation: Kafka's isolation level; stored in every manifest (J11).
-        group: consumer group whose offsets are set after completion, for lag monitoring only (J10), and read
-            once by `start="committed"`.
-        format: what the bytes of a value mean: `formats.Json()`, `formats.Text()`, or a format of your own.
+        topics: one topic, several topics, a `TopicPattern`, or a set of `TopicPartition`s.
+        record: dataclass to which values are decoded.
+        event_time: the datetime field of the record with the event time; None = the Kafka timestamp.
+        start: where the first checkpoint starts; every later one starts where its parent ended.
+        isolation: the Kafka isolation level; stored in every manifest.
+        group: consumer group whose offsets Tidemark sets after each checkpoint, for lag monitoring only; it reads them
+            once, for `start="committed"`.
+        format: the format of values: `formats.Json()`, `formats.Text()`, or your own.
     """
 
     topics: str | Sequence[str] | TopicPattern | frozenset[TopicPartition]
@@ -69,7 +89,7 @@ class KafkaSource:
         if not self.names and not isinstance(self.topics, TopicPattern):
             raise DeclarationError("a source without topics", next="name at least one topic.")
         if not isinstance(self.format, RecordFormat):
-            raise DeclarationError(f"format={self.format!r} is no format", next="give an instance: formats.Text().")
+            raise DeclarationError(f"format={self.format!r} is not a format", next="give an instance: formats.Text().")
         if self.event_time is not None:
             found = self.schema.at(self.event_time)
             if found is None or found.kind != "timestamp" or found.nullable:
@@ -80,12 +100,12 @@ class KafkaSource:
 
     @property
     def schema(self) -> FieldType:
-        """The struct that a value is decoded to."""
+        """The struct to which a value is decoded."""
         return self.format.bind(self.record)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The topics, as named; none for a pattern, because what it matches is known to Kafka only."""
+        """The declared topics; empty for a pattern, because only Kafka knows the matching topics."""
         if isinstance(self.topics, TopicPattern):
             return ()
         if isinstance(self.topics, frozenset):
@@ -107,11 +127,12 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class DeltaTable:
-    """A Delta table of somebody else's, copied into a table of ours when it changes.
+    """An external Delta table; Tidemark copies it into a table of its own when it changes.
 
     Attributes:
-        path: folder or URL of the table; absolute, because each step of a checkpoint may start in another folder.
-        record: dataclass of the columns that are used.
+        path: folder or URL of the table. It must be absolute, because each step of a checkpoint may run in another
+            working directory.
+        record: dataclass of the columns that you use.
     """
 
     path: str
@@ -121,29 +142,31 @@ class DeltaTable:
         if not self.path:
             raise DeclarationError("a DeltaTable without a path", next="name the table's folder.")
         if "://" not in self.path and not self.path.startswith("/"):
-            raise DeclarationError(f"a DeltaTable at a relative path: {self.path}", next="give all of it, or a URL.")
+            raise DeclarationError(
+                f"a DeltaTable at a relative path: {self.path}", next="give an absolute path or a URL."
+            )
         record_type(self.record)
 
     @property
     def schema(self) -> FieldType:
-        """The struct that a row is read as."""
+        """The struct to which a row is decoded."""
         return record_type(self.record)
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """A small table that every key of a `Process` may look into, or a `Fold` may join: Flink's broadcast state (A11).
+    """A small table that every key of a `Process` may look into, or a `Fold` may join: Flink's broadcast state.
 
-    Rows of a checkpoint's range are applied before its keyed records, so that all keys see one version: that of the
-    barrier. For equal keys the row latest in (topic, partition, offset) counts, or in event time where the source
-    declares one; a record without a value deletes the key that its message key names. Broadcast records do not move
-    the watermark.
+    All keys of a checkpoint see one version, that at the barrier: rows in its range are applied before its keyed
+    records. Of several rows with the same key the last one by (topic, partition, offset) counts, or the latest by event
+    time if the source declares one. A record without a value deletes the key in its message key. Broadcast records do
+    not advance the watermark.
 
     Attributes:
-        uid: names the state, as an operator's uid does.
-        source: what it is read from.
-        key_by: record field, or several, that make the key.
-        max_keys: a state with more keys is a `StateOverflowError`: every worker holds all of it.
+        uid: names the state, as the uid of an operator does.
+        source: the topics or table to read.
+        key_by: the record field, or fields, that make the key.
+        max_keys: a state with more keys is a `StateOverflowError`, because every worker holds all of it.
     """
 
     uid: str
@@ -164,10 +187,10 @@ class Broadcast:
         self.bind()
 
     def bind(self) -> OperatorSchema:
-        """The stored schema: the keys, and the latest of every other field of the record.
+        """Returns the stored schema: the key columns, and the latest value of every other field of the record.
 
         Raises:
-            DeclarationError: a key is no field of the record itself, or all fields are keys.
+            DeclarationError: a key is not a field of the record itself, or all fields are keys.
         """
         record = self.source.schema
         keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)

@@ -1,1 +1,1 @@
-"""Everything that Spark executes; the only folder that imports pyspark. `job` is blind to it and knows the order."""
+"""Everything that Spark executes. Only this folder imports pyspark; `job`, which knows the order of steps, does not."""

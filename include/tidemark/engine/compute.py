@@ -1,4 +1,4 @@
-"""The Spark implementation of `ports.Compute`: what was taken in once (`engine.intake`), every operator uses."""
+"""The Spark implementation of `ports.Compute`: a batch is read once (`engine.read`), and every operator uses it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,21 +37,20 @@ from tidemark.sql.fold_columns import spark
 from tidemark.sql.limits import adds_sql, limited, overflows_of
 
 
-# Compares what a batch adds to limited fields with what its keys hold already (A3); see `model.limits`.
-#
-# Only key columns and the limited fields are read, only of keys to which the batch adds, and only by operators that
-# have such fields. It resolves with the text that readers use, so that both find the same keys too large.
+# Compares what a batch adds to limited fields with what the keys already hold; see `sql.limits`. It reads only key
+# columns and limited fields, only for keys that the batch adds to, and only for operators with limited fields. It
+# resolves with the query that readers use, so both find the same keys too large.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitCheck:
-    """A run that is written and not yet committed.
+    """A run that is written but not yet committed.
 
     Attributes:
-        warehouse: where state lies.
-        plan: what is executed.
-        uid: the fold.
-        files: of the run, relative to the warehouse.
-        rows: of the run.
-        now: the clocks after the batch: what has expired by then does not count.
+        warehouse: the warehouse with the state.
+        plan: the plan that is executed.
+        uid: uid of the fold.
+        files: files of the run, relative to the warehouse.
+        rows: number of rows of the run.
+        now: the clocks after the batch: state that has expired by then does not count.
     """
 
     warehouse: SparkWarehouse
@@ -63,18 +62,18 @@ class LimitCheck:
 
 
 def refuse_overflow(check: LimitCheck) -> None:
-    """Raises where a key of the run would be too large for readers, together with what it holds.
+    """Raises if a key of the run, merged with its stored state, would be too large for readers.
 
     Raises:
-        StateOverflowError: naming the field and the key.
-        EngineError, StoreError: as the look-up raises them.
+        StateOverflowError: a key is too large; the message names the field and the key.
+        EngineError, StoreError: see the look-up.
     """
     schema = limited(check.plan.schemas[check.uid])
     if schema is None or not check.files or not check.plan.handles[check.uid]:
         return
     with translated():
         found = finished(check.warehouse.session, _rows(check, schema), schema, check.now)
-        # Something of every field has to be asked for, or Spark leaves the field out.
+        # Every field must be used in the query, or Spark omits it.
         found.agg(F.max(F.xxhash64(*(f.name for f in schema.fields)))).collect()
 
 
@@ -89,10 +88,10 @@ class SparkCompute:
 
     Attributes:
         pipeline: the declaration.
-        warehouse: where state lies, and the session of this attempt, by `session.open_session`.
+        warehouse: the warehouse, with the session of this attempt from `session.open_session`.
         kafka: how to reach the brokers.
-        log: answers with today's topic ids, which are compared with the plan's after the read (J9); None = not asked.
-        foreign: tables that broadcast states copy; None where there are none.
+        log: returns the current topic ids, to compare with those of the plan after the read; None = no comparison.
+        foreign: tables that broadcast states copy; None if there are none.
         blocked: keys whose records are dropped.
     """
 
@@ -109,7 +108,7 @@ class SparkCompute:
         return self.warehouse.session
 
     def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> "SparkBatch":
-        """Reads exactly the plan's ranges, and the planned versions of foreign tables; see `ports.Compute`."""
+        """Reads exactly the ranges of the plan, and the planned versions of foreign tables; see `ports.Compute`."""
         copies: dict[str, list[dict[str, Any]]] = {}
         if plan.copies and self.foreign is not None:
             copies = copied(self.warehouse, self.pipeline, plan, self.foreign)
@@ -131,13 +130,13 @@ class SparkCompute:
         return SparkBatch(self, plan, intake, copies)
 
     def refuse_recreated(self, plan: CheckpointPlan) -> None:
-        """Compares the ids of the topics that were read, where a log is there to be asked.
+        """Compares the ids of the topics that were read with the plan, if there is a log.
 
         Raises:
-            DataLostError: a topic has another id than the plan.
+            DataLostError: a topic has a different id than in the plan.
         """
         if self.log is not None:
-            # Only what was read: a topic that is parked may be deleted.
+            # Only topics that were read: a paused topic may be deleted.
             read = sorted({tp.topic for name in self.pipeline.inputs for tp in plan.ranges_of(name)})
             refuse_recreated({topic: plan.topic_ids[topic] for topic in read}, self.log.topic_ids(read))
 
@@ -171,7 +170,7 @@ class SparkBatch:
         self._processed: dict[str, ProcessFrame] = {}
 
     def prepare(self, uid: str) -> UidCounts:
-        """Counts what shows only now: what is emitted, what is joined; runs the function of a process."""
+        """Counts emitted and joined records, which are known only now, and runs the function of a process."""
         compute = self._compute
         operator = next((o for o in compute.pipeline.operators if o.uid == uid), None)
         if operator is not None and uid not in self.counts:
@@ -195,7 +194,7 @@ class SparkBatch:
         return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
-        """Folds the batch by the operator's key, or takes a table's copy, and writes the files; see `ports.Batch`."""
+        """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""
         if uid in self._processed:
             with translated():
                 done = self._sorted(uid, self._processed[uid].run, folder)
@@ -210,34 +209,34 @@ class SparkBatch:
         return done
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
-        """Writes the operator's dead letters in order of their positions; see `ports.Batch`."""
+        """Writes the operator's dead letters ordered by position; see `ports.Batch`."""
         letters = self._letters(uid)
         with translated():
             order, wanted = ["topic", "partition", "offset"], self.counts[uid].dead_lettered
-            done = self._written(letters, order, folder, wanted, order)
+            done = self._write(letters, order, folder, wanted, order)
         if not self._intake.is_kept:
-            # They were read once more.
+            # They were read a second time.
             self._compute.refuse_recreated(self._plan)
         if done.rows != wanted:
             raise misread(f"{uid}: {wanted} dead letters were counted, {done.rows} were written")
         return done
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
-        """Writes what a process emitted, in order of positions; see `ports.Batch`."""
+        """Writes the records that a process emitted, ordered by position; see `ports.Batch`."""
         order = [name for name, _ in ROW_ID[1:]]
         with translated():
             rows = lacking(self._plan, uid, self._processed[uid].sunk())
-            return self._written(rows, order, folder, self.counts[uid].emitted, order)
+            return self._write(rows, order, folder, self.counts[uid].emitted, order)
 
     def emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
-        """What a process emitted, as Arrow and on this side; see `ports.Batch`."""
+        """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
         with translated():
             rows = self._processed[uid].sunk().orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
         for part in rows.to_batches(max_chunksize=1000):
             yield from part.to_pylist()
 
     def rejected(self) -> int:
-        """Counts records that at least one operator rejected: by the tally, or by a query; see `ports.Batch`."""
+        """Counts records that at least one operator rejected, from the statistics or by a query; see `ports.Batch`."""
         lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
         if not any(map(self._rejects_later, lettered)):
             return self._intake.tally.rejected
@@ -248,7 +247,7 @@ class SparkBatch:
             return reduce(DataFrame.unionAll, places).distinct().count()
 
     def refuse_recreated(self) -> None:
-        """Compares topic ids: what an executor has lost of the batch was read again; see `ports.Batch`."""
+        """Compares topic ids, because Spark reads lost parts of the batch again; see `ports.Batch`."""
         if self._intake.inputs:
             self._compute.refuse_recreated(self._plan)
 
@@ -274,7 +273,7 @@ class SparkBatch:
         return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
 
     def close(self) -> None:
-        """Releases what was cached."""
+        """Releases cached frames."""
         self._intake.release()
         with translated():
             self._broadcast.release()
@@ -319,10 +318,10 @@ class SparkBatch:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
         at_most = self._processed[uid].written if uid in self._processed else self.counts[uid].applied
-        return self._written(run, order, folder, at_most, bounded_columns(schema))
+        return self._write(run, order, folder, at_most, bounded_columns(schema))
 
     def _records(self, uid: str) -> DataFrame:
-        """The decoded records that an operator gets, with what it joins; asked for only where it has some."""
+        """Returns the records that an operator gets, including joins; called only if it has any."""
         pipeline = self._compute.pipeline
         emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
         read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
@@ -332,27 +331,27 @@ class SparkBatch:
         return found if dropped is None else found.where(~dropped)
 
     def _letters(self, uid: str) -> DataFrame:
-        """The operator's dead letters: records without a key or not decoded, and those that its function failed on."""
+        """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
         letters = dead_letters(self._records(uid), self._plan.schemas[uid])
         if uid in self._processed:
             letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid)))
         return letters
 
     def _rejects_later(self, uid: str) -> bool:
-        """Whether an operator has dead letters that the tally did not see: of a join, of a function, of one before."""
+        """Whether an operator has dead letters that the batch statistics miss: of a join, a function, or its input."""
         failed = uid in self._processed and self._processed[uid].failed > 0
         return failed or self._is_fed(uid) or self._plan.schemas[uid].has_joined_key
 
     def _is_fed(self, uid: str) -> bool:
-        """Whether an operator gets what another one emitted; its records have the column `_n`."""
+        """Whether an operator gets records that another one emitted; they have the column `_n`."""
         return any(uid in self._compute.pipeline.readers(upstream) for upstream in self._processed)
 
     def _numbered(self, uid: str) -> DataFrame:
-        """The same records with the column `_n`: zero where they come from a source."""
+        """Returns the same records with the column `_n`, which is zero for records of a source."""
         records = self._records(uid)
         return records if self._is_fed(uid) else records.withColumn("_n", F.lit(0).cast("bigint"))
 
-    def _written(
+    def _write(
         self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
     ) -> WrittenRun:
         return write_rows(rows, order, self._target(folder), files_for(at_most), bounded)
@@ -363,10 +362,10 @@ class SparkBatch:
 
 
 def _paths(folder: str, run: WrittenRun) -> list[str]:
-    """The files of a run, relative to the warehouse."""
+    """Returns the files of a run, relative to the warehouse."""
     return [f"{folder.rpartition('/')[0]}/{f.path}" for f in run.files]
 
 
 def _of_tables(pipeline: Pipeline, copies: Mapping[str, Sequence[object]]) -> dict[str, UidCounts]:
-    """Counts of what is copied from tables: rows of the run, tombstones included."""
+    """Counts the rows copied from tables: the rows of the run, including tombstones."""
     return {uid: UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0) for uid in pipeline.tables}

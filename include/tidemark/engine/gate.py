@@ -1,7 +1,7 @@
-"""The quality gate: Great Expectations on the candidate, inside the process that owns the frames (facts.md 6, Q8).
+"""The quality gate: runs Great Expectations on the candidate, in the process that owns the frames.
 
-An exception of Great Expectations, or of the gate's own function, is no pass and no failure of the data: the verdict
-says that the gate could not judge. Importing Great Expectations costs seconds, so it happens when a gate runs.
+If Great Expectations or the gate's own function raises, the data has neither passed nor failed: the verdict says that
+the gate could not judge. Importing Great Expectations takes seconds, so it is imported when a gate runs.
 """
 
 import logging
@@ -27,16 +27,16 @@ _LONGEST_DETAIL = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What a gate judges.
+    """The candidate that a gate judges.
 
     Attributes:
-        warehouse: where state lies, and the session that owns the frames.
+        warehouse: the warehouse, with the session that owns the frames.
         plan: the plan.
         sources: names of the pipeline's sources.
         records: the decoded frame, cached, per source that has records.
-        runs: per uid the files of the run, relative to the warehouse.
-        applied: per uid the records that the run was made of: at least its rows.
-        now: the candidate's clocks.
+        runs: the files of the run per uid, relative to the warehouse.
+        applied: the number of records behind each run, per uid: at least its number of rows.
+        now: the clocks of the candidate.
     """
 
     warehouse: SparkWarehouse
@@ -48,7 +48,7 @@ class Candidate:
     now: Now
 
     def frame(self, kind: str, uid: str) -> DataFrame | None:
-        """A frame by its name; None where the source has no records, or the operator's run no rows."""
+        """Returns a frame by name; None if the source has no records or the run of the operator has no rows."""
         if kind == "records":
             records = self.records.get(uid or self.sources[0])
             here = [f"`{c}` AS `_{c}`" for c in ("topic", "partition", "offset", "timestamp", "event_time")]
@@ -63,14 +63,14 @@ class Candidate:
 
 
 def judge(gate: Gate, candidate: Candidate) -> Verdict:
-    """Runs a gate on a candidate: passed where every critical expectation holds and none could not be judged."""
+    """Runs a gate on a candidate; it passes if all critical expectations hold and all could be judged."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     outcomes: list[Expectation] = []
     errors: list[str] = []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for name, frame, expectations in _asked(gate, candidate):
+            for name, frame, expectations in _expectations_of(gate, candidate):
                 for result in _validated(frame, expectations):
                     outcomes.append(_outcome(name, result))
                     errors += [f"{name}: {_type(result)}: {why}" for why in _exceptions(result.exception_info)]
@@ -83,16 +83,16 @@ def judge(gate: Gate, candidate: Candidate) -> Verdict:
     return Verdict(passed=not failed and why is None, error=why, expectations=tuple(outcomes))
 
 
-def _asked(gate: Gate, candidate: Candidate) -> Iterator[tuple[str, DataFrame, Sequence[Any]]]:
-    """(name, frame, expectations) of what the gate's function returned.
+def _expectations_of(gate: Gate, candidate: Candidate) -> Iterator[tuple[str, DataFrame, Sequence[Any]]]:
+    """Yields (name, frame, expectations) from the result of the gate's function.
 
     Raises:
-        ValueError: a frame, a source or a uid that does not exist.
+        ValueError: it names a frame, a source or a uid that does not exist.
     """
     one = len(candidate.sources) == 1
     for kind, wanted in gate().items():
         if kind not in _FRAMES:
-            raise ValueError(f"no frame {kind!r}; there are {', '.join(_FRAMES)}")
+            raise ValueError(f"unknown frame {kind!r}; there are {', '.join(_FRAMES)}")
         by_uid = wanted if isinstance(wanted, Mapping) else {"": wanted}
         known = candidate.sources if kind == "records" else candidate.plan.schemas
         if (kind == "records" and one) != (list(by_uid) == [""]) or set(by_uid) - {"", *known}:
@@ -105,7 +105,7 @@ def _asked(gate: Gate, candidate: Candidate) -> Iterator[tuple[str, DataFrame, S
 
 
 _TALKATIVE = ("great_expectations", "great_expectations.data_context.types.base")
-"""Loggers of Great Expectations; the second has a level of its own and tells of every temporary folder."""
+"""Loggers of Great Expectations; the second has its own level and logs every temporary folder."""
 
 
 def _validated(frame: DataFrame, expectations: Sequence[Any]) -> Sequence[Any]:
@@ -116,7 +116,7 @@ def _validated(frame: DataFrame, expectations: Sequence[Any]) -> Sequence[Any]:
         logging.getLogger(name).setLevel(logging.ERROR)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    # Without persist=False it would cache the frame and never let go of it; the records are cached already.
+    # Without persist=False, GX would cache the frame and never release it; the records are already cached.
     asset = context.data_sources.add_spark("candidate", persist=False).add_dataframe_asset("frame")
     batch = asset.add_batch_definition_whole_dataframe("whole").get_batch(batch_parameters={"dataframe": frame})
     suite = gx.ExpectationSuite(name="gate", expectations=list(expectations))
@@ -140,7 +140,7 @@ def _type(result: Any) -> str:
 
 
 def _detail(result: Any) -> str:
-    """Counts and what was asked; never the values themselves, which may be personal data."""
+    """Returns counts and the expectation, never the values themselves, which may be personal data."""
     asked = result.expectation_config.kwargs
     about = ", ".join(f"{name}={value}" for name, value in asked.items() if name != "batch_id" and value is not None)
     found = result.result or {}
@@ -152,7 +152,7 @@ def _detail(result: Any) -> str:
 
 
 def _exceptions(info: Any) -> list[str]:
-    """Messages in Great Expectations' exception_info, which is one record or one per metric."""
+    """Returns the messages in Great Expectations' exception_info, which is one record, or one per metric."""
     if not isinstance(info, Mapping):
         return []
     if "raised_exception" in info:

@@ -1,7 +1,7 @@
-"""Values that are JSON objects, decoded strictly: what does not fit its declaration is a dead letter, never an error.
+"""Values that are JSON objects, decoded strictly: a value that does not fit is a dead letter, never an error.
 
-Spark's expressions are in `json_sql`; what is here is the same in Python, reason for reason. Numbers keep their text
-until their declared type is known, because `1.0` is no integer and `0.1` no double.
+The Spark expressions are in `json_sql`; this module does the same in Python, reason for reason. Numbers stay text until
+their declared type is known, because `1.0` is not an integer and `0.1` is not a double.
 """
 
 import base64
@@ -26,7 +26,7 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 _OFFSET = re.compile("[+-](?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?")
 _FARTHEST = timedelta(hours=18)
-"""From Greenwich, to Spark."""
+"""Spark's range of offsets from UTC."""
 _FORMATS = {
     "timestamp": re.compile(
         rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)?{_ZONE}"
@@ -47,7 +47,7 @@ class _Number(str):
 
 @dataclass(frozen=True)
 class Json(RecordFormat):
-    """One JSON object per value, field by field as declared; undeclared fields are ignored. The default of a source.
+    """One JSON object per value, with the declared fields; undeclared fields are ignored. The default format.
 
     >>> from dataclasses import dataclass
     >>> from tidemark import KafkaSource
@@ -107,18 +107,18 @@ class Json(RecordFormat):
         return json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     def freeze(self) -> Mapping[str, str]:
-        """Nothing: a plan that pins no format is one of JSON, as all were in 0.1."""
+        """Nothing: a plan without a pinned format is a plan for JSON, like all plans of release 0.1."""
         return {}
 
 
 def decode_key(key: bytes | None, columns: Sequence[tuple[str, FieldType]]) -> tuple[Any, ...]:
-    """The key that the message key of a delete names, one value per key column.
+    """Returns the key in the message key of a delete, one value per key column.
 
-    Of one column the message key is the text, as it is for a string, in its JSON or ISO-8601 form for other types; of
-    several a JSON array of them in order, or an object by their names.
+    For one column the message key is its text: as it is for a string, in its JSON or ISO-8601 form for other types. For
+    several columns it is a JSON array in their order, or an object by their names.
 
     Raises:
-        BadRecord: it names none.
+        BadRecord: the message key names no key.
     """
     try:
         text = (key or b"").decode()
@@ -153,13 +153,13 @@ def _parsed(text: str) -> object:
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name twice in one object")
+        raise ValueError("an object with a duplicate name")
     return found
 
 
@@ -233,12 +233,12 @@ def _formatted(value: Any, of: FieldType, path: str) -> Any:
     if not _FORMATS[of.kind].fullmatch(value):
         raise BadRecord(Reason.BAD_FORMAT.at(path))
     try:
-        return _read(str(value), of)
+        return _parse_scalar(str(value), of)
     except (ValueError, OverflowError, ArithmeticError) as error:
         raise BadRecord(Reason.OUT_OF_RANGE.at(path)) from error
 
 
-def _read(text: str, of: FieldType) -> Any:
+def _parse_scalar(text: str, of: FieldType) -> Any:
     if of.kind == "date":
         return date.fromisoformat(text)
     if of.kind == "timestamp":
@@ -254,17 +254,17 @@ def _read(text: str, of: FieldType) -> Any:
 
 
 def _refuse_offset(text: str) -> None:
-    """Python takes an hour of 99 minutes, and a day of offset."""
+    """Refuses offsets that Python accepts: of 99 minutes, or of a day."""
     found = _OFFSET.search(text)
     if found is None:
         return
     hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
     if minutes > 59 or timedelta(hours=hours, minutes=minutes) > _FARTHEST:  # noqa: PLR2004  (of an hour)
-        raise ValueError("no offset of a place on earth")
+        raise ValueError("not a UTC offset on earth")
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it, in the forms that decoding takes."""
+    """Converts a value to JSON, in the forms that the decoder accepts."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""Strict decoding of JSON in Spark SQL, for `formats.Json` and for message keys: bad text is an answer, not an error.
+"""Strict JSON decoding in Spark SQL, for `formats.Json` and for message keys; bad text gives a reason, not an error.
 
-`from_json` is lax (a number becomes a string, one bad field becomes null, trailing text passes), so each value is
+`from_json` is lax: a number becomes a string, one bad field becomes null, and trailing text passes. So each value is
 parsed once into a VARIANT, which keeps the JSON types, and every declared field is compared with its declaration.
-Fields that are not declared are ignored: adding one is compatible. No Python function runs per record.
+Undeclared fields are ignored, so adding a field is compatible. No Python function runs per record.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
 TEXT = "CAST(value AS STRING)"
-# Escapes of surrogates that are left when escaped backslashes and whole pairs are taken out are halves of pairs.
+# Once escaped backslashes and whole surrogate pairs are removed, any surrogate escape that remains is half a pair.
 _PAIRS = r"(\\\\)|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 _HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _ZONE = "(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
@@ -23,34 +23,34 @@ _FORMATS = {"timestamp": _TIMESTAMP, "date": _DATE, "bytes": _BASE64, "decimal":
 
 
 def parsed_sql(text: str = TEXT) -> str:
-    """The variant of a JSON text in an envelope: `$[0]` is the value, if `is_sealed_sql` holds.
+    """Returns the variant of a JSON text in an envelope: `$[0]` is the value, if `is_sealed_sql` holds.
 
-    A parser stops behind the first JSON value, so the value is wrapped: whatever follows it stands between it and a
-    seal that depends on its own bytes, and then the wrapped text is no array of exactly these two.
+    A parser stops after the first JSON value. So the text is wrapped in an array, followed by a seal that depends on
+    its bytes; trailing text separates the two, and the array no longer has exactly these two elements.
     """
     return f"""try_parse_json(concat('[', {text}, ',"', {_seal(text)}, '"]'))"""
 
 
 def is_sealed_sql(parsed: str, text: str = TEXT) -> str:
-    """The condition that a parsed envelope holds one JSON value and nothing else."""
+    """Returns the condition that a parsed envelope contains one JSON value and nothing else."""
     return f"coalesce(try_variant_get({parsed}, '$[1]', 'string') = {_seal(text)}, false)"
 
 
 def is_text_sql(text: str = TEXT) -> str:
-    """The condition that bytes are Unicode: UTF-8, and no escape is half of a surrogate pair."""
+    """Returns the condition that bytes are Unicode: valid UTF-8, and no escape is half of a surrogate pair."""
     rest = f"regexp_replace({text}, r'{_PAIRS}', '')"
     escaped = rf"contains({text}, r'\ud') OR contains({text}, r'\uD')"
     return f"is_valid_utf8({text}) AND NOT (({escaped}) AND regexp_like({rest}, r'{_HALF}'))"
 
 
 def scalar_sql(variant: str, path: str, of: FieldType) -> tuple[str, str]:
-    """(why a variant is not of a scalar type, null where it is; its value) as expressions."""
+    """Returns expressions for (why a variant is not of a scalar type, null if it is; its value)."""
     leaf = _checked(variant, f"schema_of_variant({variant})", path, of)
     return leaf.reason, leaf.value
 
 
 def matches_sql(text: str, pattern: str) -> str:
-    """The condition that a regular expression matches the whole text."""
+    """Returns the condition that a regular expression matches the whole text."""
     # Not `$`, which also matches before a final line break.
     return rf"regexp_like({text}, r'^({pattern})\z')"
 
@@ -61,7 +61,7 @@ def _seal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """SQL of one declared field: where it is, its JSON type, why it is bad (null = it is not), and its value."""
+    """The SQL of one declared field: its path, its JSON type, why it is bad (null = it is good), and its value."""
 
     variant: str
     json_type: str
@@ -71,7 +71,7 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Scalar:
-    """SQL of a scalar: its variant, its JSON type, its text (of kinds that JSON writes as text), and its value."""
+    """The SQL of a scalar: its variant, its JSON type, its text (for kinds that JSON writes as text), and its value."""
 
     variant: str
     json_type: str
@@ -81,14 +81,14 @@ class _Scalar:
 
 @dataclass(slots=True)
 class Decoder:
-    """The columns that decode one record type, stage by stage; none is computed twice for a record.
+    """The columns that decode one record type, in stages; each is computed once per record.
 
     Attributes:
         variants: columns with the variant of each field that is reached through structs only.
-        json_types: columns with its JSON type, and its text where the value is read from that.
-        values: columns with the value of each of them that is a scalar, null where it does not fit.
-        reason: expression of the first reason; null where the record is good.
-        record: expression of the record struct, meaningful where the reason is null.
+        json_types: columns with its JSON type, and with its text if the value is read from text.
+        values: columns with the value of each scalar among them, null if it does not fit.
+        reason: expression of the first reason; null if the record is good.
+        record: expression of the record struct, meaningful only if the reason is null.
     """
 
     record_type: FieldType
@@ -115,12 +115,12 @@ class Decoder:
         if of.kind == "list":
             return _checked(variant, json_type, path, of)
         if of.kind != "struct":
-            return _scalar(self._kept(_Scalar(variant, json_type, _text(variant), ""), number, of), path, of)
+            return _scalar(self._in_columns(_Scalar(variant, json_type, _text(variant), ""), number, of), path, of)
         inner = [(name, self._at(f"{json_path}.{name}", f"{path}.{name}", t)) for name, t in of.fields]
         return _struct(variant, json_type, path, of, inner)
 
-    def _kept(self, found: _Scalar, number: int, of: FieldType) -> _Scalar:
-        """The same scalar, its text and its value in columns."""
+    def _in_columns(self, found: _Scalar, number: int, of: FieldType) -> _Scalar:
+        """Returns the same scalar with its text and its value in columns."""
         text, value = f"_x{number}", f"_c{number}"
         if of.kind in _FORMATS:
             self.json_types.append(f"{found.text} AS {text}")
@@ -128,7 +128,7 @@ class Decoder:
         return _Scalar(found.variant, found.json_type, text, value)
 
     def _envelope(self) -> str:
-        # What has a field is an object: its type is asked for only where no field is found, because it is a long text.
+        # A value with a field is an object. Its type, a long text, is only computed if no field is found.
         bare = " AND ".join(f"_v{n} IS NULL" for n in range(len(self.variants)))
         is_object = "startswith(schema_of_variant(try_variant_get(_parsed, '$[0]', 'variant')), 'OBJECT<')"
         broken = (
@@ -151,7 +151,7 @@ def _struct(variant: str, json_type: str, path: str, of: FieldType, inner: list[
 
 
 def _checked(variant: str, json_type: str, path: str, of: FieldType, depth: int = 0) -> _Leaf:
-    """A field that is no struct reached through structs: a scalar, a list, or anything inside a list."""
+    """Returns a field that is not a struct reached through structs: a scalar, a list, or anything inside a list."""
     if of.kind == "list" and of.element is not None:
         return _list(variant, json_type, path, of, depth)
     if of.kind == "struct":
@@ -174,7 +174,7 @@ def _list(variant: str, json_type: str, path: str, of: FieldType, depth: int) ->
     element = f"_e{depth}"
     elements = f"try_variant_get({variant}, '$', 'array<variant>')"
     assert of.element is not None  # noqa: S101  (for the type checker)
-    # An element that is JSON null arrives as SQL null from the cast, and a missing element does not exist.
+    # The cast turns a JSON null element into SQL null, and missing elements do not exist.
     item_type = f"coalesce(schema_of_variant({element}), 'VOID')"
     item = _checked(f"coalesce({element}, parse_json('null'))", item_type, f"{path}[]", of.element, depth + 1)
     found = f"filter(transform({elements}, {element} -> {item.reason}), _r -> _r IS NOT NULL)"
@@ -192,14 +192,14 @@ def _absent(variant: str, json_type: str, path: str, of: FieldType) -> str:
 
 
 def _misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
-    """Conditions in order; the first that holds is the reason. They may rely on the ones before."""
+    """Returns conditions in order; the first that holds is the reason. A condition may rely on the previous ones."""
     json_type, text, value = found.json_type, found.text, found.value
     is_decimal = f"startswith({json_type}, 'DECIMAL(')"
     if of.kind in ("bool", "str"):
         wanted = "BOOLEAN" if of.kind == "bool" else "STRING"
         return [(f"{json_type} != '{wanted}'", Reason.WRONG_TYPE)]
     if of.kind == "int":
-        # The parser keeps integers beyond 64 bits as decimals; so does it 1.5 and 1.0, which are no integers.
+        # The parser keeps integers beyond 64 bits as decimals, but also 1.5 and 1.0, which are not integers.
         return [
             (f"{is_decimal} AND {value} IS NULL", Reason.OUT_OF_RANGE),
             (f"{json_type} != 'BIGINT'", Reason.WRONG_TYPE),
@@ -215,7 +215,7 @@ def _misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
         (f"NOT {matches_sql(text, _FORMATS[of.kind])}", Reason.BAD_FORMAT),
         (f"NOT ({_fits(text, value, of)})", Reason.OUT_OF_RANGE),
     ]
-    # A number with an exponent or with more than 38 digits is a double to the parser: not exactly what was written.
+    # The parser makes a number with an exponent or more than 38 digits a double, which is not exactly the number.
     inexact = (f"{json_type} = 'DOUBLE'", Reason.OUT_OF_RANGE)
     return [inexact, *misfits] if of.kind == "decimal" else misfits
 
@@ -241,7 +241,7 @@ def _value(variant: str, text: str, of: FieldType) -> str:
     if of.kind == "bytes":
         return f"try_to_binary({text}, 'base64')"
     if of.kind == "timestamp":
-        # Spark's cast wants seconds where an offset follows.
+        # Spark's cast requires seconds before an offset.
         whole = f"substr({text}, 1, 16) || ':00' || substr({text}, 17)"
         text = f"CASE WHEN substr({text}, 17, 1) IN ('Z', '+', '-') THEN {whole} ELSE {text} END"
     return f"try_cast({text} AS {of.sql})"

@@ -1,4 +1,4 @@
-"""All formats of records, one line each."""
+"""The registry of record formats, one line each."""
 
 from collections.abc import Mapping
 
@@ -7,14 +7,14 @@ from tidemark.formats.record_format import RecordFormat
 from tidemark.formats.text import Text
 
 FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text)}
-"""By name."""
+"""Formats by name."""
 
 
 def format_of(pinned: Mapping[str, str]) -> RecordFormat | None:
-    """The format that a plan has pinned; None for one that is not registered, an author's own.
+    """Returns the format that a plan has pinned; None if it is not registered, such as a format of your own.
 
     Args:
-        pinned: see `RecordFormat.freeze`; empty is JSON, as in plans of 0.1.
+        pinned: see `RecordFormat.freeze`; an empty mapping means JSON, as in plans of release 0.1.
     """
     options = dict(pinned)
     cls = FORMATS.get(options.pop("format", Json.name))

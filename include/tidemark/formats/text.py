@@ -1,4 +1,4 @@
-"""Values that are plain text: lines of a log, words, messages of systems that know no JSON."""
+"""Values that are plain text: lines of a log, words, messages of systems without JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ _TEXT = FieldType("str")
 
 @dataclass(frozen=True)
 class Text(RecordFormat):
-    """The whole value is one text in UTF-8; it fills the only field of the record, a `str`.
+    """The whole value is one text in UTF-8, for a record with a single field of type `str`.
 
-    Nothing is trimmed or split, and no byte order mark is dropped. Bytes that are not UTF-8 are dead letters with the
-    reason `invalid_utf8`; a value without bytes is the empty text.
+    Nothing is trimmed or split, and a byte order mark is kept. Bytes that are not UTF-8 become dead letters with the
+    reason `invalid_utf8`; an empty value is the empty text.
 
     >>> from dataclasses import dataclass
     >>> from tidemark import KafkaSource, formats
@@ -39,7 +39,7 @@ class Text(RecordFormat):
         """See `RecordFormat`.
 
         Raises:
-            DeclarationError: the record has other fields than one `str`.
+            DeclarationError: the record is not a dataclass with a single `str` field.
         """
         found = super().bind(record)
         if [of for _, of in found.fields] != [_TEXT]:

@@ -1,1 +1,1 @@
-"""Kafka: the log as planners ask it, records by offset, and the producer of the outbox."""
+"""Kafka: the log for planners, records by offset, and the producer of the outbox."""

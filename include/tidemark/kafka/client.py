@@ -1,6 +1,6 @@
-"""Questions to Kafka that the log and the loader share: one deadline, one seam for errors.
+"""Requests to Kafka that the log and the loader share: one deadline, one place that translates errors.
 
-The annotations of confluent-kafka end where `OffsetSpec` begins; the Protocols below are what we use of it.
+The annotations of confluent-kafka stop before `OffsetSpec`; the Protocols below are the parts that Tidemark uses.
 """
 
 import re
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 TIMEOUT = 10.0
 GRACE = 1.0
-"""How much longer we wait for a future than librdkafka was told to: it answers by itself, with a better reason."""
+"""How much longer to wait for a future than librdkafka does: it answers by itself, with a better reason."""
 
 ISOLATION = {
     "read_committed": IsolationLevel.READ_COMMITTED,
@@ -45,11 +45,11 @@ _PAUSE = 0.1
 
 
 class MovingError(BrokerError):
-    """A leader or coordinator is being elected, as it is just after a topic was made: worth asking again."""
+    """A leader or coordinator is being elected, for example after a topic was created: the request can be retried."""
 
 
 class Spec(Protocol):
-    """Which offset to list: opaque."""
+    """The offset to list; opaque."""
 
 
 class Specs(Protocol):
@@ -80,7 +80,7 @@ class TopicDescription(Protocol):
 
 
 class ResourceKind(Protocol):
-    """Kinds of resources that have settings."""
+    """Kinds of resources with settings."""
 
     TOPIC: object
 
@@ -99,12 +99,12 @@ RESOURCES: Resources = vars(confluent_kafka.admin)["ConfigResource"]
 
 
 class Question:
-    """One question to the broker: several requests under one deadline, and the one seam that maps their errors.
+    """One question to the broker: several requests with one deadline, and translated errors.
 
     Args:
         admin: a connected client.
         bootstrap: for messages.
-        purpose: what we wanted, for messages: "read the topic ids".
+        purpose: the purpose, for messages: "read the topic ids".
         timeout: seconds for all requests together.
     """
 
@@ -117,19 +117,19 @@ class Question:
         self._deadline = time.monotonic() + timeout
 
     def left(self) -> float:
-        """Seconds that remain, at least a short one: librdkafka refuses a timeout of zero."""
+        """Remaining seconds, at least a short time: librdkafka refuses a timeout of zero."""
         return max(0.1, self._deadline - time.monotonic())
 
     def answer(self, future: "Future[Any]", missing: int | None = None) -> Any:  # noqa: ANN401
-        """The future's result.
+        """Returns the result of a future.
 
         Args:
-            future: of an admin request.
-            missing: error code that means "there is none", answered by None.
+            future: the future of an admin request.
+            missing: error code that means "there is none"; the result is then None.
 
         Raises:
             NotFoundError: the topic or partition does not exist.
-            BrokerError: anything else.
+            BrokerError: any other error.
         """
         try:
             return future.result(self.left() + GRACE)
@@ -141,14 +141,14 @@ class Question:
             raise self._broker_error(f"no answer within {self.timeout:g} s") from error
 
     def failure(self, error: KafkaError) -> TidemarkError:
-        """An error of Kafka in our words."""
+        """Translates an error of Kafka."""
         if error.code() == _NO_TOPIC:
             return not_found("topic or partition", [f"({error.str()})"], self.bootstrap)
         kind = MovingError if error.code() in _MOVING else BrokerError
         return self._broker_error(error.str(), kind)
 
     def patiently(self, request: Callable[[], Answer]) -> Answer:
-        """Asks again while leaders or coordinators move, until the deadline."""
+        """Repeats requests while leaders or coordinators move, until the deadline."""
         while True:
             try:
                 return request()
@@ -158,10 +158,10 @@ class Question:
                 time.sleep(_PAUSE)
 
     def pause(self, pending: str) -> None:
-        """Waits a moment before something is asked again.
+        """Waits a moment before a request is repeated.
 
         Raises:
-            BrokerError: the deadline is over, and this is still pending.
+            BrokerError: the deadline has passed and this is still pending.
         """
         if self._is_over():
             raise self._broker_error(pending)
@@ -171,7 +171,7 @@ class Question:
         return time.monotonic() + _PAUSE > self._deadline
 
     def describe(self, topics: Iterable[str], *, internal: bool = True) -> dict[str, TopicDescription]:
-        """Descriptions of the topics that exist, by name; `internal=False` leaves out Kafka's own."""
+        """Returns descriptions of the existing topics, by name; `internal=False` leaves out Kafka's own."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -180,7 +180,7 @@ class Question:
         return {n: d for n, d in found.items() if d is not None and (internal or not d.is_internal)}
 
     def matching(self, pattern: TopicPattern) -> list[str]:
-        """Names of all topics that a pattern matches as a whole."""
+        """Returns the names of all topics whose whole name matches a pattern."""
         expression = re.compile(pattern.regex)
         try:
             there = self.admin.list_topics(timeout=self.left()).topics
@@ -189,7 +189,7 @@ class Question:
         return sorted(name for name in there if expression.fullmatch(name))
 
     def offsets(self, wanted: Mapping[TopicPartition, Spec], isolation: str) -> dict[TopicPartition, int]:
-        """One offset per partition; -1 where there is none."""
+        """Returns one offset per partition; -1 if there is none."""
         if not wanted:
             return {}
         named: dict[KafkaPartition, Any] = {KafkaPartition(tp.topic, tp.partition): s for tp, s in wanted.items()}
@@ -202,7 +202,7 @@ class Question:
         return self.patiently(list_them)
 
     def committed(self, consumer: Consumer, partitions: list[KafkaPartition]) -> list[KafkaPartition]:
-        """What a consumer's group has committed, each partition with an offset (negative: none) or an error."""
+        """Returns a group's committed offsets: for each partition an offset (negative: none) or an error."""
         try:
             return consumer.committed(partitions, timeout=self.left())
         except KafkaException as error:
@@ -224,7 +224,7 @@ class Question:
 
 
 def not_found(kind: str, names: Sequence[str], bootstrap: str) -> NotFoundError:
-    """What is raised where a topic or partition is not there."""
+    """Returns the error for a missing topic or partition."""
     return NotFoundError(
         f"no {kind} {', '.join(names)} on Kafka at {bootstrap}",
         next="create it, or correct the topics of the pipeline's KafkaSource.",

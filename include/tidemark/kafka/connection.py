@@ -1,4 +1,4 @@
-"""Connections to Kafka: clients that are quiet, know why they were refused, and say which setting does not fit."""
+"""Connections to Kafka: clients that log quietly, know why they were refused, and name an invalid setting."""
 
 import logging
 from collections import deque
@@ -12,22 +12,22 @@ from confluent_kafka.admin import AdminClient
 from tidemark.errors import UsageError
 
 LOGGER = logging.getLogger("tidemark.kafka")
-# Where nobody has configured logging, Python prints warnings of unhandled loggers on stderr: not ours.
+# If logging is not configured, Python prints warnings of unhandled loggers on stderr; Tidemark's stay off.
 LOGGER.addHandler(logging.NullHandler())
 
 _REMEMBERED = 100
 _REFUSALS = {
     KafkaError._AUTHENTICATION: "the broker refused the name, the password or the mechanism",
-    KafkaError._SSL: "no TLS connection came about",
+    KafkaError._SSL: "no TLS connection was established",
 }
-"""What librdkafka says beside a request, which itself only times out."""
+"""Messages of librdkafka next to a request, which itself only times out."""
 
 
 class Client(AdminClient):
     """An AdminClient that knows why brokers refuse it.
 
     Args:
-        settings: librdkafka's.
+        settings: settings of librdkafka.
     """
 
     def __init__(self, settings: Mapping[str, str | int | float | bool]) -> None:
@@ -44,20 +44,20 @@ class Client(AdminClient):
         return None
 
     def forget(self) -> None:
-        """Forgets what was refused before: it may be mended."""
+        """Forgets earlier refusals: their cause may be fixed."""
         self.poll(0)
         self._refused.clear()
 
 
 def connect(bootstrap: str, options: Mapping[str, str] | None = None) -> Client:
-    """A client whose own log goes to the logger `tidemark.kafka`, never to stderr.
+    """Returns a client whose own log goes to the logger `tidemark.kafka`, never to stderr.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
         options: further librdkafka settings.
 
     Raises:
-        UsageError: a setting that librdkafka does not know.
+        UsageError: librdkafka does not know a setting.
     """
     with fitting_settings():
         return Client(_settings(bootstrap, options))
@@ -65,10 +65,10 @@ def connect(bootstrap: str, options: Mapping[str, str] | None = None) -> Client:
 
 @contextmanager
 def group_reader(bootstrap: str, group: str, options: Mapping[str, str] | None = None) -> Iterator[Consumer]:
-    """A consumer that asks for its group's offsets: it subscribes to nothing, so it neither joins nor makes a group.
+    """Returns a consumer that reads its group's offsets: it never subscribes, so it neither joins nor creates a group.
 
     Raises:
-        UsageError: a setting that librdkafka does not know.
+        UsageError: librdkafka does not know a setting.
     """
     with fitting_settings():
         settings = _settings(bootstrap, options) | {"group.id": group, "enable.auto.commit": False}
@@ -86,14 +86,14 @@ def _settings(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, st
 
 @contextmanager
 def fitting_settings() -> Iterator[None]:
-    """Around the making of a client.
+    """Translates errors of creating a client.
 
     Raises:
-        UsageError: a setting that librdkafka does not know, or one that does not fit the others.
+        UsageError: librdkafka does not know a setting, or one contradicts the others.
     """
     try:
         yield
     except KafkaException as error:
         raise UsageError(
-            f"Kafka settings do not fit: {error.args[0].str()}", next="correct the TIDEMARK_KAFKA_* settings."
+            f"invalid Kafka settings: {error.args[0].str()}", next="correct the TIDEMARK_KAFKA_* settings."
         ) from error

@@ -1,7 +1,7 @@
-"""The log as the planner sees it, on a real Kafka: bounds, topic ids, timestamps and group offsets.
+"""The log for the planner, on a real Kafka: bounds, topic ids, timestamps and group offsets.
 
-Not a consumer: it asks for metadata only, reads no record and leaves no group behind. Every public method shares one
-deadline among its requests, so that a broker that is down is an error within that time, never a hang.
+It is not a consumer: it requests metadata only, reads no record and leaves no group behind. The requests of a public
+method share one deadline, so a broker that is down causes an error within that time, never a hang.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from tidemark.ports import PartitionLog
 
 
 class KafkaLog:
-    """The port `Log` over confluent-kafka's AdminClient. Connects at the first question, in the process that asks.
+    """The port `Log` over confluent-kafka's AdminClient. It connects at the first request, in the calling process.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
@@ -40,7 +40,7 @@ class KafkaLog:
         self._connected: Client | None = None
 
     def partitions(self, topics: object, isolation: str) -> Mapping[TopicPartition, PartitionLog]:
-        """Every partition of the subscription, with its bounds; a pattern that matches nothing has none.
+        """Returns every partition of the subscription, with its bounds; none for a pattern without matches.
 
         Args:
             topics: a value of `KafkaSource.topics`.
@@ -48,11 +48,11 @@ class KafkaLog:
 
         Raises:
             NotFoundError: a named topic or partition does not exist.
-            BrokerError: no answer.
-            UsageError: a pattern that is no regular expression, or an unknown isolation level.
+            BrokerError: Kafka did not answer.
+            UsageError: a pattern is not a regular expression, or the isolation level is unknown.
         """
         if isolation not in ISOLATION:
-            raise UsageError(f"no isolation level {isolation!r}", next=f"use one of {', '.join(ISOLATION)}.")
+            raise UsageError(f"unknown isolation level {isolation!r}", next=f"use one of {', '.join(ISOLATION)}.")
         ask = self._question("read the ends of the log")
         wanted = self._subscribed(topics, ask)
         earliest = ask.offsets(dict.fromkeys(wanted, OFFSETS.earliest()), isolation)
@@ -60,50 +60,51 @@ class KafkaLog:
         return {tp: PartitionLog(earliest=earliest[tp], end=ends[tp]) for tp in wanted}
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
-        """Kafka's topic id per topic; a topic that does not exist is left out.
+        """Returns Kafka's topic id per topic; a topic that does not exist is left out.
 
         Raises:
-            BrokerError: no answer.
+            BrokerError: Kafka did not answer.
         """
         described = self._question("read the topic ids").describe(topics)
         return {name: str(found.topic_id) for name, found in described.items()}
 
     def offsets_at(self, when_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """First offset whose record's timestamp is >= the given time, per partition; None = no such record.
+        """Returns the first offset with a timestamp >= the given time, per partition; None = there is none.
 
-        It may lie at or beyond the last stable offset: the caller caps it by the partition's end.
+        It may be at or beyond the last stable offset: the caller caps it at the end of the partition.
 
         Raises:
             NotFoundError: a partition does not exist.
-            BrokerError: no answer.
+            BrokerError: Kafka did not answer.
         """
-        # Negative timestamps are codes of the protocol (-1 latest, -2 earliest); no record is older than 0.
+        # Negative timestamps are protocol codes (-1 latest, -2 earliest); no record is older than 0.
         wanted = {tp: OFFSETS.for_timestamp(max(0, ms)) for tp, ms in when_ms.items()}
         found = self._question("look up offsets by time").offsets(wanted, "read_uncommitted")
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
     def group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Committed offsets of a consumer group, where there are any.
+        """Returns the committed offsets of a consumer group, if there are any.
 
         Raises:
-            BrokerError: no answer.
+            BrokerError: Kafka did not answer.
         """
         asked = [KafkaPartition(tp.topic, tp.partition) for tp in sorted(partitions)]
         if not asked:
             return {}
         ask = self._question(f"read the offsets of group {group}")
-        # Not through the AdminClient: it has no group, and librdkafka dereferences that one when the coordinator moves,
-        # as it does on a fresh broker. A consumer that never subscribes joins nothing and leaves nothing behind.
+        # Not through the AdminClient: it has no group, and librdkafka dereferences the group when the coordinator
+        # moves, as on a fresh broker. A consumer that never subscribes joins no group and leaves none behind.
         with group_reader(self._bootstrap, group, self._options) as consumer:
             found = ask.patiently(lambda: ask.committed(consumer, asked))
-        # A partition or topic that is gone has an error here and no offset: no committed offset either.
+        # A partition or topic that no longer exists has an error here and no offset, so it has no committed offset
+        # either.
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}
 
     def report_group_offsets(self, group: str, ends: Mapping[TopicPartition, int]) -> None:
-        """Sets the group's offsets, for lag monitoring (J10); the manifest decides, never the group.
+        """Sets the group's offsets, for lag monitoring; the manifest decides, never the group.
 
         Raises:
-            BrokerError: no answer, or refused (the group has active members). Harmless: the next one repairs it.
+            BrokerError: Kafka did not answer, or refused (the group has active members). The next report repairs this.
         """
         if not ends:
             return

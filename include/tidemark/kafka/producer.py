@@ -1,4 +1,4 @@
-"""Sends emitted records to Kafka: idempotent producers, everything acknowledged or an error (D9, J2)."""
+"""Sends emitted records to Kafka with idempotent producers: every record is acknowledged, or there is an error."""
 
 import time
 import zlib
@@ -14,15 +14,15 @@ from tidemark.kafka.connection import LOGGER, fitting_settings
 from tidemark.model.checkpoint.messages import Message, refused
 
 STALL = 30.0
-"""Seconds without one more acknowledged record after which sending is given up."""
+"""Seconds without a further acknowledged record after which sending is abandoned."""
 MISSING = 10.0
 """Seconds that a topic may be missing: another broker may not know it yet."""
 LARGEST = 100_000_000
-"""Bytes of a record up to which the topic decides whether it is too large; brokers refuse larger requests unread."""
+"""Up to this size of a record the topic decides whether it is too large; brokers refuse larger requests unread."""
 ID_HEADER = "tidemark-id"
-"""The header that identifies a record which was sent twice."""
+"""The header by which consumers recognize a record that was sent twice."""
 _LOGGER = LOGGER.getChild("outbox")
-# Of the guarantee against gaps: said of every producer that has it, and again wherever a batch is sent once more.
+# The guarantee against gaps: every producer that has it logs these, and again whenever a batch is sent once more.
 _LOGGER.addFilter(lambda said: not any(word in said.getMessage() for word in ("CONFWARN", "Gap-less")))
 _ONE_BY_ONE = {"batch.num.messages": 1}
 _REFUSALS = frozenset(
@@ -35,16 +35,16 @@ _REFUSALS = frozenset(
         KafkaError.POLICY_VIOLATION,
     }
 )
-"""What a broker, or the client, says of a record and not of the topic, the user or the network."""
+"""Errors of a broker or the client that concern a record, not the topic, the user or the network."""
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL})
 
 Numbered = tuple[int, Message]
 Unsent = tuple[int, Message, KafkaError]
-"""A message that was not acknowledged: its number, itself, and why."""
+"""A message that was not acknowledged: its number, the message, and the reason."""
 
 
 class KafkaOutbox:
-    """Sends to the topics of one cluster what waits in outboxes; implements `ports.Sender`.
+    """Sends the rows of outboxes to the topics of one cluster; implements `ports.Sender`.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
@@ -52,7 +52,7 @@ class KafkaOutbox:
     """
 
     _safe = "the checkpoint is complete; its emitted records stay in the outbox."
-    _next = "mend the topic or the broker: the next run of the pipeline sends them first."
+    _next = "repair the topic or the broker: the next run of the pipeline sends them first."
 
     def __init__(self, bootstrap: str, options: Mapping[str, str] | None = None) -> None:
         self._bootstrap = bootstrap
@@ -60,37 +60,37 @@ class KafkaOutbox:
         self._stall = STALL
 
     def send(self, topic: str, messages: Iterable[Message]) -> int:
-        """Sends messages in order, and waits until every one is acknowledged; returns how many.
+        """Sends messages in order and waits until all are acknowledged; returns their number.
 
-        A broker refuses a batch as a whole because of one record, or because the batch is too large for the topic. So
-        what was refused, and all that follows, is sent again in batches of one record.
+        A broker refuses a whole batch because of one record, or because the batch is too large for the topic. So
+        refused messages, and all later ones, are sent again in batches of one record.
 
         Raises:
-            RecordRefusedError: Kafka refuses one record; all ahead of it were acknowledged.
+            RecordRefusedError: Kafka refuses one record; it has acknowledged all records before it.
             BrokerError: not all were acknowledged, or none for half a minute. Some may have arrived.
-            UsageError: an option does not fit.
+            UsageError: an option is invalid.
         """
         numbered = iter(enumerate(messages))
         try:
             first = self._produced(topic, numbered, {})
             last = first
             if _refused(first.unsent):
-                last = self._produced(topic, chain(_again(first.unsent), numbered), _ONE_BY_ONE)
+                last = self._produced(topic, chain(_to_resend(first.unsent), numbered), _ONE_BY_ONE)
             self._raise_for(topic, last)
         except KafkaException as error:
             raise self._stopped(topic, error.args[0].str()) from error
         return max(first.taken, last.taken)
 
     def _raise_for(self, topic: str, done: "_Sending") -> None:
-        """Raises where something was not acknowledged; a record is named once all ahead of it has arrived."""
+        """Raises if a message was not acknowledged; it names a record once all records before it have arrived."""
         culprits = _refused(done.unsent)
         while culprits:
             number, message, error = culprits[0]
             ahead = [held for held in done.unsent if held[0] < number]
             if not ahead:
                 raise refused(message, topic, error.str(), self._safe)
-            # Of another partition: a producer stops as a whole.
-            done = self._produced(topic, _again(ahead), _ONE_BY_ONE)
+            # It belongs to another partition: a producer stops as a whole.
+            done = self._produced(topic, _to_resend(ahead), _ONE_BY_ONE)
             culprits = _refused(done.unsent) or ([] if done.has_failed else culprits[:1])
         if done.has_failed:
             raise self._stopped(topic, done.why)
@@ -100,7 +100,7 @@ class KafkaOutbox:
             "bootstrap.servers": self._bootstrap,
             "client.id": "tidemark-outbox",
             "enable.idempotence": True,
-            # What follows a refused batch must not arrive before the batch is sent again: the producer stops.
+            # Messages after a refused batch must not arrive before that batch is sent again, so the producer stops.
             "enable.gapless.guarantee": True,
             "acks": "all",
             "linger.ms": 20,
@@ -122,17 +122,17 @@ class KafkaOutbox:
 
 
 class KafkaSender(KafkaOutbox):
-    """The same for an attempt that is not sealed yet."""
+    """Sends for an attempt that is not sealed yet."""
 
     _safe = "every completed checkpoint is intact; this one is not sealed, but some of its records may have arrived."
-    _next = "mend the topic or the broker, then run the pipeline again: all of them are sent again, with the same ids."
+    _next = "repair the topic or the broker, then run the pipeline again: it sends all of them with the same ids."
 
 
 class _Sending:
-    """One producer, and what it could not send. It stops at the first failure.
+    """One producer, and the messages that it could not send. It stops at the first failure.
 
-    A broker refuses a batch whose predecessor it has not got, but only where it knows one of this producer's in the
-    partition already. So the first message to each partition is awaited before the second one is handed over.
+    A broker refuses a batch without its predecessor, but only if it knows an earlier batch of this producer in the
+    partition. So the producer waits for the first message to each partition before it sends the second one.
     """
 
     def __init__(self, settings: Mapping[str, str | int | float | bool], stall: float) -> None:
@@ -152,22 +152,22 @@ class _Sending:
 
     @property
     def unsent(self) -> list[Unsent]:
-        """What was not acknowledged, in order."""
+        """The messages that were not acknowledged, in order."""
         return sorted(self._unsent, key=lambda held: held[0])
 
     @property
     def has_failed(self) -> bool:
-        """Whether something was not acknowledged."""
+        """Whether a message was not acknowledged."""
         return bool(self._unsent or self._broken)
 
     @property
     def why(self) -> str:
-        """The first failure, in Kafka's words."""
+        """The first failure, as reported by Kafka."""
         said = [error for *_, error in self.unsent if error.code() not in _PURGED]
         return (said or self._broken or [self._unsent[0][2]])[0].str()
 
     def send(self, topic: str, numbered: Iterable[Numbered]) -> None:
-        """Hands messages over in order, as long as all goes well, and waits for their acknowledgement."""
+        """Sends messages in order until the first failure, and waits for their acknowledgement."""
         for number, message in numbered:
             self._partitions = self._partitions or self._count_partitions(topic)
             self._hand_over(topic, number, message)
@@ -198,7 +198,7 @@ class _Sending:
             self._unsent.append((number, message, KafkaError(KafkaError._FATAL) if self.has_failed else full))
 
     def _count_partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 after a failure."""
+        """Returns the number of partitions of a topic; 0 after a failure."""
         since = time.monotonic()
         while not self.has_failed:
             try:
@@ -214,7 +214,7 @@ class _Sending:
         return 0
 
     def _partition_of(self, number: int, message: Message) -> int:
-        """Where a message goes, as librdkafka's own partitioner has it; without a key in turn."""
+        """Returns the partition of a message, as librdkafka's own partitioner does; without a key in turn."""
         partition = (zlib.crc32(message.key) if message.key else number) % self._partitions
         if partition in self._awaited:
             self._settle()
@@ -225,11 +225,11 @@ class _Sending:
         return partition
 
     def _settle(self) -> None:
-        """Waits for what is on the way; what is not, stays here after a failure."""
+        """Waits for messages in flight; after a failure, the others stay here."""
         left, since = len(self._producer), time.monotonic()
         while left and time.monotonic() - since < self._stall:
             if self.has_failed:
-                self._producer.purge(in_flight=False)  # again and again: it misses what changes queues
+                self._producer.purge(in_flight=False)  # repeatedly, because it misses messages that change queues
             self._poll(0.1)
             if len(self._producer) < left:
                 left, since = len(self._producer), time.monotonic()
@@ -242,20 +242,20 @@ class _Sending:
         try:
             self._producer.poll(seconds)
         except KafkaException as error:
-            # The producer is broken for good; what that means for each message is still to be reported.
+            # The producer is permanently broken; it still has to report the result for each message.
             self._broken.append(error.args[0])
 
     def _reported(
         self, number: int, key: bytes | None, record: str, sink: str, error: KafkaError | None, report: Report
     ) -> None:
-        # Messages on the way are held by the client library alone: this is the refused one, put together again.
+        # Only the client library holds messages in flight, so this rebuilds the refused one.
         if error is not None:
             value = report.value()
             assert value is not None  # noqa: S101  (JSON)
             self._unsent.append((number, Message(key=key, value=value, id=record, sink=sink), error))
 
 
-def _again(unsent: Iterable[Unsent]) -> list[Numbered]:
+def _to_resend(unsent: Iterable[Unsent]) -> list[Numbered]:
     return [(number, message) for number, message, _ in unsent]
 
 

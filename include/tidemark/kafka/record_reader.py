@@ -28,7 +28,7 @@ _AT_ONCE = {
     "enable.auto.offset.store": "false",
     "auto.offset.reset": "error",
     "fetch.wait.max.ms": "100",
-    # What waits in memory: a browser asked for twenty records, not for the topic.
+    # Records waiting in memory: a browser requests twenty records, not the topic.
     "queued.max.messages.kbytes": "4096",
     "fetch.message.max.bytes": "1048576",
     "fetch.max.bytes": "4194304",
@@ -37,7 +37,7 @@ _AT_ONCE = {
 
 @dataclass(slots=True)
 class _Look:
-    """One read that is under way."""
+    """One read in progress."""
 
     consumer: Consumer
     ask: Question
@@ -45,7 +45,7 @@ class _Look:
     deadline: float
 
     def through(self, tp: TopicPartition, within: OffsetRange) -> tuple[StoppedBy, Place] | None:
-        """Reads one partition; None where its range was read to the end."""
+        """Reads one partition; returns None if it reached the end of its range."""
         at = within.start
         self.consumer.assign([KafkaPartition(tp.topic, tp.partition, at)])
         while time.monotonic() < self.deadline:
@@ -85,16 +85,16 @@ class KafkaRecords(KafkaLog):
         options = {**self._options, **_AT_ONCE, "isolation.level": isolation}
         with group_reader(self._bootstrap, GROUP, options) as consumer:
             look = _Look(consumer, ask, collector, deadline)
-            for tp, within in self._held(ranges, isolation, bounds.seconds):
+            for tp, within in self._available_ranges(ranges, isolation, bounds.seconds):
                 stopped = look.through(tp, within)
                 if stopped is not None:
                     return collector.done(*stopped)
         return collector.done()
 
-    def _held(
+    def _available_ranges(
         self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, seconds: float
     ) -> Iterable[tuple[TopicPartition, OffsetRange]]:
-        """What the log still has of each range, in order; asked first: Kafka refuses a start that was trimmed."""
+        """Returns the part of each range that is still in the log, in order; Kafka refuses a start that was deleted."""
         log = KafkaLog(self._bootstrap, timeout=seconds, options=self._options)
         found = log.partitions(frozenset(ranges), isolation) if ranges else {}
         for tp, within in sorted(ranges.items()):

@@ -1,8 +1,8 @@
-"""Aggregates of an author's own: partial, merge and finish as texts of the portable SQL subset (A5, A6).
+"""An author's own aggregates: partial, merge and finish as texts of the portable SQL subset.
 
 A partial is one aggregate function of a scalar expression over the record, so its merge is known: counts and sums are
-added, of least values the least is taken. That is what makes the state the same wherever barriers cut. `spark_only`
-takes any Spark SQL; that it is associative is then the author's word.
+added, and of least values the least is taken. So the state is the same wherever barriers cut. `spark_only` accepts any
+Spark SQL; the author then guarantees that it is associative.
 """
 
 import re
@@ -18,7 +18,7 @@ from tidemark.portable_sql.expressions import Typed, typed
 from tidemark.portable_sql.syntax import NotPortable, names_in, parsed
 
 MERGES = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or"}
-"""Aggregate functions of a partial, and the one that merges what each gives."""
+"""Aggregate functions of a partial, and the function that merges the results of each."""
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLACE = re.compile(r"'(?:[^']|'')*'|(?<![\w.`])(?P<name>[A-Za-z][A-Za-z0-9_]*)(?![\w`]|\s*\()|\w+")
@@ -27,15 +27,15 @@ _INT = FieldType("int", nullable=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
-    """What a field of kind `aggregate` or `reduce` computes.
+    """The computation of a field of kind `aggregate` or `reduce`.
 
     Attributes:
-        accumulators: name and type of each, in order; stored as `<field>__<name>`, null where nothing was folded.
+        accumulators: name and type of each, in order; stored as `<field>__<name>`, null if nothing was folded.
         partial: per accumulator an aggregate over the records of a key in one batch.
         merge: per accumulator an aggregate over its partials.
         finish: an expression over the merged accumulators.
-        inputs: record fields that the partials name, and their types; empty until it is bound to a record.
-        spark_only: whether the texts are Spark SQL that nobody has checked.
+        inputs: record fields in the partials, and their types; empty until it is bound to a record.
+        spark_only: whether the texts are unchecked Spark SQL.
     """
 
     accumulators: tuple[tuple[str, FieldType], ...]
@@ -53,24 +53,24 @@ class Aggregate:
 
 
 def call_of(text: str) -> tuple[str, str]:
-    """(aggregate function, its argument) of a partial or a merge.
+    """Returns (aggregate function, its argument) of a partial or a merge.
 
     Raises:
-        NotPortable: it is no single call of one of `MERGES`.
+        NotPortable: it is not a single call of one of `MERGES`.
     """
     found = _CALL.fullmatch(text)
     if found is None or found[1].lower() not in MERGES:
-        raise NotPortable(f"not one aggregate function of an expression; there are {', '.join(MERGES)}")
+        raise NotPortable(f"not a single aggregate function of an expression; there are {', '.join(MERGES)}")
     return found[1].lower(), found[2].strip()
 
 
 def partial_sql(text: str, inputs: Mapping[str, FieldType], sql: Callable[[str], str], where: str = "") -> Typed:
-    """A partial as an aggregate expression, and its type.
+    """Returns a partial as an aggregate expression, and its type.
 
     Args:
         text: the partial.
         inputs: types of record fields.
-        sql: what stands for a record field.
+        sql: returns the SQL of a record field.
         where: a FILTER clause, or nothing.
 
     Raises:
@@ -95,14 +95,14 @@ def partial_sql(text: str, inputs: Mapping[str, FieldType], sql: Callable[[str],
 
 
 def merge_sql(function: str, column: str, of: FieldType) -> str:
-    """The aggregate expression that merges an accumulator's column; of integers a wide sum, for the caller to check."""
+    """Returns the aggregate that merges an accumulator's column; for integers a wide sum, which the caller checks."""
     if function == "sum" and of.kind == "int":
         return f"sum(CAST({column} AS DECIMAL(38,0)))"
     return _sum(column, of, "").sql if function == "sum" else f"{function}({column})"
 
 
 def finish_sql(made: Aggregate, sql: Callable[[str], str]) -> Typed:
-    """The finish as an expression over merged accumulators, and its type."""
+    """Returns the finish as an expression over merged accumulators, and its type."""
     return typed(parsed(made.finish), dict(made.accumulators), sql)
 
 
@@ -114,10 +114,10 @@ def declared_aggregate(
     *,
     spark_only: bool,
 ) -> Aggregate:
-    """What `state.aggregate` declares.
+    """Returns the aggregate that `state.aggregate` declares.
 
     Raises:
-        DeclarationError: texts and accumulators are not for each other, or a text is not in the subset.
+        DeclarationError: texts and accumulators do not match, or a text is not in the subset.
     """
     where, names = "state.aggregate", list(accumulator)
     for said, texts in (("partial", partial), ("merge", merge if merge is not None or spark_only else accumulator)):
@@ -137,10 +137,10 @@ def declared_aggregate(
 
 
 def declared_reduce(text: str) -> Aggregate:
-    """What `state.reduce` declares; its one accumulator gets the field's type.
+    """Returns the aggregate that `state.reduce` declares; its one accumulator gets the field's type.
 
     Raises:
-        DeclarationError: the text is not in the subset, or counts, which gives another type than it takes.
+        DeclarationError: the text is not in the subset, or it counts, so its result has another type than its input.
     """
     made = Aggregate(
         accumulators=(("value", _INT),), partial=(text,), merge=(_merge_of("value", text),), finish="value"
@@ -157,14 +157,14 @@ def _merge_of(name: str, partial: str) -> str:
 
 
 def checked_syntax(where: str, made: Aggregate) -> Aggregate:
-    """The aggregate, if its texts are in the subset as far as that shows without a record.
+    """Returns the aggregate if its texts are in the subset, as far as this can be checked without a record.
 
     Raises:
-        DeclarationError: naming what is not.
+        DeclarationError: a text is not; the message names it.
     """
     names = [name for name, _ in made.accumulators]
     if not names:
-        raise DeclarationError(f"{where}: no accumulator", next="name one at least, as in accumulator={'n': int}.")
+        raise DeclarationError(f"{where}: no accumulator", next="declare at least one, as in accumulator={'n': int}.")
     if made.spark_only:
         _refuse_quotes(where, (*made.partial, *made.merge, made.finish))
         return made
@@ -182,16 +182,16 @@ def checked_syntax(where: str, made: Aggregate) -> Aggregate:
         unknown = names_in(parsed(made.finish)) - set(names)
     if unknown:
         raise DeclarationError(
-            f"{where}, finish: no accumulator {', '.join(sorted(unknown))}", next=f"there are {', '.join(names)}."
+            f"{where}, finish: unknown accumulator {', '.join(sorted(unknown))}", next=f"there are {', '.join(names)}."
         )
     return made
 
 
 def bound(where: str, made: Aggregate, record: FieldType, declared: FieldType) -> Aggregate:
-    """The aggregate over a record type.
+    """Returns the aggregate over a record type.
 
     Raises:
-        DeclarationError: a name is no field, types do not go together, or the annotation is another type.
+        DeclarationError: a name is not a field, types do not match, or the annotation has another type.
     """
     if made.spark_only:
         named = {name for text in made.partial for name in _NAME.findall(text)}
@@ -218,7 +218,7 @@ def bound(where: str, made: Aggregate, record: FieldType, declared: FieldType) -
 
 
 def substituted(text: str, names: Sequence[str], sql: Callable[[str], str]) -> str:
-    """A text of Spark SQL with what stands for names put in their place, outside of literals and of function names."""
+    """Replaces names in a text of Spark SQL, except in literals and function names."""
 
     def put(found: re.Match[str]) -> str:
         name = found["name"]
@@ -234,7 +234,7 @@ def _refuse_quotes(where: str, texts: Sequence[str]) -> None:
 
 
 def to_json(made: Aggregate, of: Callable[[FieldType], Any]) -> dict[str, Any]:
-    """The form that manifests carry; `of` gives that of a type."""
+    """Returns the form for manifests; `of` returns that of a type."""
     return {
         "accumulators": [[name, of(t)] for name, t in made.accumulators],
         "partial": list(made.partial),
@@ -267,21 +267,21 @@ def _sum(sql: str, of: FieldType, where: str) -> Typed:
 
 
 def _fits(got: FieldType, of: FieldType) -> bool:
-    """Whether a partial is of its accumulator's type; sums of decimals are kept in 38 digits."""
+    """Whether a partial has its accumulator's type; sums of decimals have 38 digits."""
     return got == of or (got.kind == of.kind == "decimal" and got.scale == of.scale and of.digits == 38)
 
 
 def _wrong(what: str, got: FieldType | None, wanted: FieldType) -> DeclarationError:
     found = "NULL" if got is None else got.sql
-    return DeclarationError(f"{what} is {found}, declared {wanted.sql}", next="make the declared type agree.")
+    return DeclarationError(f"{what} is {found}, declared {wanted.sql}", next="correct the declared type.")
 
 
 @contextmanager
 def _portable(where: str) -> Iterator[None]:
-    """Makes a refused declaration of a text that is not in the subset."""
+    """Translates a text outside the subset into a refused declaration."""
     try:
         yield
     except NotPortable as error:
         raise DeclarationError(
-            f"{where}: {error}", next="write it in the portable subset, or say spark_only=True."
+            f"{where}: {error}", next="write it in the portable subset, or set spark_only=True."
         ) from error

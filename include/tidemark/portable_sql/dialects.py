@@ -1,6 +1,6 @@
-"""Where the SQL of engines differs: lambdas, structs, quotes. Everything else of our queries is the same text.
+"""The differences between the SQL of engines: lambdas, structs, quotes. Everything else is the same text.
 
-Texts are written with identifiers in double quotes (ANSI); `Dialect.text` gives them their engine's form.
+Identifiers are in double quotes (ANSI); `Dialect.text` converts a text to the form of an engine.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Literal
 from tidemark.model.core.types import FieldType
 
 DUCKDB_MACROS = "CREATE OR REPLACE TEMP MACRO raise_error(message) AS error(message)"
-"""What DuckDB must be told once per connection; other engines have `raise_error` or drop the branch."""
+"""Set up once per connection of DuckDB; other engines have `raise_error` or drop the branch."""
 
 
 _LOW = 2**32 - 1
@@ -19,7 +19,7 @@ _LOW = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One engine's spelling.
+    """The spelling of one engine.
 
     Attributes:
         name: `spark` or `duckdb`.
@@ -28,19 +28,19 @@ class Dialect:
     name: Literal["spark", "duckdb"]
 
     def transform(self, array: str, var: str, body: str) -> str:
-        """`body` of each element `var` of an array."""
+        """Returns `body` of each element `var` of an array."""
         return f"{self._of('transform', 'list_transform')}({array}, {self._lambda(var, body)})"
 
     def filter(self, array: str, var: str, condition: str) -> str:
-        """The elements `var` of an array for which a condition holds."""
+        """Returns the elements `var` of an array for which a condition holds."""
         return f"{self._of('filter', 'list_filter')}({array}, {self._lambda(var, condition)})"
 
     def reduce(self, array: str, variables: tuple[str, str], body: str) -> str:
-        """The elements of an array combined from left to right by `body`; null where it is null or empty.
+        """Returns the elements of an array combined from left to right by `body`; null if it is null or empty.
 
         Args:
             array: its elements have the type of `body`.
-            variables: names of what is combined so far, and of the next element.
+            variables: names of the combined value so far, and of the next element.
             body: an expression over the two.
         """
         if self.name == "spark":
@@ -49,17 +49,17 @@ class Dialect:
         return f"list_reduce(nullif({array}, []), lambda {', '.join(variables)}: {body})"
 
     def struct(self, fields: Sequence[tuple[str, str]]) -> str:
-        """A struct of (name, expression) pairs."""
+        """Returns a struct of (name, expression) pairs."""
         if self.name == "spark":
             pairs = ", ".join(f"'{name}', {sql}" for name, sql in fields)
             return f"named_struct({pairs})"
         return "{" + ", ".join(f"'{name}': {sql}" for name, sql in fields) + "}"
 
     def exact_sum(self, column: str) -> tuple[str, str]:
-        """The sum of a BIGINT column, and the condition that it fits 64 bits, however its parts are grouped.
+        """Returns the sum of a BIGINT column, and the condition that it fits 64 bits, for any grouping of its parts.
 
         DuckDB adds in 128 bits. Spark's only wider integer is a decimal, whose sums cost ten times those of longs, so
-        there the upper and the lower halves are added apart; that is exact for fewer than 2^31 rows of a key.
+        the upper and lower halves are added separately; that is exact for fewer than 2^31 rows of a key.
         """
         if self.name == "duckdb":
             return f"CAST(sum({column}) AS BIGINT)", f"sum({column}) BETWEEN {-(2**63)} AND {2**63 - 1}"
@@ -68,11 +68,11 @@ class Dialect:
         return f"(shiftleft({high}, 32) | ({low} & {_LOW}))", f"{high} BETWEEN {-(2**31)} AND {2**31 - 1}"
 
     def or_empty(self, array: str) -> str:
-        """An array, empty where it is null."""
+        """Returns an array, empty if it is null."""
         return f"coalesce({array}, {self._of('array()', '[]')})"
 
     def type(self, of: FieldType) -> str:
-        """A stored type, as a cast names it."""
+        """Returns a stored type in the form for a cast."""
         if self.name == "spark":
             return of.sql
         if of.element is not None:
@@ -83,13 +83,13 @@ class Dialect:
         return "TIMESTAMPTZ" if of.kind == "timestamp" else of.sql
 
     def parameter(self, name: str) -> str:
-        """A named parameter."""
+        """Returns a named parameter."""
         return f"{self._of(':', '$')}{name}"
 
     def text(self, sql: str) -> str:
-        """A whole text in the engine's quotes.
+        """Returns a whole text in the engine's quotes.
 
-        Names are on an allow-list and literals hold no double quotes, so the exchange is exact.
+        Names are on an allow-list and literals contain no double quotes, so the replacement is exact.
         """
         return sql.replace('"', "`") if self.name == "spark" else sql
 

@@ -1,7 +1,7 @@
-"""The portable subset of SQL: expressions that mean the same in Spark and in DuckDB, text by text.
+"""The portable subset of SQL: expressions with the same meaning in Spark and DuckDB.
 
-A text is taken apart (`model.portable_syntax`), typed, and put together again with every cast and every parenthesis
-written out. What the two engines treat differently is refused in words (`docs/how-to/aggregates.md` has the table).
+A text is parsed (`portable_sql.syntax`), typed, and written again with every cast and every parenthesis. Constructs
+that the two engines treat differently are refused with an explanation (`docs/how-to/aggregates.md` has the table).
 """
 
 from collections.abc import Callable, Mapping
@@ -26,15 +26,15 @@ Names = Callable[[str], str]
 
 
 def typed(node: Node, types: Mapping[str, FieldType], sql: Names) -> Typed:
-    """An expression in full, and its type.
+    """Returns an expression in full, and its type.
 
     Args:
         node: the expression.
-        types: of the names that it may use.
-        sql: what stands for a name.
+        types: types of the names that it may use.
+        sql: returns the SQL of a name.
 
     Raises:
-        NotPortable: a name is unknown, types do not go together, or engines differ on it.
+        NotPortable: a name is unknown, types do not match, or engines differ on it.
     """
     if node.op == "name":
         if node.text not in types:
@@ -48,7 +48,7 @@ def typed(node: Node, types: Mapping[str, FieldType], sql: Names) -> Typed:
 
 
 def is_guarded(node: Node) -> bool:
-    """Whether a divisor cannot be zero: a literal that is not, or `nullif(…, 0)`."""
+    """Whether a divisor cannot be zero: another literal, or `nullif(…, 0)`."""
     if node.op == "literal":
         return _is_number(node.text) and float(node.text) != 0
     return node.op == "nullif" and node.args[1].op == "literal" and _is_zero(node.args[1].text)
@@ -56,12 +56,14 @@ def is_guarded(node: Node) -> bool:
 
 def _refuse_unguarded(node: Node) -> None:
     if node.op == "/" and not is_guarded(node.args[1]):
-        raise NotPortable("division by what may be zero (Spark fails, DuckDB gives null): write x / nullif(y, 0)")
+        raise NotPortable("division by a possible zero (Spark fails, DuckDB gives null): write x / nullif(y, 0)")
     if node.op == "sqrt":
         least = node.args[0]
         bounded = least.op == "greatest" and any(a.op == "literal" and _is_zero(a.text) for a in least.args)
         if not (bounded or least.op == "abs"):
-            raise NotPortable("sqrt of what may be negative (NaN in Spark, an error in DuckDB): sqrt(greatest(x, 0))")
+            raise NotPortable(
+                "sqrt of a possibly negative value (NaN in Spark, an error in DuckDB): sqrt(greatest(x, 0))"
+            )
 
 
 def _literal(text: str) -> Typed:
@@ -114,7 +116,7 @@ def _comparison(node: Node, args: list[Typed]) -> Typed:
 
 def _logic(node: Node, args: list[Typed]) -> Typed:
     if node.op != "IS NULL" and any(a.type not in (_BOOL, None) for a in args):
-        raise NotPortable(f"{node.op} of what is no condition")
+        raise NotPortable(f"{node.op} of a value that is not a condition")
     if node.op == "IS NULL":
         return Typed(f"({args[0].sql} IS NULL)", _BOOL)
     return Typed(f"(NOT {args[0].sql})" if node.op == "NOT" else f"({args[0].sql} {node.op} {args[1].sql})", _BOOL)
@@ -133,10 +135,10 @@ def _call(node: Node, args: list[Typed]) -> Typed:
 
 
 def _case(node: Node, args: list[Typed]) -> Typed:
-    """Arguments are condition, value, condition, value, …, and what is left otherwise."""
+    """Arguments are condition, value, condition, value, …, and the ELSE value."""
     pairs = list(zip(args[:-1:2], args[1::2], strict=True))
     if any(condition.type != _BOOL for condition, _ in pairs):
-        raise NotPortable("WHEN of what is no condition")
+        raise NotPortable("WHEN of a value that is not a condition")
     wanted = _one_type("CASE", [*(value for _, value in pairs), args[-1]])
     whens = " ".join(f"WHEN {condition.sql} THEN {_cast(value, wanted)}" for condition, value in pairs)
     return Typed(f"CASE {whens} ELSE {_cast(args[-1], wanted)} END", wanted)

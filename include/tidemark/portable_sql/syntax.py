@@ -1,7 +1,7 @@
-"""What a text of the portable SQL subset may hold: names, literals, operators, functions, and how they nest.
+"""The syntax of the portable SQL subset: names, literals, operators, functions, and their nesting.
 
-Whatever is not on the lists below is refused by its name: the two engines treat it differently, or nobody has compared
-it yet.
+Everything outside the lists below is refused by name, because the two engines treat it differently, or because they
+have not been compared yet.
 """
 
 import re
@@ -27,7 +27,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (("=", "<>", "<", "<=", ">", ">="), ("+",
 
 
 class NotPortable(ValueError):  # noqa: N818  (an answer of the parser; a declaration makes an error of it)
-    """Why a text is not in the subset, in words that name the part."""
+    """Why a text is not in the subset; names the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Node:
 
 @cache
 def parsed(text: str) -> Node:
-    """The expression that a text is.
+    """Parses a text into an expression.
 
     Raises:
         NotPortable: it is not in the subset.
@@ -54,7 +54,7 @@ def parsed(text: str) -> Node:
 
 
 def names_in(node: Node) -> set[str]:
-    """The names that an expression uses."""
+    """Returns the names in an expression."""
     found = {node.text} if node.op == "name" else set()
     return found.union(*map(names_in, node.args))
 
@@ -78,12 +78,12 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _is_field(word: str, rest: str) -> bool:
-    """Whether a word is a name after all: `date` that no text follows."""
+    """Whether a word is a name: `date` without a text after it."""
     return word.upper() == "DATE" and not rest.lstrip().startswith("'")
 
 
 class _Parser:
-    """Takes tokens apart, weakest operator first."""
+    """Parses tokens, weakest operator first."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = [*tokens, ("end", "the end")]
@@ -91,11 +91,11 @@ class _Parser:
 
     @property
     def next(self) -> tuple[str, str]:
-        """The token to read."""
+        """Returns the next token."""
         return self._tokens[self._at]
 
     def expression(self) -> Node:
-        """A whole expression."""
+        """Parses a whole expression."""
         left = self._conjunction()
         while self._took("OR"):
             left = Node("OR", (left, self._conjunction()))
@@ -216,5 +216,5 @@ def _date(text: str) -> str:
             raise ValueError(text)
         date.fromisoformat(text[1:-1])
     except ValueError as error:
-        raise NotPortable(f"DATE {text} is no date") from error
+        raise NotPortable(f"DATE {text} is not a date") from error
     return text

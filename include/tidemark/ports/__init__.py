@@ -1,6 +1,6 @@
-"""Ports: what the coordinator and the engine need of the outside world, as Protocols.
+"""Ports: the Protocols through which the coordinator and the engine reach the outside world.
 
-Every port has an in-memory twin (`tidemark.testing.twin.memory`), held to the same contract tests as the real one.
+Every port has an in-memory twin (`tidemark.testing.twin.memory`) with the same contract tests as the real one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ from tidemark.model.retention.erasure import ErasedKey
 from tidemark.model.retention.shared_state import StoredFile, TableHistory
 
 
-# Records of Kafka within bounds: for people who ask where a row comes from, and for the timestamps of a plan.
+# Bounded reads of Kafka: for people who want to know the origin of a row, and for the timestamps of a plan.
 class RecordReader(Protocol):
-    """Records of Kafka within bounds. Never the records of a checkpoint: an engine reads its own."""
+    """Bounded reads of records. Never the records of a checkpoint: an engine reads its own."""
 
     def read(
         self, ranges: Mapping[TopicPartition, OffsetRange], isolation: str, bounds: ReadBounds, wanted: Wanted
@@ -40,101 +40,101 @@ class RecordReader(Protocol):
         """Reads ranges partition after partition, until one of the bounds ends it.
 
         Args:
-            ranges: what the log still has of them is read; what it lacks is left out.
-            isolation: Kafka's; under `read_committed` records of aborted transactions are left out.
+            ranges: the offsets to read; those that are no longer in the log are left out.
+            isolation: Kafka's isolation level; under `read_committed` records of aborted transactions are left out.
             bounds: when to stop.
-            wanted: which records are answered.
+            wanted: which records to return.
 
         Raises:
             NotFoundError: a partition does not exist.
-            BrokerError: no answer.
+            BrokerError: Kafka did not answer.
         """
 
 
-# The ports of retention: what lies below a warehouse, the only way to delete of it, and how a key leaves a file.
+# The ports of retention: the files of a warehouse, the only way to delete from it, and removing a key from a file.
 class TableFiles(Protocol):
-    """Files of tables, with their logs. Called by retention only; paths are relative to the warehouse.
+    """Files of tables, with their logs. Only retention uses it; paths are relative to the warehouse.
 
-    A listing must be fresh: what was written before it was asked for is in it (local disks and S3 are so).
+    A listing must be fresh: it contains everything written before the call (local disks and S3 do this).
     """
 
     def files(self, folder: str) -> Sequence[StoredFile]:
-        """Every file below a folder, at any depth, logs included; none where there is no such folder.
+        """Yields every file in a folder, at any depth, including logs; nothing if there is no such folder.
 
         Raises:
             StoreError: it cannot be listed.
         """
 
     def history(self, table: str) -> TableHistory:
-        """Which data files the versions of a table name; reads what was committed since it was asked last.
+        """Returns the data files in the versions of a table; reads only commits that are new since the last call.
 
-        It ends before a hole or a torn commit: whoever needs a version above is told so by `TableHistory.live`.
+        The history stops before a missing or torn commit; `TableHistory.live` raises if you need a later version.
 
         Raises:
             StoreError: the log cannot be read: nothing may be deleted then.
         """
 
     def ensure_log_checkpoint(self, table: str, version: int) -> None:
-        """Sees to it that the log before a version is no longer needed, not even after a power cut.
+        """Ensures that the log before a version is no longer needed, even after a power cut.
 
-        Afterwards the version has a Delta log checkpoint that is whole, says what the commits say, and is durable
-        (local disk: file, hint and folder are fsynced, whoever made them). No hint names one below the version.
+        Afterwards the version has a Delta log checkpoint that is complete, agrees with the commits, and is durable
+        (local disk: file, hint and folder are fsynced, whichever process wrote them). No hint names one below the
+        version.
 
         Raises:
             StoreError: it could not be written, or made durable.
         """
 
     def delete(self, paths: Iterable[str]) -> int:
-        """Deletes files, in order, and folders that are empty then; returns how many files were there.
+        """Deletes files, in order, and folders that are then empty; returns how many files existed.
 
-        Of a log only behind `ensure_log_checkpoint`.
-
-        A store that does not tell whether a file was there counts each path once.
+        Files of a log may be deleted only after `ensure_log_checkpoint`. A store that does not say whether a file
+        existed counts each path once.
 
         Raises:
-            StoreError: some may have been deleted; a repetition goes on.
+            StoreError: some may have been deleted; a repetition continues.
         """
 
 
 class KeyFiles(Protocol):
-    """Data files of state tables, and the keys in them. Called by erasures only."""
+    """Data files of state tables, and the keys in them. Only erasures use it."""
 
     def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
-        """How many rows of a file are of a key.
+        """Returns the number of a key's rows in a file.
 
         Raises:
-            StoreError: the file is gone, or cannot be read.
+            StoreError: the file is missing, or cannot be read.
         """
 
     def without(
         self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
     ) -> Mapping[str, WrittenFile | None]:
-        """Writes files again without the rows of a key; all other rows as they are, in their order. Durable.
+        """Rewrites files without the rows of a key; all other rows stay as they are, in their order. Durable.
 
         Args:
-            table: relative to the warehouse.
-            files: of the table.
-            key: which rows to leave out.
-            folder: where to, relative to the warehouse; a folder of the table that is nobody else's.
+            table: path relative to the warehouse.
+            files: files of the table.
+            key: the key whose rows are left out.
+            folder: the target, relative to the warehouse; a folder of the table that no other process uses.
 
         Returns:
-            By path of each file what stands in its place; None = no row is left.
+            The replacement of each file by its path; None = no row is left.
 
         Raises:
             StoreError: a file cannot be read, or written.
         """
 
     def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
-        """How many rows of a file of dead letters, or of a sink, hold a key.
+        """Returns the number of rows with a key in a file of dead letters or of a sink.
 
         Args:
-            table: relative to the warehouse.
-            file: of the table.
-            columns: key columns with their values. Rows are compared in these columns where the file has all of them;
-                else, where it has raw keys and values, their texts are searched for all values.
+            table: path relative to the warehouse.
+            file: a file of the table.
+            columns: key columns with their values. Rows are compared in these columns if the file has all of them;
+                otherwise, if it has raw keys and values, their texts are searched for all values.
 
         Raises:
-            StoreError: the file is gone, or cannot be read.
+            StoreError: the file is missing, or cannot be read.
         """
 
 
@@ -170,27 +170,27 @@ __all__ = [
 
 
 class Clock(Protocol):
-    """The only source of time below the entry floor."""
+    """The only source of time below the entry points."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch (UTC)."""
 
 
 class WriteIds(Protocol):
-    """The only source of randomness below the entry floor."""
+    """The only source of randomness below the entry points."""
 
     def __call__(self) -> str:
         """A fresh random id (32 hex digits)."""
 
 
 class UncertainPut(Exception):  # noqa: N818
-    """The reply of a put was lost: it may or may not have happened. The caller reads back and compares bytes."""
+    """The reply of a put was lost: it may or may not have succeeded. The caller reads back and compares bytes."""
 
 
 class CheckpointStore(Protocol):
-    """Small objects below one pipeline's folder. Nothing is ever overwritten or edited.
+    """Small objects in one pipeline's folder. Nothing is ever overwritten or edited.
 
-    Called by the coordinator, for every object of design section 6.
+    The coordinator uses it for every object of a pipeline.
     """
 
     def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
@@ -202,16 +202,16 @@ class CheckpointStore(Protocol):
         """
 
     def get(self, key: str) -> bytes | None:
-        """The object's bytes, or None.
+        """Returns the object's bytes, or None.
 
         Raises:
             StoreError: the store could not be read.
         """
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Keys below a prefix (a folder, with its final `/`), in order of names, at any depth.
+        """Returns the keys with a prefix (a folder, with its final `/`), ordered by name, at any depth.
 
-        Correctness must not rest on it being fresh: a missing newest key costs a lost put, no more.
+        Correctness must not depend on it being fresh: a missing newest key only costs a lost put.
         """
 
 
@@ -219,14 +219,14 @@ class HeldLock(Protocol):
     """A lock that is held."""
 
     def renew(self, timeout: timedelta) -> None:
-        """Says anew how long others wait from now on: an attempt begins."""
+        """Renews how long others wait, from now on, because an attempt begins."""
 
 
 class TimelineLock(Protocol):
-    """Spares wasted work among processes of one host; never needed for correctness."""
+    """Avoids wasted work among processes of one host; never needed for correctness."""
 
     def hold(self, timeline: str, timeout: timedelta) -> AbstractContextManager[HeldLock]:
-        """Holds the timeline for the duration of a block; a holder that hangs blocks others for `timeout`, no longer.
+        """Holds the timeline for a block; a holder that hangs blocks others no longer than `timeout`.
 
         Raises:
             BusyError: another process holds it.
@@ -234,52 +234,52 @@ class TimelineLock(Protocol):
 
 
 class Log(Protocol):
-    """Kafka, as the planner sees it. Answers within its timeout or raises BrokerError; never waits for records."""
+    """Kafka, as the planner sees it. It answers within its timeout or raises BrokerError; it waits for no records."""
 
     def partitions(self, topics: object, isolation: str) -> Mapping[TopicPartition, PartitionLog]:
-        """Every partition of the subscription (a value of `KafkaSource.topics`), with its bounds.
+        """Returns every partition of the subscription (a value of `KafkaSource.topics`), with its bounds.
 
         Raises:
             NotFoundError: a named topic does not exist.
-            BrokerError: no answer.
+            BrokerError: Kafka did not answer.
         """
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
-        """Kafka's topic id per topic; a topic that does not exist is left out."""
+        """Returns Kafka's topic id per topic; a topic that does not exist is left out."""
 
     def offsets_at(self, when_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """First offset whose record's timestamp is >= the given time, per partition; None = no such record."""
+        """Returns the first offset with a timestamp >= the given time, per partition; None = there is none."""
 
     def group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Committed offsets of a consumer group, where there are any."""
+        """Returns the committed offsets of a consumer group, if there are any."""
 
     def report_group_offsets(self, group: str, ends: Mapping[TopicPartition, int]) -> None:
-        """Sets the group's offsets, for lag monitoring (J10). Failure is harmless and raises BrokerError."""
+        """Sets the group's offsets, for lag monitoring. A failure is harmless and raises BrokerError."""
 
 
 class SourceLog(Log, RecordReader, Protocol):
-    """Kafka, as the coordinator sees it. It reads records for their timestamps only, where no index has the answer."""
+    """Kafka, as the coordinator sees it. It reads records only for their timestamps, if no index has the answer."""
 
 
 class ForeignTables(Protocol):
-    """Delta tables of somebody else's, which broadcast states copy; they are only read."""
+    """External Delta tables that broadcast states copy; they are only read."""
 
     def newest(self, broadcast: Broadcast) -> TableVersion:
-        """The newest version of a table, and its id.
+        """Returns the newest version of a table, and its id.
 
         Raises:
-            NotFoundError: no such table.
+            NotFoundError: the table does not exist.
             StoreError: it cannot be read.
         """
 
     def rows(self, broadcast: Broadcast, at: TableVersion) -> Sequence[Mapping[str, Any]]:
-        """The rows of a version: the declared fields, in the stored form of their types, timestamps in UTC.
+        """Returns the rows of a version: the declared fields in stored form, timestamps in UTC.
 
         Raises:
-            DataLostError: the version is gone, or the table at this place has another id.
-            DeclarationError: a column is missing or of another type; a key is null or there twice; a null in a field
-                that may not be null.
-            StateOverflowError: more than `max_keys` rows.
+            DataLostError: the version no longer exists, or the table at this path has another id.
+            DeclarationError: a column is missing or has another type, a key is null or occurs twice, or a required
+                field is null.
+            StateOverflowError: there are more than `max_keys` rows.
             StoreError: it cannot be read.
         """
 
@@ -291,41 +291,43 @@ class Batch(Protocol):
 
     @property
     def uids(self) -> Sequence[str]:
-        """Operators in the order in which they are executed."""
+        """The operators in execution order."""
 
     @property
     def counts(self) -> Mapping[str, UidCounts]:
-        """Per uid, as far as known: of folds over a source at once; of others, and of joined keys, once prepared."""
+        """Counts per uid that are known: folds over a source at once; others, and joined keys, once prepared."""
 
     def prepare(self, uid: str) -> UidCounts:
-        """Finds out what an operator has to do; a process runs its function. Called once each, in order of `uids`.
+        """Computes the work of an operator; a process runs its function. Called once for each, in order of `uids`.
 
         Raises:
-            ProcessFunctionError, StateOverflowError, EngineError: the function raised, or left too much; Spark failed.
+            ProcessFunctionError, StateOverflowError, EngineError: the function raised or left too much state, or Spark
+                failed.
         """
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
-        """Folds the batch by the operator's key and writes the run's files; of a process what its function has left.
+        """Folds the batch by the operator's key, or takes the output of a process, and writes the run's files.
 
         Args:
             uid: the operator.
             folder: `<table>/<id>.<attempt>`, relative to the warehouse; no other attempt uses it.
 
         Raises:
-            StateOverflowError, EngineError: a key's partial does not fit, and the message names the key; Spark failed.
+            StateOverflowError, EngineError: a key's partial result does not fit (the message names the key), or Spark
+                failed.
         """
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters: topic, partition, offset, timestamp, uid, reason, raw key and value."""
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
-        """Writes what a process emitted and its sink lacks, in the sink's columns: fields, uid, position (J16)."""
+        """Writes emitted rows of a process that its sink lacks, in the sink's columns: fields, uid, position."""
 
     def emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
-        """The same rows, in order of their positions, for a sink that keeps none (D9)."""
+        """Returns the same rows, in order of their positions, for a sink without a table."""
 
     def rejected(self) -> int:
-        """How many records at least one operator could not apply, each counted once; asked when all are prepared.
+        """Returns how many records at least one operator could not apply, each counted once; call it after `prepare`.
 
         Raises:
             EngineError: Spark failed.
@@ -335,19 +337,19 @@ class Batch(Protocol):
         """Runs the pipeline's gate on the candidate.
 
         Args:
-            runs: per uid the files of the run, relative to the warehouse; empty where nothing was written.
+            runs: the files of the run per uid, relative to the warehouse; empty if nothing was written.
         """
 
     def refuse_recreated(self) -> None:
-        """Compares the ids of the topics once more, behind all that may have read records again; asked before a seal.
+        """Compares topic ids again, after everything that may have read records again; called before a seal.
 
         Raises:
-            DataLostError: a topic has another id than the plan.
-            BrokerError: no answer.
+            DataLostError: a topic has a different id than in the plan.
+            BrokerError: Kafka did not answer.
         """
 
     def close(self) -> None:
-        """Releases what was cached."""
+        """Releases cached data."""
 
 
 class Compute(Protocol):
@@ -358,66 +360,67 @@ class Compute(Protocol):
 
         Args:
             plan: the plan.
-            folders: per uid the folder that `Batch.write_run` will be asked to write to. An engine may write there
-                while it reads, which costs a query less; what it has written is no part of any state before a commit.
+            folders: per uid the folder that `Batch.write_run` will write to. An engine may write there while it reads,
+                which saves a query; the files belong to no state before a commit.
 
         Raises:
-            StateOverflowError: as `Batch.write_run`, of what was written while reading.
-            DataLostError: part of the ranges is not in the log any more.
+            StateOverflowError: see `Batch.write_run`, for files written during the read.
+            DataLostError: part of the ranges is no longer in the log.
             BrokerError: Kafka did not answer.
             EngineError: Spark failed.
         """
 
 
 class Sender(Protocol):
-    """Kafka, as seen by an attempt that sends what it emitted before its seal (D9), and by what empties outboxes."""
+    """Kafka, for an attempt that sends rows before its seal, and for the delivery of outboxes."""
 
     def send(self, topic: str, messages: Iterable[Message]) -> int:
-        """Sends messages in order and waits until all are acknowledged; returns how many.
+        """Sends messages in order and waits until all are acknowledged; returns their number.
 
         Raises:
-            RecordRefusedError: Kafka refuses one record, which is named; all ahead of it were acknowledged.
+            RecordRefusedError: Kafka refuses one record, named in the error; it has acknowledged all records before it.
             BrokerError: some may have arrived; the next attempt sends all of them again, with the same ids.
-            UsageError: a setting does not fit.
+            UsageError: a setting is invalid.
         """
 
 
 class StateTables(Protocol):
-    """Commits to Delta tables: a compare-and-set on the version just read, orphans removed in the same transaction."""
+    """Commits to Delta tables: a compare-and-set on the version just read; the same transaction removes orphans."""
 
     def commit(self, request: CommitRequest, fence: "Fence") -> Committed:
         """Commits, or raises.
 
-        Order: read the table version, then `fence.check()`, then commit on that version. A conflict means that
-        somebody else committed: the fence is asked again, and if it holds the commit is tried once more. An unknown
-        outcome is read back by write id.
+        The order is: read the table version, then `fence.check()`, then commit on that version. After a conflict with
+        another commit the fence is checked again, and if it holds, the commit is tried once more. After an unknown
+        outcome the write id is read back.
 
         Raises:
             FencedError: the attempt was revoked.
             ConflictError: a second conflict in a row.
-            StoreError: footers and reported rows differ, a parent file is missing, the schema differs, or the disk.
+            StoreError: footers and reported rows differ, a parent file is missing, the schema differs, or the disk
+                refused.
         """
 
     def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
-        """Files of a segment: live at its version, `_checkpoint` in its range.
+        """Returns the files of a segment: live at its version, with `_checkpoint` in its range.
 
         Raises:
-            StoreError: the version is not readable, or has other files than were committed: an action was lost.
+            StoreError: the version is unreadable, or has other files than were committed: an action was lost.
         """
 
     def files_of(self, segment: Segment) -> Sequence[LiveFile]:
-        """The same files with their levels and checkpoints; what a compaction chooses from. Raises as `live_files`."""
+        """Returns the same files with their levels and checkpoints, for compaction. Raises like `live_files`."""
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
         """Fsyncs an attempt's data files, commit files and directories (local disk), before the seal.
 
-        With a commit go those that it was built on since its input, whoever made them, and their Delta log checkpoints.
-        Reads every commit file back and raises StoreError where write id or sha256 differ.
+        This includes the commits that it was built on since its input, whichever process made them, and their Delta log
+        checkpoints. It reads every commit file back and raises StoreError if write id or sha256 differ.
         """
 
 
 class Fence(Protocol):
-    """An attempt's right to go on."""
+    """An attempt's right to continue."""
 
     def check(self) -> None:
         """Reads the attempt's outcome key.
@@ -432,11 +435,11 @@ class Attempt(Fence, Protocol):
 
     @property
     def plan(self) -> CheckpointPlan:
-        """What is tried."""
+        """The plan."""
 
     @property
     def number(self) -> int:
-        """Which try; ascending from 1."""
+        """Number of the attempt; ascending from 1."""
 
     def seal(self, sealed: Sealed) -> None:
         """Puts *sealed*, which competes with *revoked* for one key.
@@ -447,10 +450,10 @@ class Attempt(Fence, Protocol):
 
 
 class StepListener(Protocol):
-    """Called before and after every step of a verb, in the process that takes it.
+    """Called before and after every step of a verb, in the process that executes it.
 
-    A command draws its progress with one (`tidemark.cli.progress`), a test injects faults with one
-    (`coordinator.checkpoints.fault_injection`). The names of the steps are those of `docs/benchmarks/faults.csv`.
+    A command uses one to draw its progress (`tidemark.cli.progress`), a test to inject faults
+    (`coordinator.checkpoints.fault_injection`). The names of the steps are those in `docs/benchmarks/faults.csv`.
     """
 
     def __call__(self, step: str, moment: str) -> None:

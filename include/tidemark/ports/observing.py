@@ -1,6 +1,6 @@
-"""The ports through which a pipeline is watched. Being down, they must never fail or delay the data path.
+"""The ports for monitoring a pipeline. If they are down, they must never fail or delay the data path.
 
-Whoever calls them bounds the call in time and survives every error (`tidemark.telemetry.bounded`).
+Callers limit the time of each call and survive every error (`tidemark.telemetry.bounded`).
 """
 
 from collections.abc import Mapping
@@ -8,26 +8,26 @@ from typing import Protocol
 
 
 class Metrics(Protocol):
-    """Where gauges are told. Called after what changed a pipeline, by any process, with all gauges each time."""
+    """A receiver of gauges. Any process calls it after a change of a pipeline, with all gauges each time."""
 
     def tell(self, pipeline: str, gauges: Mapping[str, float]) -> None:
-        """Tells the gauges of a pipeline; a later call replaces them.
+        """Sends the gauges of a pipeline; a later call replaces them.
 
         Args:
             pipeline: its name; part of each gauge's name, or a tag, or both.
-            gauges: by name, as in `tidemark.model.checkpoint.metrics.METRICS`.
+            gauges: values by name, as in `tidemark.model.checkpoint.metrics.METRICS`.
         """
 
 
 class LineageSink(Protocol):
-    """Where attempts and checkpoints are announced. A receiver may get an event twice and drops what it knows."""
+    """A receiver of events about attempts and checkpoints. It may get an event twice and drops duplicates."""
 
     def announce(self, event: Mapping[str, object]) -> None:
-        """Announces one event.
+        """Sends one event.
 
         Args:
             event: a RunEvent of OpenLineage, JSON values only.
 
         Raises:
-            OSError: the receiver is down, slow, or does not take it.
+            OSError: the receiver is down, slow, or refuses it.
         """

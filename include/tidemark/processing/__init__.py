@@ -1,4 +1,4 @@
-"""The runtime of `Process` operators: live state of one key, its records, what comes of them.
+"""The runtime of `Process` operators: live state of one key, its records, and the output.
 
-The Spark engine and its in-memory twin run the same code here; it knows neither.
+The Spark engine and its in-memory twin run the same code, which depends on neither.
 """

@@ -1,4 +1,4 @@
-"""Broadcast state as process functions see it: the record of every key, the same for all of them (A11)."""
+"""Broadcast state as process functions see it: the record of every key, shared by all calls."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from tidemark.processing.value_codec import codec_of
 
 
 def broadcast_records(broadcast: Broadcast, rows: Iterable[Mapping[str, Any]]) -> dict[Any, Any]:
-    """Instances of the broadcast's record by key; a key of several columns is a tuple.
+    """Returns instances of the broadcast's record by key; a key of several columns is a tuple.
 
     Args:
         broadcast: the declaration.
-        rows: its resolved state in stored form, timestamps with their zone; more than `max_keys + 1` need not be given.
+        rows: its resolved state in stored form, timestamps with their zone; `max_keys + 1` rows are enough.
 
     Raises:
-        StateOverflowError: more than `max_keys` keys.
+        StateOverflowError: there are more than `max_keys` keys.
     """
     load = codec_of(record_shape(broadcast.source.record)).copied
     names = [name for name, _ in broadcast.source.schema.fields]
@@ -33,7 +33,7 @@ def broadcast_records(broadcast: Broadcast, rows: Iterable[Mapping[str, Any]]) -
 
 
 def too_large(broadcast: Broadcast) -> StateOverflowError:
-    """The error of a broadcast state with more keys than its declaration allows."""
+    """Returns the error for a broadcast state with more keys than its declaration allows."""
     return StateOverflowError(
         f"broadcast state {broadcast.uid} has more than {broadcast.max_keys} keys",
         safe="every completed checkpoint is intact; nothing was published.",
@@ -42,11 +42,11 @@ def too_large(broadcast: Broadcast) -> StateOverflowError:
 
 
 def checked_rows(broadcast: Broadcast, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Rows of a foreign table, if they have one row per key and no null where none may be.
+    """Returns the rows of a foreign table if each key has one row and no required field is null.
 
     Raises:
-        DeclarationError: they do not fit the declaration.
-        StateOverflowError: more than `max_keys` rows.
+        DeclarationError: the rows do not fit the declaration.
+        StateOverflowError: there are more than `max_keys` rows.
     """
     if len(rows) > broadcast.max_keys:
         raise too_large(broadcast)
@@ -60,8 +60,8 @@ def checked_rows(broadcast: Broadcast, rows: Sequence[Mapping[str, Any]]) -> Seq
 
 
 def misfit(broadcast: Broadcast, why: str) -> DeclarationError:
-    """The error of a foreign table that is not what its declaration says."""
+    """Returns the error for a foreign table that does not match its declaration."""
     return DeclarationError(
         f"broadcast state {broadcast.uid} does not fit its table: {why}",
-        next="mend the table, or declare record and key_by as the table has them, then run the pipeline again.",
+        next="correct the table, or declare record and key_by to match it, then run the pipeline again.",
     )

@@ -1,4 +1,4 @@
-"""One field of one key's live state: how it is read and assigned, when it expires, what of it is to be written."""
+"""One field of one key's live state: reading, assigning, expiry, and the changes to write."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ Entry = tuple[str, Any, Any, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellType:
-    """What all keys' cells of a field have in common.
+    """The common part of all keys' cells of a field.
 
     Attributes:
         field: the stored field.
-        codec: of the value, the element, or the entry's value.
-        keys: of a map: the codec of its keys.
+        codec: codec of the value, the element, or the entry's value.
+        keys: of a map, the codec of its keys.
         ttl_ms: time to live; None = for ever.
-        hides: whether what has expired is not handed out any more.
+        hides: whether expired values are hidden from the function.
         renews: whether a read is an access.
     """
 
@@ -34,21 +34,21 @@ class CellType:
 
     @classmethod
     def of(cls, field: StoredField, codec: Codec, keys: Codec | None = None) -> "CellType":
-        """The type of a field's cells."""
+        """Returns the type of a field's cells."""
         ttl = field.ttl
         if ttl is None:
             return cls(field=field, codec=codec, keys=keys)
         return cls(field=field, codec=codec, keys=keys, ttl_ms=ttl.ms, hides=ttl.hides, renews=ttl.renews_on_read)
 
     def expired(self, at: int, now: int) -> bool:
-        """Whether what was accessed last at `at` has expired (B1)."""
+        """Whether a value last accessed at `at` has expired."""
         return self.ttl_ms is not None and at + self.ttl_ms <= now
 
     def dumped(self, value: Any) -> Any:
-        """The stored form of a value, element or entry.
+        """Returns the stored form of a value, element or entry.
 
         Raises:
-            TypeError, DoesNotFit: it is no value of the declared type; the message names the field.
+            TypeError, DoesNotFit: it is not a value of the declared type; the message names the field.
         """
         try:
             return self.codec.dump(value)
@@ -57,44 +57,44 @@ class CellType:
 
 
 class Cell(Protocol):
-    """A field of a key while its function is at work."""
+    """A field of a key while its function runs."""
 
     def get(self) -> Any:
-        """What the author's `remembered.<field>` is."""
+        """Returns `remembered.<field>` for the author."""
 
     def set(self, value: Any) -> None:
-        """What `remembered.<field> = value` does."""
+        """Assigns `remembered.<field> = value` for the author."""
 
     def clear(self) -> None:
-        """Forgets the field."""
+        """Clears the field."""
 
     def settle(self) -> bool:
-        """Ends the key: drops what has expired, finds what changed in place; answers whether anything is to be written.
+        """Finishes the key: drops expired values and finds in-place changes; returns whether anything must be written.
 
-        Called once, after the function has returned.
+        It is called once, after the function has returned.
         """
 
     @property
     def is_present(self) -> bool:
-        """Whether anything is left; asked after `settle`."""
+        """Whether the field has any content; valid after `settle`."""
 
     @property
     def size(self) -> int:
-        """About how many bytes are left; asked after `settle`."""
+        """Returns the approximate size of the content in bytes; valid after `settle`."""
 
     @property
     def length(self) -> int:
-        """Number of elements or entries; asked after `settle`."""
+        """Returns the number of elements or entries; valid after `settle`."""
 
     def columns(self) -> tuple[Any, ...]:
-        """The field's columns in the key's own row."""
+        """Returns the field's columns in the key's own row."""
 
     def entries(self) -> Iterable[Entry]:
-        """The rows of changed entries; none but of a map."""
+        """Returns the rows of changed entries; empty except for a map."""
 
 
 class ValueCell:
-    """A field `state.value` (A2)."""
+    """A field `state.value`."""
 
     __slots__ = ("_at", "_changed", "_clock", "_plain", "_read_at", "_type", "_value")
 
@@ -108,7 +108,7 @@ class ValueCell:
         self._changed = False
 
     def get(self) -> Any:
-        """The value, or the initial one where there is none; see `model.ttl` for what has expired."""
+        """Returns the value, or the initial one if there is none; see `model.core.ttl` for expired values."""
         at, of = self._at, self._type
         if at is None:
             return of.field.initial
@@ -125,7 +125,7 @@ class ValueCell:
         return self._value
 
     def set(self, value: Any) -> None:
-        """Keeps a copy of the value; None clears the field."""
+        """Stores a copy of the value; None clears the field."""
         if value is None:
             self.clear()
             return
@@ -135,7 +135,7 @@ class ValueCell:
         self._at, self._read_at, self._changed = self._clock.now, None, True
 
     def clear(self) -> None:
-        """Forgets the value."""
+        """Clears the value."""
         if self._at is not None:
             self._plain = self._value = self._at = self._read_at = None
             self._changed = True

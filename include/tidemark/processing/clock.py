@@ -1,14 +1,14 @@
-"""The clock of one key's state: the greatest access time of the records that its function has been given so far."""
+"""The clock of one key's state: the greatest access time of the records passed to its function so far."""
 
 from typing import Any
 
 
 class KeyClock:
-    """Moves with the records that are handed out, and never back: a late record does not revive what has expired.
+    """Advances with the records passed to the function, never backwards: a late record does not revive expired values.
 
     Attributes:
         now: milliseconds on the operator's clock.
-        place: the record handed out last, with its position; see `records`.
+        place: the last record passed to the function, with its position; see `records`.
     """
 
     __slots__ = ("now", "place")

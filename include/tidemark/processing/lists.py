@@ -1,4 +1,4 @@
-"""Live lists: a `list` to the author, with the access time of every element beside it (A3, B8)."""
+"""Live lists: a `list` to the author, plus the access time of every element."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, SupportsIndex
@@ -8,17 +8,17 @@ from tidemark.processing.clock import KeyClock
 
 
 class Owner(Protocol):
-    """Who is told of what an author does to a list."""
+    """Gets notified of an author's changes to a list."""
 
     def taken(self, value: Any) -> Any:
-        """A copy of an element that the author adds."""
+        """Returns a copy of an element that the author adds."""
 
     def touched(self) -> int:
-        """The list was changed by the author; answers when."""
+        """Records that the author changed the list; returns the access time."""
 
 
 class LiveList(list[Any]):
-    """A list whose elements keep the time of their last access; slices and copies of it are plain lists."""
+    """A list that stores the last access time of each element; its slices and copies are plain lists."""
 
     __slots__ = ("at", "cell")
 
@@ -27,43 +27,43 @@ class LiveList(list[Any]):
         self.cell, self.at = cell, list(at)
 
     def append(self, value: Any) -> None:
-        """Adds an element, accessed now."""
+        """Appends an element, accessed now."""
         super().append(self.cell.taken(value))
         self.at.append(self.cell.touched())
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Adds elements."""
+        """Appends elements."""
         for value in list(values):
             self.append(value)
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
-        """Adds an element at a place."""
+        """Inserts an element at an index."""
         super().insert(index, self.cell.taken(value))
         self.at.insert(index, self.cell.touched())
 
     def pop(self, index: SupportsIndex = -1) -> Any:
-        """Takes an element out."""
+        """Removes and returns an element."""
         value = super().pop(index)
         self.at.pop(index)
         self.cell.touched()
         return value
 
     def remove(self, value: Any) -> None:
-        """Takes the first equal element out."""
+        """Removes the first equal element."""
         del self[self.index(value)]
 
     def clear(self) -> None:
-        """Takes all elements out."""
+        """Removes all elements."""
         del self[:]
 
     def reverse(self) -> None:
-        """Turns the order round."""
+        """Reverses the list in place."""
         super().reverse()
         self.at.reverse()
         self.cell.touched()
 
     def sort(self, *, key: Any = None, reverse: bool = False) -> None:
-        """Sorts; each element keeps its access time."""
+        """Sorts the list in place; each element keeps its access time."""
         by = [v if key is None else key(v) for v in self]
         order = sorted(range(len(by)), key=by.__getitem__, reverse=reverse)
         super().__setitem__(slice(None), [self[n] for n in order])
@@ -106,7 +106,7 @@ class LiveList(list[Any]):
 
 
 class ListCell:
-    """A field `state.list()`; what has expired is dealt with when the field is read from the state."""
+    """A field `state.list()`; expiry is handled when the field is read from the state."""
 
     __slots__ = ("_changed", "_clock", "_live", "_read", "_stored", "_type")
 
@@ -117,16 +117,16 @@ class ListCell:
         self._read = self._changed = False
 
     def taken(self, value: Any) -> Any:
-        """A copy of an element that the author adds."""
+        """Returns a copy of an element that the author adds."""
         return self._type.codec.copied(self._type.dumped(value))
 
     def touched(self) -> int:
-        """The list was changed by the author; answers when."""
+        """Records that the author changed the list; returns the access time."""
         self._changed = True
         return self._clock.now
 
     def get(self) -> LiveList:
-        """The list: without what has expired, or with it for the last time; renewed where a read is an access."""
+        """Returns the list without expired elements, or with them a last time; a read that is an access renews it."""
         live = self._opened()
         if self._type.ttl_ms is not None:
             self._expire(live)
@@ -134,16 +134,16 @@ class ListCell:
         return live
 
     def set(self, value: Any) -> None:
-        """Replaces all elements: each counts as accessed now."""
+        """Replaces all elements; each counts as accessed now."""
         if value is self._live and value is not None:
             return
         if not isinstance(value, list | tuple):
-            raise TypeError(f"{self._type.field.name}: {value!r:.200} is no list")
+            raise TypeError(f"{self._type.field.name}: {value!r:.200} is not a list")
         taken = [self.taken(v) for v in value]
         self._live = LiveList(self, taken, [self.touched()] * len(taken))
 
     def clear(self) -> None:
-        """Forgets all elements."""
+        """Clears all elements."""
         if self._opened():
             self.set([])
 
@@ -169,11 +169,11 @@ class ListCell:
 
     @property
     def length(self) -> int:
-        """Number of elements; asked after `settle`."""
+        """Returns the number of elements; valid after `settle`."""
         return len(self._stored)
 
     def columns(self) -> tuple[Any, ...]:
-        """All elements with their access times."""
+        """Returns all elements with their access times."""
         return (self._stored or None,)
 
     def entries(self) -> Iterable[Entry]:
@@ -187,7 +187,7 @@ class ListCell:
         return self._live
 
     def _expire(self, live: LiveList) -> None:
-        """Takes out what was handed out expired before; what is expired now goes, or is handed out this once."""
+        """Removes expired elements that were visible before; newly expired ones are removed, or shown this once."""
         now, of = self._clock.now, self._type
         gone = [at is None or (of.hides and of.expired(at, now)) for at in live.at]
         if any(gone):

@@ -1,4 +1,4 @@
-"""The state object that a process function gets: an instance of the author's class, whose fields are cells."""
+"""The state object for a process function: an instance of the author's class, whose fields are cells."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from tidemark.model.kinds.base.process_kind import ProcessKind
 
 StoredRow = Mapping[str, Any]
-"""A stored row of a key, values in stored form, by column; see `model.entries`."""
+"""A stored row of a key, values in stored form, by column; see `sql.map_entries`."""
 
 
 class Live:
-    """Mixed into the author's class: reading and assigning a field asks its cell, anything else is refused."""
+    """Mixed into the author's class: reading and assigning a field use its cell, any other name is refused."""
 
     _cells: dict[str, Cell]
 
     def __init_subclass__(cls) -> None:
-        """Nothing is declared here: the author's class has said it all."""
+        """Declares nothing: the author's class has declared all fields."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         cell = self._cells.get(name)
@@ -37,7 +37,7 @@ class Live:
         cell.set(value)
 
     def clear(self) -> None:
-        """Forgets everything of the key; see `Keyed.clear`."""
+        """Clears all state of the key; see `Keyed.clear`."""
         for cell in self._cells.values():
             cell.clear()
 
@@ -51,12 +51,12 @@ class Live:
 
 @dataclass(frozen=True)
 class StateType:
-    """What the live state of all keys of an operator has in common.
+    """The common part of the live state of all keys of an operator.
 
     Attributes:
         cls: the author's class.
         schema: the stored schema.
-        shapes: per field the shape of its annotation.
+        shapes: shape of each field's annotation.
     """
 
     cls: type[Keyed]
@@ -64,11 +64,11 @@ class StateType:
     shapes: Mapping[str, Shape]
 
     def opened(self, rows: Iterable[StoredRow], clock: KeyClock) -> tuple[Any, dict[str, Cell]]:
-        """The live state of a key, and its cells.
+        """Returns the live state of a key, and its cells.
 
         Args:
-            rows: its stored rows that are values, the newest of each kind only.
-            clock: of the key.
+            rows: its stored rows that are values, only the newest of each kind.
+            clock: clock of the key.
         """
         own, entries = self._sorted(rows)
         cells = {name: make(clock, own, entries) for name, make in self._makers}
@@ -100,13 +100,13 @@ class StateType:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a key's state came to.
+    """The result of a key's state.
 
     Attributes:
-        changed: whether anything is to be written.
+        changed: whether anything must be written.
         is_empty: whether nothing is left.
-        size: about how many bytes are left.
-        columns: of the key's own row, those of the fields in declaration order.
+        size: approximate size in bytes.
+        columns: the columns of the fields in the key's own row, in declaration order.
         entries: changed entries of maps.
     """
 
@@ -118,9 +118,9 @@ class Settled:
 
 
 def settled(cells: Iterable[Cell]) -> Settled:
-    """Ends the work on a key; called once."""
+    """Finishes the work on a key; called once."""
     cells = tuple(cells)
-    # Every cell is to settle, also behind one that has changed.
+    # Every cell must settle, even after one has changed.
     changed = [cell.settle() for cell in cells]
     if not any(changed):
         return Settled(False, False, 0, (), ())
@@ -159,7 +159,7 @@ def _value_maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
 
 @cache
 def _makers() -> "Mapping[type[ProcessKind], Callable[[StoredField, Shape], Callable[..., Cell]]]":
-    """What a process function handles, by kind: a kind of the model knows no cell."""
+    """The cells by kind: the kinds of the model do not know cells."""
     from tidemark.model.kinds.list_of_values import ProcessList
     from tidemark.model.kinds.map import Map
     from tidemark.model.kinds.value import Value

@@ -1,4 +1,4 @@
-"""Lists of live operator state: a slice that a task changes as it likes, and a whole that it adds to or clears."""
+"""Lists of live operator state: a slice that a task changes freely, and a whole list that it appends to or clears."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol, Self
@@ -11,7 +11,7 @@ from tidemark.processing.value_codec import Codec, DoesNotFit, type_of
 
 
 class UnionList(list[Any]):
-    """A list that takes elements at its end, and can be cleared; slices and copies of it are plain lists."""
+    """A list that can only be appended to and cleared; its slices and copies are plain lists."""
 
     __slots__ = ("_cell",)
 
@@ -20,16 +20,16 @@ class UnionList(list[Any]):
         self._cell = cell
 
     def append(self, value: Any) -> None:
-        """Adds an element."""
+        """Appends an element."""
         super().append(self._cell.taken(value))
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Adds elements."""
+        """Appends elements."""
         for value in list(values):
             self.append(value)
 
     def clear(self) -> None:
-        """Takes all elements out, for all tasks: those of the checkpoint before, and what this task added."""
+        """Removes all elements, for all tasks: those of the previous checkpoint, and those that this task appended."""
         super().clear()
         self._cell.emptied()
 
@@ -44,35 +44,35 @@ class UnionList(list[Any]):
         return (list, (list(self),))
 
     def _refused(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError("a union list is only added to or cleared: every task has all of it")
+        raise TypeError("a union list can only be appended to or cleared, because every task has all of it")
 
     insert = pop = remove = reverse = sort = __setitem__ = __delitem__ = __imul__ = _refused
 
 
 class OperatorCell(Protocol):
-    """One list while functions of its task are at work."""
+    """One list while functions of its task run."""
 
     changed: bool
 
     def clear(self) -> None:
-        """Takes all elements out."""
+        """Removes all elements."""
 
     def keep(self) -> None:
-        """A call has returned: what it did stays.
+        """A call has returned: its changes stay.
 
         Raises:
             StateOverflowError: the list is too large.
         """
 
     def undo(self) -> None:
-        """A call has failed: what it did is undone."""
+        """A call has failed: its changes are undone."""
 
     def part(self) -> Part:
-        """What the task leaves, once all of its keys are done."""
+        """Returns the task's part, after all of its keys."""
 
 
 class _Weighed:
-    """Takes elements in, and knows when they may have become too many."""
+    """Adds elements, and detects when there may be too many."""
 
     def __init__(self, uid: str, of: OperatorList, codec: Codec) -> None:
         self._uid, self._of, self._codec = uid, of, codec
@@ -80,7 +80,7 @@ class _Weighed:
         self.changed = False
 
     def taken(self, value: Any) -> Any:
-        """A copy of an element that the author adds."""
+        """Returns a copy of an element that the author adds."""
         try:
             plain = self._codec.dump(value)
         except (TypeError, DoesNotFit, UnicodeEncodeError) as error:
@@ -96,7 +96,7 @@ class _Weighed:
         return tuple(value_to_json(self._of.element, self._codec.dump(v)) for v in values)
 
     def _weigh(self, values: Iterable[Any]) -> None:
-        """Counts again only where what was added since the last time could be too much."""
+        """Counts again only if the elements added since the last count could be too many."""
         if self._bytes > BOUND:
             self._bytes = sum(map(json_size, self._dumped(values)))
             if self._bytes > BOUND:
@@ -104,31 +104,31 @@ class _Weighed:
 
     def _checked(self, value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
-            raise TypeError(f"{self._of.name}: {value!r:.200} is no list")
+            raise TypeError(f"{self._of.name}: {value!r:.200} is not a list")
         return list(value)
 
 
 class SplitCell(_Weighed):
-    """A field `state.split_list()`: a slice that its task changes as it likes."""
+    """A field `state.split_list()`: a slice that its task changes freely."""
 
     def __init__(self, uid: str, of: OperatorList, codec: Codec, given: Iterable[Any]) -> None:
         super().__init__(uid, of, codec)
         self._kept = self._loaded(given)
-        self._live = self._made(self._kept)
+        self._live = self._make_list(self._kept)
 
     def touched(self) -> int:
-        """The list was changed by the author; its elements have no access times."""
+        """Records that the author changed the list; its elements have no access times."""
         self.changed = True
         return 0
 
     def get(self) -> LiveList:
-        """The task's slice."""
+        """Returns the task's slice."""
         return self._live
 
     def set(self, value: Any) -> None:
         """Replaces the slice."""
         if value is not self._live:
-            self._live = self._made([self.taken(v) for v in self._checked(value)])
+            self._live = self._make_list([self.taken(v) for v in self._checked(value)])
             self.touched()
 
     def clear(self) -> None:
@@ -143,18 +143,18 @@ class SplitCell(_Weighed):
 
     def undo(self) -> None:
         """See `OperatorCell`."""
-        self._live = self._made(self._kept)
+        self._live = self._make_list(self._kept)
 
     def part(self) -> Part:
         """See `OperatorCell`."""
         return Part(elements=self._dumped(self._kept))
 
-    def _made(self, values: Sequence[Any]) -> LiveList:
+    def _make_list(self, values: Sequence[Any]) -> LiveList:
         return LiveList(self, values, [0] * len(values))
 
 
 class UnionCell(_Weighed):
-    """A field `state.union_list()`: all of it, and what the task adds."""
+    """A field `state.union_list()`: the whole list, and the elements that the task appends."""
 
     def __init__(self, uid: str, of: OperatorList, codec: Codec, given: Iterable[Any]) -> None:
         super().__init__(uid, of, codec)
@@ -163,15 +163,15 @@ class UnionCell(_Weighed):
         self._kept = (list(self._live), self._old, self._cleared)
 
     def emptied(self) -> None:
-        """The list was cleared by the author."""
+        """Records that the author cleared the list."""
         self._old, self._cleared, self.changed = 0, True, True
 
     def get(self) -> UnionList:
-        """The old elements, unless the task cleared them, and those it added."""
+        """Returns the old elements, unless the task cleared them, and those that it appended."""
         return self._live
 
     def set(self, value: Any) -> None:
-        """Clears the list and adds elements."""
+        """Clears the list and appends elements."""
         if value is not self._live:
             values = self._checked(value)
             self._live.clear()
@@ -199,9 +199,9 @@ class UnionCell(_Weighed):
 
 
 def too_large(uid: str, name: str, size: int) -> StateOverflowError:
-    """The error of operator state that does not fit into a manifest."""
+    """Returns the error for operator state that does not fit into a manifest."""
     return StateOverflowError(
-        f"state overflow: {uid}: operator state {name}: {size:,} bytes as JSON, the bound is {BOUND:,} per operator",
+        f"state overflow: {uid}: operator state {name}: {size:,} bytes as JSON, the limit is {BOUND:,} per operator",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="keep fewer or smaller elements, or keep them by key: operator state lies inside the manifest.",
+        next="keep fewer or smaller elements, or keep them by key: operator state is stored in the manifest.",
     )

@@ -1,4 +1,4 @@
-"""Live operator state: what a process function sees beside its key, one set of lists per parallel task."""
+"""Live operator state: what a process function sees in addition to its key, one set of lists per parallel task."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tidemark.processing.value_codec import codec_of
 
 
 class LiveLists(Live):
-    """Mixed into the author's class: reading and assigning a field asks its cell."""
+    """Mixed into the author's class: reading and assigning a field use its cell."""
 
     def __eq__(self, other: object) -> bool:
         names = self._cells
@@ -26,7 +26,7 @@ class TaskState:
     """The operator state of one task.
 
     Attributes:
-        live: what functions get: an instance of the author's class.
+        live: an instance of the author's class, for functions.
     """
 
     def __init__(self, live: Any, cells: Mapping[str, OperatorCell]) -> None:
@@ -43,20 +43,20 @@ class TaskState:
             cell.undo()
 
     def left(self) -> dict[str, Part]:
-        """What the task leaves of each list that it changed."""
+        """Returns the task's part of each list that it changed."""
         return {name: cell.part() for name, cell in self._cells.items() if cell.changed}
 
 
 @dataclass(frozen=True)
 class OperatorStateType:
-    """What the operator state of all tasks has in common.
+    """The common part of the operator state of all tasks.
 
     Attributes:
         uid: the operator.
         cls: the author's class.
         given: the lists as the parent left them.
-        shapes: per list the shape of its elements.
-        tasks: how many parallel tasks there are.
+        shapes: shape of the elements of each list.
+        tasks: number of parallel tasks.
     """
 
     uid: str
@@ -67,9 +67,9 @@ class OperatorStateType:
 
     @classmethod
     def of(cls, operator: Process, given: OperatorState, tasks: int) -> "OperatorStateType | None":
-        """The type of a declaration; None where it declares no lists.
+        """Returns the type of a declaration; None if it declares no lists.
 
-        Where a checkpoint that was planned by other code is repeated, a list may be missing: it is empty then.
+        If a checkpoint planned by other code is repeated, a list may be missing: then it is empty.
         """
         if operator.operator_state is None:
             return None
@@ -79,7 +79,7 @@ class OperatorStateType:
         return cls(operator.uid, operator.operator_state, given, shapes, tasks)
 
     def opened(self, task: int) -> TaskState:
-        """The operator state of a task, with what it is given."""
+        """Returns the operator state of a task, with its part of each list."""
         given = self.given.given(task, self.tasks)
         cells: dict[str, OperatorCell] = {x.name: self._cell(x, given[x.name]) for x in self.given.lists}
         live: Any = object.__new__(self._live)
@@ -87,10 +87,10 @@ class OperatorStateType:
         return TaskState(live, cells)
 
     def joined(self, left: Mapping[int, Mapping[str, Part]]) -> OperatorState:
-        """What tasks leave together; see `model.operator_state`.
+        """Combines the parts of all tasks; see `model.checkpoint.operator_lists`.
 
         Raises:
-            StateOverflowError: more than the bound; the message names the longest list.
+            StateOverflowError: they exceed the limit; the message names the longest list.
         """
         made = self.given.joined(left, self.tasks)
         sizes = {x.name: x.size for x in made.lists}
@@ -111,7 +111,7 @@ class OperatorStateType:
 
 
 def opened_whole(operator: Operator, lists: OperatorState) -> Any:
-    """An instance of an operator's class with all elements of its lists; None where it declares none."""
+    """Returns an instance of an operator's class with all elements of its lists; None if it declares none."""
     found = OperatorStateType.of(operator, lists, 1) if isinstance(operator, Process) else None
     if found is None:
         return None

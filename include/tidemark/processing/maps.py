@@ -1,4 +1,4 @@
-"""Live maps: a `dict` to the author, stored as a row per entry, of which only the changed ones are written (A4, B8)."""
+"""Live maps: a `dict` to the author, stored as a row per entry; only changed entries are written."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -10,7 +10,7 @@ _ABSENT: Any = object()
 
 
 class LiveMap(dict[Any, Any]):
-    """A dict that remembers which entries were changed; copies of it are plain dicts."""
+    """A dict that records changed entries; its copies are plain dicts."""
 
     __slots__ = ("cell",)
 
@@ -28,7 +28,7 @@ class LiveMap(dict[Any, Any]):
         self.cell.dropped(key)
 
     def pop(self, key: Any, default: Any = _ABSENT) -> Any:
-        """Takes an entry out."""
+        """Removes an entry and returns its value."""
         if default is not _ABSENT and key not in self:
             return default
         value = dict.__getitem__(self, key)
@@ -36,24 +36,24 @@ class LiveMap(dict[Any, Any]):
         return value
 
     def popitem(self) -> tuple[Any, Any]:
-        """Takes the entry out that was added last."""
+        """Removes and returns the entry that was added last."""
         for key in reversed(list(self)):
             return key, self.pop(key)
         raise KeyError("popitem(): dictionary is empty")
 
     def clear(self) -> None:
-        """Takes all entries out."""
+        """Removes all entries."""
         for key in list(dict.keys(self)):
             dict.__delitem__(self, key)
             self.cell.dropped(key)
 
     def update(self, *others: Any, **named: Any) -> None:
-        """Puts entries."""
+        """Sets entries."""
         for key, value in dict(*others, **named).items():
             self[key] = value
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """The entry's value; puts the default first where there is none."""
+        """Returns the entry's value; sets the default first if there is none."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -66,7 +66,7 @@ class LiveMap(dict[Any, Any]):
         return self
 
     def copy(self) -> dict[Any, Any]:
-        """A plain dict of the same entries."""
+        """Returns a plain dict with the same entries."""
         return dict(self.items())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -74,7 +74,7 @@ class LiveMap(dict[Any, Any]):
 
 
 class ExpiringMap(LiveMap):
-    """A map with a ttl: its reads leave out what has expired, or hand it out for the last time, and may renew.
+    """A map with a ttl: reads skip expired entries, or return them for the last time, and may renew entries.
 
     `in`, `len` and the keys neither renew nor clean up.
     """
@@ -88,13 +88,13 @@ class ExpiringMap(LiveMap):
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The entry's value, or the default."""
-        # Asking first, because a miss is no access.
+        """Returns the entry's value, or the default."""
+        # Check first, because a miss is not an access.
         found = key in self
         return self[key] if found else default
 
     def pop(self, key: Any, default: Any = _ABSENT) -> Any:
-        """Takes an entry out."""
+        """Removes an entry and returns its value."""
         self.cell.look_at(self, key)
         return super().pop(key, default)
 
@@ -115,16 +115,16 @@ class ExpiringMap(LiveMap):
         return super().__reversed__()
 
     def keys(self) -> Any:
-        """Keys of the entries."""
+        """Returns the keys of the entries."""
         self.cell.look_at_all(self)
         return super().keys()
 
     def values(self) -> Any:
-        """Values of the entries, as they are now."""
+        """Returns a snapshot of the values."""
         return self._handed().values()
 
     def items(self) -> Any:
-        """The entries, as they are now."""
+        """Returns a snapshot of the entries."""
         return self._handed().items()
 
     def __eq__(self, other: object) -> bool:
@@ -155,7 +155,7 @@ class MapCell:
         self._live: LiveMap | None = None
 
     def get(self) -> LiveMap:
-        """The map."""
+        """Returns the map."""
         if self._live is None:
             copied = self._type.codec.copied
             made = LiveMap if self._type.ttl_ms is None else ExpiringMap
@@ -163,22 +163,22 @@ class MapCell:
         return self._live
 
     def set(self, value: Any) -> None:
-        """Replaces all entries: each counts as accessed now."""
+        """Replaces all entries; each counts as accessed now."""
         live = self.get()
         if value is live:
             return
         if not isinstance(value, dict):
-            raise TypeError(f"{self._type.field.name}: {value!r:.200} is no dict")
+            raise TypeError(f"{self._type.field.name}: {value!r:.200} is not a dict")
         put = dict(value.items())
         live.clear()
         live.update(put)
 
     def clear(self) -> None:
-        """Forgets all entries."""
+        """Clears all entries."""
         self.get().clear()
 
     def taken(self, key: Any, value: Any) -> tuple[Any, Any]:
-        """Key and value of an entry that the author puts, as they are kept."""
+        """Returns the stored key and value of an entry that the author sets."""
         of = self._type
         assert of.keys is not None  # noqa: S101  (for the type checker: a map has keys)
         kept = of.keys.dump(key)
@@ -188,25 +188,25 @@ class MapCell:
         return kept, of.codec.copied(plain)
 
     def dropped(self, key: Any) -> None:
-        """An entry is gone."""
+        """Records that an entry is removed."""
         self._at.pop(key, None)
         self._changed.add(key)
 
     def look_at(self, live: LiveMap, key: Any) -> None:
-        """Takes an entry out that has expired, where that hides it."""
+        """Removes an expired entry, if expired entries are hidden."""
         at = self._at.get(key)
         if at is not None and self._type.hides and self._type.expired(at, self._clock.now):
             dict.__delitem__(live, key)
             self.dropped(key)
 
     def look_at_all(self, live: LiveMap) -> None:
-        """Takes out all that have expired, where that hides them."""
+        """Removes all expired entries, if expired entries are hidden."""
         if self._type.hides and self._type.ttl_ms is not None:
             for key in list(self._at):
                 self.look_at(live, key)
 
     def handed(self, live: LiveMap, key: Any) -> None:
-        """An entry was read: it is renewed where that is an access, and gone from now on where it has expired."""
+        """Records a read of an entry: renews it if a read is an access, and removes it if it has expired."""
         now, of = self._clock.now, self._type
         at = self._at[key]
         if of.expired(at, now):
@@ -227,7 +227,7 @@ class MapCell:
                 if key not in self._changed and stored is not None and of.dumped(value) != stored[0]:
                     self._at[key] = now
                     self._changed.add(key)
-        # An entry that came and went within the batch has left no trace.
+        # An entry that was added and removed within the batch leaves no trace.
         self._changed = {key for key in self._changed if key in self._at or key in self._stored}
         return bool(self._changed)
 
@@ -238,7 +238,7 @@ class MapCell:
 
     @property
     def length(self) -> int:
-        """Number of entries; asked after `settle`."""
+        """Returns the number of entries; valid after `settle`."""
         return len(self._at)
 
     @property
@@ -253,16 +253,16 @@ class MapCell:
         return values + (0 if keys is None else sum(map(keys.bytes_of, self._at)))
 
     def columns(self) -> tuple[Any, ...]:
-        """Nothing: a map is not in the key's own row."""
+        """Returns nothing: a map is not in the key's own row."""
         return (None, None, None)
 
     def entries(self) -> Iterable[Entry]:
-        """The changed entries, in order of their keys."""
+        """Returns the changed entries, in order of their keys."""
         live, name = self._live, self._type.field.name
         for key in sorted(self._changed):
             at = self._at.get(key)
             if at is None:
                 yield (name, key, None, None)
             else:
-                assert live is not None  # noqa: S101  (what is not live has not changed)
+                assert live is not None  # noqa: S101  (only live keys have changes)
                 yield (name, key, self._type.dumped(dict.__getitem__(live, key)), at)

@@ -1,4 +1,4 @@
-"""Records on their way through a process function, and what comes of them."""
+"""Records on their way through a process function, and its output."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -7,10 +7,10 @@ from tidemark.processing.live_operator_state import TaskState
 
 
 class Placed(NamedTuple):
-    """A record of a key: where it is from, when it happened, when it accesses state, itself.
+    """A record of a key: its origin, its event time, its access time, and the record itself.
 
-    `n` is 0 for a record of a source; a record that another operator emitted carries that one's number. `event_time`
-    is handed on as it came. `at` is in milliseconds on the operator's clock.
+    `n` is 0 for a record of a source; a record emitted by another operator has the number assigned there. `event_time`
+    is passed on unchanged. `at` is in milliseconds on the operator's clock.
     """
 
     topic: str
@@ -23,7 +23,7 @@ class Placed(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """A record that a function yielded: the position it is due to, its number there, its fields in stored form."""
+    """A record that a function yielded: position of its input record, its number there, its fields in stored form."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class Emitted(NamedTuple):
 
 
 class FailedRecord(NamedTuple):
-    """A record that a function failed on: its position, and why."""
+    """A record that a function failed on: its position, and the reason."""
 
     topic: str
     partition: int
@@ -45,13 +45,13 @@ class FailedRecord(NamedTuple):
 
 @dataclass
 class Output:
-    """What has come of keys so far, until somebody takes it.
+    """The output of keys so far, until it is collected.
 
     Attributes:
         rows: stored rows, in the columns of `run_columns`.
-        emitted: records for sinks and for operators behind this one.
-        letters: records that failed, where the operator makes dead letters of them.
-        task: operator state of the task that works through the keys; None where none is declared. It is not taken.
+        emitted: records for sinks and for operators that read this one.
+        letters: failed records, if the operator turns them into dead letters.
+        task: operator state of the task that processes the keys; None if none is declared. It is never collected.
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)

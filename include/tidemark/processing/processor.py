@@ -1,4 +1,4 @@
-"""One key after another through a process function: records in, rows of state and emitted records out (A2-A4)."""
+"""Passes one key after another through a process function: records in, rows of state and emitted records out."""
 
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,20 +22,20 @@ from tidemark.processing.process_records import Emitted, FailedRecord, Output, P
 from tidemark.processing.shapes import Shape, record_shape, shape_of
 from tidemark.processing.value_codec import Codec, DoesNotFit, codec_of, type_of
 
-# What is said when a process function fails, or leaves more than it may.
+# Messages for a process function that fails, or leaves more state than allowed.
 _SAFE = "every completed checkpoint is intact; nothing was published."
 _LONGEST = 300
-"""Characters of an exception's own text in a message."""
+"""Maximum characters of an exception's own text in a message."""
 _OURS = PurePath(__file__).parent.as_posix()
 
 
 def key_words(key: Sequence[object]) -> str:
-    """A key in messages."""
+    """Returns a key for messages."""
     return ", ".join(map(key_text, key))
 
 
 def failed(uid: str, key: Sequence[object], place: Placed, error: Exception) -> ProcessFunctionError:
-    """The error of a function that raised."""
+    """Returns the error for a function that raised."""
     steps = [s for s in traceback.extract_tb(error.__traceback__) if not _is_ours(s.filename)]
     at = f" ({steps[-1].name}, line {steps[-1].lineno})" if steps else ""
     kind, words = type(error).__name__, " ".join(str(error).split())[:_LONGEST]
@@ -43,7 +43,7 @@ def failed(uid: str, key: Sequence[object], place: Placed, error: Exception) -> 
         f"process function failed: {uid}: {kind}: {words}{at}: key ({key_words(key)}),"
         f" topic {place.topic}, partition {place.partition}, offset {place.offset}",
         safe=_SAFE,
-        next="mend the function, or declare on_error='dead_letter', then run the pipeline again.",
+        next="fix the function, or declare on_error='dead_letter', then run the pipeline again.",
     )
     made.key = key_words(key)
     made.place = (place.topic, place.partition, place.offset, place.n)
@@ -53,11 +53,11 @@ def failed(uid: str, key: Sequence[object], place: Placed, error: Exception) -> 
 
 
 def overflow(uid: str, what: str) -> StateOverflowError:
-    """The error of a key whose state is larger than it may be."""
+    """Returns the error for a key whose state is too large."""
     return StateOverflowError(
         f"state overflow: {uid}: {what}",
         safe=_SAFE,
-        next="let the function forget something, or declare a wider type, a higher limit or max_state_bytes.",
+        next="let the function clear some state, or declare a wider type, a higher limit or max_state_bytes.",
     )
 
 
@@ -70,15 +70,15 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Processing:
-    """A process operator, ready to run anywhere: everything that annotations say is resolved.
+    """A process operator that is ready to run anywhere: all annotations are resolved.
 
     Attributes:
         operator: the declaration.
-        state: of its keys.
-        emits: shape of what it yields.
-        checkpoint: id of the checkpoint that is made.
+        state: type of its keys' state.
+        emits: shape of its yielded instances.
+        checkpoint: id of the new checkpoint.
         broadcast: records of broadcast states, by uid and key.
-        lists: its operator state; None where it declares none.
+        lists: its operator state; None if it declares none.
     """
 
     operator: Process
@@ -113,13 +113,13 @@ class Processing:
 
         Args:
             key: its columns.
-            stored: its stored rows that are values, the newest of each only; of the key itself and of map entries.
-            records: at least one, in the operator's order; taken one by one.
-            out: what comes of it is added here, once the function has returned.
+            stored: its stored rows that are values, only the newest of each; of the key itself and of map entries.
+            records: at least one, in the operator's order; read one by one.
+            out: the output is added here once the function has returned.
 
         Raises:
-            ProcessFunctionError: the function raised, or yielded something else than it emits.
-            StateOverflowError: the state that it left does not fit.
+            ProcessFunctionError: the function raised, or yielded something other than its `emits` class.
+            StateOverflowError: its state does not fit.
         """
         if self.operator.on_error == "fail":
             self._once(key, stored, records, out)
@@ -187,10 +187,10 @@ class Processing:
         return tuple(_field(emits, name, codec, item) for name, codec in self._emitting)
 
     def _rows(self, key: Key, was_stored: bool, came_to: Settled) -> list[tuple[Any, ...]]:
-        """The key's own row always, behind it one per changed entry; where nothing is left tombstones of all of them.
+        """Yields the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.
 
-        The key's tombstone alone is not enough: once the key comes back and a compaction keeps its newest row only,
-        entries of a deeper level would come back with it.
+        The key's tombstone alone is not enough: once the key returns and a compaction keeps only its newest row,
+        entries of a deeper level would return with it.
         """
         if came_to.is_empty and not was_stored:
             return []
@@ -212,7 +212,7 @@ class Processing:
                 raise overflow(self.operator.uid, what)
         bound = self.operator.max_state_bytes
         if size > bound:
-            what = f"key ({key_words(key)}) has about {size:,} bytes of state, the bound is {bound:,}"
+            what = f"key ({key_words(key)}) has about {size:,} bytes of state, the limit is {bound:,}"
             raise overflow(self.operator.uid, what)
 
     def _failed(self, key: Key, place: Placed, error: Exception) -> ProcessFunctionError | StateOverflowError:
@@ -235,7 +235,7 @@ class Processing:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """Where a field's columns begin among those of all fields."""
+        """Returns where a field's columns begin among those of all fields."""
         places, at = {}, 0
         for f in self.state.schema.fields:
             places[f.name], at = at, at + len(f.columns)
@@ -243,7 +243,7 @@ class Processing:
 
 
 def _handed(records: Iterable[Placed], clock: KeyClock) -> Iterator[Any]:
-    """The records themselves, one by one; the clock knows the last."""
+    """Yields the records themselves, one by one; the clock has the last one."""
     for placed in records:
         clock.place = placed
         if placed.at > clock.now:
@@ -252,12 +252,12 @@ def _handed(records: Iterable[Placed], clock: KeyClock) -> Iterator[Any]:
 
 
 def _number(of: int, n: int) -> int:
-    """What tells the n-th record that is emitted for one from all others of the same source record, in order."""
+    """Returns the number that distinguishes the n-th emitted record of a source record from the others, in order."""
     if n == PER_RECORD:
         raise DoesNotFit(f"more than {PER_RECORD:,} records are emitted for one")
     number = of * PER_RECORD + n
     if number >= NUMBERS:
-        raise DoesNotFit("the number of an emitted record leaves 64 bits: too many processes behind one another")
+        raise DoesNotFit("the number of an emitted record leaves 64 bits: too many processes in a chain")
     return number
 
 

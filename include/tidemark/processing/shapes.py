@@ -1,7 +1,7 @@
-"""A declared type with the classes that its values have: what is needed to make them from stored ones and back.
+"""A declared type with the classes of its values: everything needed to convert them from and to stored values.
 
-It is taken from annotations once, where the pipeline is declared; a worker gets it whole, because annotations cannot be
-resolved there.
+It is derived from annotations once, where the pipeline is declared. Workers get it complete, because they cannot
+resolve annotations.
 """
 
 import types as python_types
@@ -17,7 +17,7 @@ class Shape:
 
     Attributes:
         type: the stored type.
-        cls: of a struct: its dataclass; else None.
+        cls: of a struct, its dataclass; otherwise None.
         inner: of a list its element; of a map key and value; of a struct its fields, in order.
     """
 
@@ -27,15 +27,15 @@ class Shape:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of a struct's fields."""
+        """The names of a struct's fields."""
         return tuple(name for name, _ in self.type.fields)
 
 
 def shape_of(hint: Any, where: str) -> Shape:
-    """The shape that a resolved annotation names.
+    """Returns the shape for a resolved annotation.
 
     Raises:
-        DeclarationError: no stored type.
+        DeclarationError: it has no stored type.
     """
     found = field_type(hint, where)
     bare = _bare(hint)
@@ -49,16 +49,16 @@ def shape_of(hint: Any, where: str) -> Shape:
 
 
 def record_shape(cls: type) -> Shape:
-    """The shape of a record dataclass.
+    """Returns the shape of a record dataclass.
 
     Raises:
-        DeclarationError: no dataclass, or a field without a stored type.
+        DeclarationError: it is not a dataclass, or a field has no stored type.
     """
     return shape_of(cls, cls.__name__)
 
 
 def _bare(hint: Any) -> Any:
-    """An annotation without `| None` and without what `Annotated` adds."""
+    """Returns an annotation without `| None` and without the additions of `Annotated`."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, python_types.UnionType):
         return _bare(next(a for a in args if a is not type(None)))
@@ -68,7 +68,7 @@ def _bare(hint: Any) -> Any:
 
 
 def is_changeable(shape: Shape) -> bool:
-    """Whether a value can change in place: a list, a dict, a dataclass that is not frozen, or one that holds such."""
+    """Whether a value is mutable: a list, a dict, a dataclass that is not frozen, or one that contains such a value."""
     if shape.type.element is not None:
         return True
     if shape.cls is None:

@@ -1,6 +1,6 @@
-"""Values as authors have them, and as they are stored: exact both ways, or refused where they are assigned.
+"""Converts values between the author's form and the stored form, without loss, or refuses them when they are assigned.
 
-Stored ("plain") forms are those that Arrow takes and DuckDB gives: numbers, text, bytes, dates, aware UTC datetimes,
+Stored ("plain") forms are those that Arrow takes and DuckDB returns: numbers, text, bytes, dates, aware UTC datetimes,
 decimals of the declared scale, lists, and dicts for structs.
 """
 
@@ -24,13 +24,14 @@ class DoesNotFit(OverflowError):  # noqa: N818  (an answer about a value; who kn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Codec:
-    """Both ways between a value and its stored form.
+    """Converts a value to its stored form and back.
 
     Attributes:
-        dump: the stored form of a value. Raises TypeError for another type, DoesNotFit for a value out of range.
-        load: the value of a stored form; None = they are the same.
-        size: about how many bytes a stored form takes; None = eight.
-        changeable: whether a value can change in place.
+        dump: returns the stored form of a value. Raises TypeError for another type, DoesNotFit for a value out of
+            range.
+        load: returns the value of a stored form; None = they are the same.
+        size: returns the approximate bytes of a stored form; None = eight.
+        changeable: whether a value is mutable.
     """
 
     dump: Dump
@@ -39,16 +40,16 @@ class Codec:
     changeable: bool = False
 
     def copied(self, plain: Any) -> Any:
-        """The value of a stored form, sharing nothing with it."""
+        """Returns the value of a stored form, sharing nothing with it."""
         return plain if self.load is None or plain is None else self.load(plain)
 
     def bytes_of(self, plain: Any) -> int:
-        """About how many bytes a stored form takes."""
+        """Returns the approximate bytes of a stored form."""
         return 8 if self.size is None or plain is None else self.size(plain)
 
 
 def codec_of(shape: Shape) -> Codec:
-    """The codec of a shape; one for each, because it is asked for each value."""
+    """Returns the codec of a shape; cached, because every value needs it."""
     made = _collection(shape) if shape.inner else _SCALARS[shape.type.kind](shape.type)
     return Codec(
         dump=_or_none(made.dump) if shape.type.nullable else made.dump,
@@ -66,7 +67,7 @@ def _or_none(dump: Dump) -> Dump:
 
 
 def _refused(value: Any, of: str) -> TypeError:
-    return TypeError(f"{value!r:.200} is no {of}")
+    return TypeError(f"{value!r:.200} is not of type {of}")
 
 
 def _exactly(kind: type, name: str) -> Callable[[FieldType], Codec]:
@@ -105,7 +106,7 @@ def _of_text(_: FieldType) -> Codec:
         if type(value) is not str:
             raise _refused(value, "str")
         if not value.isascii():
-            # Half of a surrogate pair is no Unicode, and no engine stores it.
+            # Half of a surrogate pair is not Unicode, and no engine stores it.
             value.encode()
         return value
 
@@ -201,5 +202,5 @@ def _part(cls: Any, name: str, dump: Dump, value: Any) -> Any:
 
 
 def type_of(error: Exception) -> type[Exception]:
-    """The class to raise again with more words."""
+    """Returns the class with which to raise the error again with more words."""
     return DoesNotFit if isinstance(error, DoesNotFit) else TypeError

@@ -1,6 +1,6 @@
-"""State at a checkpoint: the one place that makes resolved rows, or a view of them, of a checkpoint and a uid.
+"""State at a checkpoint: the only place that makes resolved rows, or a view of them, from a checkpoint and a uid.
 
-All that decides what a reader sees lies in the checkpoint: the stored schema, the handle, the clock of its plan.
+Everything that decides what a reader sees is in the checkpoint: the stored schema, the handle, the clock of its plan.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ class View:
     """Resolved state that is not read yet.
 
     Attributes:
-        rows: what is to be registered under a name.
-        sql: the query over the relation that comes of it, which gives one row per live key.
+        rows: the rows to register under a name.
+        sql: the query over that relation that gives one row per live key.
     """
 
     rows: Relation
@@ -29,17 +29,17 @@ class View:
 
 
 def read_checkpoint(warehouse: Root, checkpoint: Checkpoint, uid: str, key: Sequence[object] | None = None) -> pa.Table:
-    """One row per live key of an operator at a checkpoint; see `state_reader.read_state`.
+    """Returns one row per live key of an operator at a checkpoint; see `state_reader.read_state`.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
     return read_state(warehouse, checkpoint.plan.schemas[uid], checkpoint.handles[uid], checkpoint.now, key)
 
 
 def resolve_rows(checkpoint: Checkpoint, uid: str, rows: Any) -> pa.Table:
-    """One row per live key of stored rows that the caller has picked: all rows of each of its keys.
+    """Returns one row per live key of stored rows that the caller has chosen: all rows of each of its keys.
 
     Raises:
         StateOverflowError: a key's merged state does not fit; the message names the key.
@@ -48,10 +48,10 @@ def resolve_rows(checkpoint: Checkpoint, uid: str, rows: Any) -> pa.Table:
 
 
 def view(warehouse: Root, checkpoint: Checkpoint, uid: str) -> View:
-    """The state of an operator at a checkpoint as a view: only what a query asks of it will be read.
+    """Returns the state of an operator at a checkpoint as a view, which reads only what a query needs.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     schema = checkpoint.plan.schemas[uid]
     rows = stored_rows(warehouse, schema, checkpoint.handles[uid])

@@ -1,7 +1,7 @@
-"""What manifests say, as Arrow tables: the relations `checkpoints`, `checkpoint_states`, `checkpoint_offsets` (H6).
+"""Manifests as Arrow tables: the relations `checkpoints`, `checkpoint_states` and `checkpoint_offsets`.
 
-`operator_states` is among them too: operator state lies inside the manifest (Q3). So is `metrics` (J14), with what
-became of consumer-group offsets.
+There are also `operator_states`, because operator state is part of the manifest, and `metrics`, which includes the
+results of reporting consumer-group offsets.
 """
 
 import json
@@ -27,7 +27,7 @@ CHECKPOINTS = pa.schema(
         "isolation": pa.string(), "origin": pa.string(), "fingerprint": pa.string(),
     }
 )  # fmt: skip
-"""One row per completed checkpoint; `keys` were touched by it, bytes are those of its runs and of the whole state."""
+"""One row per completed checkpoint; `keys` counts touched keys, bytes are of its runs and of the whole state."""
 STATES = pa.schema(
     {
         "checkpoint": pa.int64(), "uid": pa.string(), "rows": pa.int64(), "bytes": pa.int64(),
@@ -42,15 +42,15 @@ OFFSETS = pa.schema(
         "start_offset": pa.int64(), "end_offset": pa.int64(), "pending": pa.int64(), "topic_id": pa.string(),
     }
 )  # fmt: skip
-"""One row per checkpoint and Kafka partition: offsets from the start (included) to the end (excluded), and how many
-offsets the log held beyond the end when the checkpoint was planned."""
+"""One row per checkpoint and Kafka partition: offsets from the start (included) to the end (excluded), and the number
+of offsets in the log beyond the end when the checkpoint was planned."""
 METRICS = pa.schema(
     {
         "checkpoint": pa.int64(), "metric": pa.string(), "topic": pa.string(), "partition": pa.int64(),
         "value": pa.int64(),
     }
 )  # fmt: skip
-"""Metrics of the source under Flink's names (J14), one row per checkpoint, metric and, where it has one, partition."""
+"""Metrics of the source under Flink's names, one row per checkpoint, metric and, if it has one, partition."""
 OPERATOR_STATES = pa.schema(
     {
         "checkpoint": pa.int64(), "uid": pa.string(), "field": pa.string(), "mode": pa.string(),
@@ -76,7 +76,7 @@ def offsets_table(found: Iterable[Checkpoint]) -> pa.Table:
 
 
 def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """The rows; by way of JSON, because pyarrow imports pandas before it makes an array of a list."""
+    """Returns the rows, converted through JSON, because pyarrow imports pandas to make an array of a list."""
     lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     if not lines:
         return pa.Table.from_batches([], schema=schema)
@@ -90,15 +90,15 @@ def operator_states_table(found: Iterable[Checkpoint]) -> pa.Table:
 
 
 def metrics_table(found: Sequence[Checkpoint], reports: Sequence[OffsetReport]) -> pa.Table:
-    """The relation `metrics`.
+    """Returns the relation `metrics`.
 
-    `pendingRecords`, `currentOffsets` and `committedOffsets` are per partition, the last where a consumer group was
-    given the offsets. `commitsSucceeded` and `commitsFailed` count such reports up to the checkpoint, where an input
-    names a group. `watermarkLag` is how far the watermark is behind the logical time, in ms, once there is one.
+    `pendingRecords`, `currentOffsets` and `committedOffsets` are per partition, the last one if the offsets were
+    reported to a consumer group. `commitsSucceeded` and `commitsFailed` count such reports up to the checkpoint, if an
+    input names a group. `watermarkLag` is the logical time minus the watermark in ms, once there is a watermark.
 
     Args:
         found: checkpoints, newest first.
-        reports: of the pipeline.
+        reports: the reports of the pipeline.
     """
     by_id: dict[int, list[OffsetReport]] = {}
     for report in reports:

@@ -1,4 +1,4 @@
-"""Reads dead letters as of a manifest and without a JVM: rows that no manifest names are never seen."""
+"""Reads dead letters as of a manifest, without a JVM; it excludes rows that no manifest names."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -19,13 +19,13 @@ _WHOLE = [*_WHY, "timestamp", "key", "value"]
 
 
 def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: int, offset: int = 0) -> dict[str, Any]:
-    """What one checkpoint could not apply, in order of position.
+    """Returns the records that one checkpoint could not apply, ordered by position.
 
     Returns:
-        `rows`, at most `limit` from `offset` on, with the raw key and value, and how many there are in all.
+        `rows`, at most `limit` from `offset` on, with the raw key and value, and the total number.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     places = [part.append_column("_file", pa.repeat(pa.scalar(n, pa.int32()), part.num_rows))
               for n, part in enumerate(_parts(warehouse, handle, checkpoint, _POSITION))]  # fmt: skip
@@ -45,10 +45,10 @@ def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: i
 def reasons_at(
     warehouse: Root, handle: StateHandle, checkpoint: int, places: Collection[tuple[TopicPartition, int]]
 ) -> dict[tuple[TopicPartition, int], str]:
-    """Why records of a checkpoint became dead letters of the operator, of those places where one did.
+    """Returns why records of a checkpoint became dead letters of the operator, by the positions where one did.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     wanted = [(tp.topic, tp.partition, offset) for tp, offset in places]
     rows = [row for part in _parts(warehouse, handle, checkpoint, _WHY) for row in _at(part, wanted)]

@@ -1,4 +1,4 @@
-"""Candidates of a diff, and which of them live on either side: stored rows decide, values are looked at where asked."""
+"""Candidates of a diff, and which of them live on either side; decided by stored rows, values are read on request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class Side:
     """One of the two checkpoints.
 
     Attributes:
-        checkpoint: it.
+        checkpoint: the checkpoint.
         uid: the operator.
-        files: of its handle.
+        files: files of its handle.
         changed: keys that it, or a checkpoint between it and the ancestor, changed.
-        rewritten: whether all its files are newer than the ancestor, so that keys may be gone without a trace.
+        rewritten: whether all its files are newer than the ancestor, so that keys may have vanished without a trace.
     """
 
     checkpoint: Checkpoint
@@ -31,20 +31,20 @@ class Side:
 
     @classmethod
     def of(cls, stored: StoredRows, checkpoint: Checkpoint, uid: str, ancestor: int) -> "Side":
-        """The side of a checkpoint; reads what changed since the ancestor."""
+        """Returns the side of a checkpoint; reads the changes since the ancestor."""
         files = stored.files(checkpoint.handles[uid])
         return cls(
             checkpoint=checkpoint,
             uid=uid,
             files=files,
             changed=stored.changed_since(ancestor, files),
-            # Without an ancestor every row of both sides is a candidate anyway.
+            # Without an ancestor, every row of both sides is a candidate.
             rewritten=ancestor > 0 and all(f.live.checkpoint > ancestor for f in files),
         )
 
     @property
     def numbers(self) -> str:
-        """Numbers of its files, as SQL writes a list."""
+        """The numbers of its files as an SQL list."""
         return f"({', '.join(['-1', *(str(f.number) for f in self.files)])})"
 
 
@@ -58,13 +58,13 @@ class Search:
         self._hits: pa.Table | None = None
 
     def changes(self, *, all_hits: bool, then: bool) -> pa.Table:
-        """Key columns and `_change` of every key that changed.
+        """Returns key columns and `_change` of every key that changed.
 
         Args:
             all_hits: find the rows of all candidates on both sides at once; needed before `values`.
-            then: tell inserted from updated keys, which asks the earlier state; without it both are `changed`.
+            then: distinguish inserted from updated keys, which reads the earlier state; otherwise both are `changed`.
         """
-        # Keys without a row on the other side, where that may be the work of a compaction that dropped tombstones.
+        # Keys without a row on the other side, if a compaction that dropped tombstones may be the reason.
         lost = self._only(self._before, self._after)
         new = self._only(self._after, self._before)
         pool = self._union(self._before.changed, self._after.changed, lost, new)
@@ -81,7 +81,7 @@ class Search:
         return self._stored.ask(told, pool=pool, n=now, t=self._living(self._before, pool, new))
 
     def values(self, shown: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Resolved rows of some candidates, before and after."""
+        """Returns resolved rows of some candidates, before and after."""
         assert self._hits is not None  # noqa: S101  (asked for beforehand)
         hits = self._stored.ask("FROM hits SEMI JOIN shown USING ({keys})", hits=self._hits, shown=shown)
         rows = self._stored.rows(shown, hits)
@@ -101,12 +101,12 @@ class Search:
         )
 
     def _living(self, side: Side, pool: pa.Table, gone: pa.Table) -> pa.Table:
-        """The candidates that live on a side: key columns and `_here`, which is true.
+        """Returns the candidates that live on a side: key columns and `_here`, which is true.
 
         Args:
-            side: it.
+            side: the side.
             pool: candidates.
-            gone: those that have no row there.
+            gone: candidates that have no row there.
         """
         ask = self._stored.ask
         sure = ask("SELECT {keys} FROM changed WHERE NOT _doubtful", changed=side.changed)
@@ -116,7 +116,7 @@ class Search:
             sure=sure,
             gone=gone,
         )
-        hits = self._found(rest, side)
+        hits = self._find_rows(rest, side)
         seen = ask("SELECT {keys}, bool_or(_doubtful) AS _doubtful FROM hits GROUP BY {keys}", hits=hits)
         doubtful = ask("SELECT {keys} FROM seen WHERE _doubtful", seen=seen)
         resolved = sure.slice(0, 0)
@@ -131,7 +131,7 @@ class Search:
             seen=seen,
         )
 
-    def _found(self, wanted: pa.Table, side: Side) -> pa.Table:
+    def _find_rows(self, wanted: pa.Table, side: Side) -> pa.Table:
         if self._hits is None:
             return self._stored.hits(wanted, side.files if wanted.num_rows else ())
         sql = f"FROM hits SEMI JOIN wanted USING ({{keys}}) WHERE _file IN {side.numbers}"

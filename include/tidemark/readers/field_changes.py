@@ -1,7 +1,7 @@
-"""How a backfill's state differs from the recorded one: keys by what became of them, and each field by how much (Q7).
+"""Compares a backfill's state with the recorded one: the keys that changed, and the size of each field's change.
 
-Keys that both sides have touched since their common ancestor may hold the same values: those count as equal here,
-where a diff of one line would call them updated.
+Keys that both sides have touched since their common ancestor may have the same values. They count as equal here, while
+a diff of one line would call them updated.
 """
 
 from collections import Counter
@@ -18,19 +18,19 @@ from tidemark.readers.state_diff import Comparison, Detail
 from tidemark.sql.fold_columns import quoted
 
 _CLOSE = 1e-9
-"""Relative difference up to which two floating-point sums or means are equal: regrouping moves their last bits."""
+"""Relative difference up to which two floating-point sums or means are equal: regrouping changes their last bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """By how much one field differs, over the keys that both sides have.
+    """The difference in one field, over the keys on both sides.
 
     Attributes:
-        name: the field.
-        keys: keys in which it differs.
-        sum: of a number, the sum of all differences, after − before; None of other types, of nulls, and where it may
-            not fit into 38 digits.
-        largest: of a number, the largest absolute difference of one key; None likewise.
+        name: name of the field.
+        keys: number of keys in which it differs.
+        sum: for a number, the sum of all differences, after − before; None for other types, for nulls, and if it may
+            not fit 38 digits.
+        largest: for a number, the largest absolute difference of one key; None likewise.
     """
 
     name: str
@@ -41,17 +41,17 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """By how much one operator's state differs.
+    """The difference in one operator's state.
 
     Attributes:
         uid: the operator.
-        inserted: keys that only the later side has.
-        deleted: keys that only the earlier side has.
+        inserted: keys only on the later side.
+        deleted: keys only on the earlier side.
         changed: keys in which a field of both sides differs.
-        equal: keys that were touched since the common ancestor and hold the same values.
+        equal: keys that were touched since the common ancestor and have the same values.
         fields: the fields that differ, in order of their declaration.
-        added: fields that only the later side has.
-        removed: fields that only the earlier side has.
+        added: fields only on the later side.
+        removed: fields only on the earlier side.
         examples: the first changed keys, as `key`, `before`, `after`.
     """
 
@@ -74,7 +74,7 @@ def change_of(compared: Comparison, examples: int = 3) -> StateChange:
         examples: changed keys to show.
 
     Raises:
-        StoreError: a version or a file of a handle is gone.
+        StoreError: a version or a file of a handle is missing.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
     rows = compared.diff(Detail.VALUES).rows
@@ -114,7 +114,7 @@ def _differs(updated: pa.Table, name: str, inexact: bool) -> str:
     before, after = f"before.{quoted(name)}", f"after.{quoted(name)}"
     if not (inexact and pa.types.is_floating(_type(updated, name))):
         return f"({before} IS DISTINCT FROM {after})"
-    # What is infinite or no number is close to nothing but itself.
+    # An infinite value, or one that is not a number, is close to itself only.
     odd = " OR ".join(f"NOT isfinite({side})" for side in (before, after))
     far = f"abs({after} - {before}) > {_CLOSE} * greatest(abs({before}), abs({after}))"
     return f"({before} IS DISTINCT FROM {after} AND coalesce({odd} OR {far}, true))"
@@ -127,7 +127,7 @@ def _field(ask: Ask, updated: pa.Table, name: str, inexact: bool) -> FieldChange
         return FieldChange(name=name, keys=found["n"])
     of, read, most = number
     by = f"TRY(CAST(after.{quoted(name)} AS {of}) - CAST(before.{quoted(name)} AS {of}))"
-    # An aggregate of decimals fails where it overflows, and TRY holds no aggregates.
+    # An aggregate of decimals fails if it overflows, and TRY cannot contain aggregates.
     fits = f"FILTER ((SELECT sum(abs(CAST({by} AS DOUBLE))) FROM u WHERE {where}) < {most})" if most else ""
     (found,) = ask(
         f"SELECT count(*) AS n, CAST(sum({by}) {fits} AS VARCHAR) AS s, CAST(max(abs({by})) AS VARCHAR) AS m"
@@ -139,7 +139,7 @@ def _field(ask: Ask, updated: pa.Table, name: str, inexact: bool) -> FieldChange
 
 
 def _number(of: pa.DataType) -> tuple[str, Callable[[str], int | float | Decimal], str] | None:
-    """How a number is subtracted, how it is read back, the bound of a sum or ""; None where it is no number."""
+    """Returns how to subtract a number, how to read it back, and the bound of a sum or ""; None for other types."""
     if pa.types.is_integer(of):
         return "HUGEINT", lambda text: int(float(text)) if "e" in text else int(text.partition(".")[0]), ""
     if pa.types.is_floating(of):

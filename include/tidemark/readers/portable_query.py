@@ -1,4 +1,4 @@
-"""The resolving query with its sources, as one text that another engine runs without our code (A14)."""
+"""The resolving query with its sources, as one text that another engine runs without Tidemark."""
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
@@ -13,11 +13,11 @@ from tidemark.storage.warehouse_path import Root, located, spark_root
 
 
 def spark_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) -> str:
-    """For Spark with Delta's extension: each segment's table at its version, cut to its range.
+    """Returns the query for Spark with Delta's extension: each segment's table at its version, cut to its range.
 
     Args:
         warehouse: root of all tables.
-        checkpoint: it.
+        checkpoint: the checkpoint.
         uid: the operator.
         query: the resolving query over `segments`.
     """
@@ -29,10 +29,10 @@ def spark_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) -
 
 
 def duckdb_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) -> str:
-    """For DuckDB without its Delta extension: the Parquet files of each segment at its version; else as `spark_query`.
+    """Returns the query for DuckDB without Delta: the Parquet files of each segment; otherwise like `spark_query`.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
     if not handle:
@@ -52,7 +52,7 @@ def duckdb_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) 
 def _spark_part(schema: OperatorSchema, s: Segment, warehouse: str) -> str:
     table = f"delta.`{warehouse}/{s.path}` VERSION AS OF {s.version}"
     if schema.layout(s.path) is not None:
-        # A version is named in FROM only; the mapping may bring a condition of its own.
+        # A version can only be given in FROM, and the mapping may add its own condition.
         table = f"(SELECT * FROM {table} WHERE `_checkpoint` > {s.after} AND `_checkpoint` <= {s.through})"
         return _selected(schema, s, table, SPARK)
     return f"{_selected(schema, s, table, SPARK)}\n  WHERE `_checkpoint` > {s.after} AND `_checkpoint` <= {s.through}"

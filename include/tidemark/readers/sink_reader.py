@@ -1,4 +1,4 @@
-"""Reads what operators emitted, as of a manifest and without a JVM: rows that no manifest names are never seen (J1)."""
+"""Reads emitted rows as of a manifest, without a JVM; it excludes rows that no manifest names."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -20,10 +20,10 @@ _CHECKPOINT = pa.field("_checkpoint", pa.int64())
 
 
 def read_sink(warehouse: Root, table: SinkTable) -> pa.Table:
-    """All rows of a sink: emitted fields, `_uid`, position, `_n`, `_checkpoint`; in order of checkpoint and position.
+    """Returns all rows of a sink: emitted fields, `_uid`, position, `_n`, `_checkpoint`; by checkpoint and position.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     schema = arrow_schema(table.stored).append(_CHECKPOINT)
     parts = [part for checkpoint in _checkpoints(warehouse, table) for part in _rows(warehouse, table, checkpoint)]
@@ -33,10 +33,10 @@ def read_sink(warehouse: Root, table: SinkTable) -> pa.Table:
 
 
 def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[dict[str, Any]]:
-    """The rows that one checkpoint left in a sink, in order of position.
+    """Returns the rows that one checkpoint left in a sink, ordered by position.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     for part in _rows(warehouse, table, checkpoint):
         for batch in part.sort_by([(name, "ascending") for name, _ in ROW_ID[1:]]).to_batches(max_chunksize=1000):
@@ -46,18 +46,18 @@ def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[
 def found_rows(
     warehouse: Root, table: SinkTable, checkpoint: int, where: Mapping[str, str], limit: int
 ) -> list[dict[str, Any]]:
-    """Rows that one checkpoint left in a sink and whose columns hold given values, in order of position.
+    """Returns rows that one checkpoint left in a sink, with given values in some columns, ordered by position.
 
     Args:
         warehouse: the folder.
         table: the sink.
-        checkpoint: whose rows are looked at; no other file is read.
+        checkpoint: the checkpoint; no file of another one is read.
         where: values as text, by column.
-        limit: at most this many rows.
+        limit: maximum number of rows.
 
     Raises:
-        UsageError: no such column, or a text that is no value of its type.
-        StoreError: a version or a file of the handle is gone.
+        UsageError: there is no such column, or a text is not a value of its type.
+        StoreError: a version or a file of the handle is missing.
     """
     schema = arrow_schema(table.stored)
     values = {name: _value(schema, name, text) for name, text in where.items()}
@@ -95,15 +95,17 @@ def _rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[pa.Tab
             continue
         path, system = arrow_place(located(warehouse, segment.path, f.path))
         try:
-            held = pq.read_table(path, columns=_held(table, segment.path), partitioning=None, filesystem=system)
+            held = pq.read_table(
+                path, columns=_stored_columns(table, segment.path), partitioning=None, filesystem=system
+            )
             rows = pa.table([_column(held, of) for of in schema], schema=schema)
         except (OSError, pa.ArrowInvalid) as error:
             raise refused(located(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
         yield rows.append_column(_CHECKPOINT, pa.repeat(pa.scalar(checkpoint, pa.int64()), rows.num_rows))
 
 
-def _held(table: SinkTable, path: str) -> list[str]:
-    """The columns to read of one of its tables, which may have been begun by another declaration (C9)."""
+def _stored_columns(table: SinkTable, path: str) -> list[str]:
+    """Returns the columns to read from one of its tables, which another declaration may have begun."""
     return [*sources_of(table, path), *(name for name, _ in ROW_ID)]
 
 

@@ -1,8 +1,7 @@
-"""SQL over state and manifests: one read-only statement over views that are opened only where it names them (Q3).
+"""SQL over state and manifests: one read-only statement over views, which are opened only if it names them.
 
 Relations: `<uid>` is the newest checkpoint's state, `<uid>_at(N)` that of checkpoint N; the others come from manifests.
-DuckDB sees what is registered and the files of states that are named, and nothing else: no other file, no network, no
-extension, no setting.
+DuckDB sees only registered relations and the files of the named states: no other file, network, extension or setting.
 """
 
 import re
@@ -24,12 +23,13 @@ _AT = "_at"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """What a statement may name.
+    """The relations that a statement may name.
 
     Attributes:
         uids: operators.
-        state: the state of an operator at a checkpoint id, at the newest one for None; called where it is named.
-        tables: other relations by name, made where they are named. A uid of the same name is reached by `_at`.
+        state: returns the state of an operator at a checkpoint id, None = the newest; called if the statement names it.
+        tables: other relations by name, created if the statement names them. A uid of the same name is reached by
+            `_at`.
     """
 
     uids: Sequence[str]
@@ -38,26 +38,26 @@ class Catalogue:
 
     @property
     def names(self) -> list[str]:
-        """Everything that a statement may read from, as it is written there."""
+        """All relations that a statement may read, as SQL writes them."""
         views = [*self.tables, *(u for u in self.uids if u not in self.tables)]
         return [*map(written, views), *(f"{written(u + _AT)}(N)" for u in self.uids)]
 
 
 def written(name: str) -> str:
-    """A name as SQL writes it: in double quotes where it needs them."""
+    """Returns a name as SQL writes it, in double quotes if it needs them."""
     return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
 
 
 def answer(statement: str, catalogue: Catalogue) -> pa.Table:
-    """The rows of a statement; columns have distinct names.
+    """Returns the rows of a statement, with distinct column names.
 
     Args:
         statement: one SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE or SHOW, in DuckDB's dialect.
-        catalogue: what it may read.
+        catalogue: the relations that it may read.
 
     Raises:
-        UsageError: it is something else, or DuckDB refuses it; the message is DuckDB's.
-        NotFoundError: it names a relation that does not exist, or a checkpoint.
+        UsageError: it is another statement, or DuckDB refuses it; the message is DuckDB's.
+        NotFoundError: it names a relation or a checkpoint that does not exist.
         StateOverflowError: a key's merged state does not fit; the message names the key.
         StoreError: files of a state that it names cannot be read.
     """
@@ -74,7 +74,7 @@ def answer(statement: str, catalogue: Catalogue) -> pa.Table:
             connection.execute("SET lock_configuration = true")
             return _distinct(connection.sql(statement).to_arrow_table())
     except duckdb.Error as error:
-        raise _told(error, catalogue, files) from error
+        raise _translate(error, catalogue, files) from error
 
 
 def _refuse_others(statements: Sequence[duckdb.Statement]) -> None:
@@ -87,7 +87,7 @@ def _refuse_others(statements: Sequence[duckdb.Statement]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Named:
-    """What a statement names: relations by name, states by the name of their view, uids of which it asks by number."""
+    """Returns the relations in a statement by name, states by view name, and uids with a checkpoint number."""
 
     tables: Mapping[str, pa.Table]
     states: Mapping[str, View]
@@ -112,7 +112,7 @@ def _register(connection: duckdb.DuckDBPyConnection, found: _Named) -> None:
     for name, table in found.tables.items():
         connection.register(name, table)
     for name, view in found.states.items():
-        with told(f"state of {name} is not readable"):
+        with told(f"state of {name} cannot be read"):
             relation = view.rows.registered(connection, f"rows of {name}")
             connection.execute(f'CREATE TEMP VIEW "{name}" AS {view.sql(relation)}')
     for uid in found.functions:
@@ -135,7 +135,7 @@ def _ids(words: Sequence[str], uid: str) -> list[int]:
 
 
 def _words(statement: str) -> list[str]:
-    """Identifiers (unquoted), keywords, numbers and operators, in order; no strings, no comments."""
+    """Yields unquoted identifiers, keywords, numbers and operators, in order, without strings and comments."""
     raw = statement.encode()
     tokens = duckdb.tokenize(statement)
     ends = [at for at, _ in tokens[1:]] + [len(raw)]
@@ -152,28 +152,29 @@ def _distinct(rows: pa.Table) -> pa.Table:
     return rows.rename_columns(names)
 
 
-def _told(error: duckdb.Error, catalogue: Catalogue, files: Sequence[str]) -> Exception:
+def _translate(error: duckdb.Error, catalogue: Catalogue, files: Sequence[str]) -> Exception:
     refuse_overflow(error)
     message = message_of(error)
     names = f"name one of: {', '.join(catalogue.names)}."
     if isinstance(error, duckdb.CatalogException) and (absent := _ABSENT.search(message)):
         return NotFoundError(f"no view {absent[1]}", next=names)
     if isinstance(error, duckdb.PermissionException):
-        return UsageError(f"state is all that SQL may read here: {message}", next=names)
+        return UsageError(f"SQL can read only state here: {message}", next=names)
     if is_damage(error, files):
         return StoreError(
-            f"state is not readable ({message})",
-            next="put the table's files back from a backup of the warehouse, or read an older checkpoint.",
+            f"state cannot be read ({message})",
+            next="restore the table's files from a backup of the warehouse, or read an older checkpoint.",
         )
     if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
-        return StoreError(message, next="look at the disk and the memory, then ask again.")
-    return UsageError(message, next=f"mend the statement; {names}")
+        return StoreError(message, next="check disk and memory, then repeat the query.")
+    return UsageError(message, next=f"correct the statement; {names}")
 
 
 def connect(states: Mapping[str, View]) -> duckdb.DuckDBPyConnection:
-    """A connection of the caller's, in memory and in UTC, with a view of each state under the name of its operator.
+    """Returns a connection in memory and in UTC, with a view of each state under the name of its operator.
 
-    A query reads only what it needs of the files. Unlike `answer`, the connection may do all that DuckDB can.
+    A query reads only the parts of the files that it needs. Unlike `answer`, the connection can do everything that
+    DuckDB can.
 
     Raises:
         StoreError: DuckDB cannot read a state.

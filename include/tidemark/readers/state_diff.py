@@ -1,10 +1,10 @@
-"""What changed between two checkpoints, key by key; keys alone at the cost of the change (Q2, H7).
+"""The changes between two checkpoints, key by key; finding the keys costs no more than the change.
 
-Candidates are keys whose `_changed` is later than the newest common ancestor, on either side. Where every file of a
-side is later than that, a compaction may have dropped tombstones, so keys that only the other side has are candidates
-too. A key whose `_changed` is the same on both sides was left alone by every checkpoint between, so its value is the
-same. That does not hold where values expire, nor where the stored schema has changed and tables of both are read:
-there both states are resolved in full and compared.
+Candidates are keys whose `_changed` is later than the newest common ancestor, on either side. If every file of a side
+is later than that, a compaction may have dropped tombstones, so keys that only the other side has are candidates too. A
+key with the same `_changed` on both sides was not touched by any checkpoint in between, so its value is the same. This
+does not hold if values expire, or if the stored schema has changed and tables of both schemas are read: then both
+states are resolved in full and compared.
 """
 
 from dataclasses import dataclass, replace
@@ -22,12 +22,12 @@ from tidemark.sql.fold_columns import key_columns, quoted
 from tidemark.storage.warehouse_path import Root
 
 
-# Rows of a diff: two resolved states compared in full, and changed keys in the form that is shown.
+# Rows of a diff: two resolved states compared in full, and changed keys in their displayed form.
 def compared(ask: Ask, schema: OperatorSchema, before: pa.Table, after: pa.Table) -> pa.Table:
-    """Keys that differ between two resolved states: key columns and `_change`.
+    """Returns keys that differ between two resolved states: key columns and `_change`.
 
-    Floating-point sums and means may differ in their last bits after a compaction: of them only null is compared.
-    Where the schema has changed in between, fields of one side only say nothing.
+    Floating-point sums and means may differ in their last bits after a compaction, so only their nulls are compared. If
+    the schema has changed in between, fields of one side are ignored.
     """
     keys = ", ".join(key_columns(schema))
     same = [
@@ -44,19 +44,19 @@ def compared(ask: Ask, schema: OperatorSchema, before: pa.Table, after: pa.Table
 
 
 def first(ask: Ask, changes: pa.Table, schema: OperatorSchema, limit: int | None) -> pa.Table:
-    """The first rows in order of keys."""
+    """Returns the first rows in order of keys."""
     bound = "" if limit is None else f" LIMIT {limit}"
     return ask(f"FROM changes ORDER BY {', '.join(key_columns(schema))}{bound}", changes=changes)
 
 
 def packed(ask: Ask, schema: OperatorSchema, shown: pa.Table, values: tuple[pa.Table, pa.Table] | None) -> pa.Table:
-    """The columns `key` and `change`; with both resolved states also `before` and `after`, in order of keys.
+    """Returns the columns `key` and `change`; with both resolved states also `before` and `after`, in order of keys.
 
     Args:
-        ask: asks queries of Arrow tables.
+        ask: runs queries over Arrow tables.
         schema: the stored schema.
         shown: key columns and `_change`.
-        values: resolved rows before and after, at least those of the keys that are shown.
+        values: resolved rows before and after, at least those of the shown keys.
     """
     keys = ", ".join(key_columns(schema))
     key = f"struct_pack({', '.join(f'{k} := _c.{k}' for k in key_columns(schema))}) AS key, _change AS change"
@@ -76,19 +76,18 @@ def _fields(schema: OperatorSchema, rows: pa.Table, side: str) -> str:
 
 
 def counts(ask: Ask, changes: pa.Table) -> dict[str, int]:
-    """Number of keys by change."""
+    """Returns the number of keys by change."""
     counted = ask("SELECT _change, count(*) AS n FROM _c GROUP BY _change", _c=changes).to_pylist()
     return {row["_change"]: row["n"] for row in counted}
 
 
 class Detail(Enum):
-    """How much a diff tells, and so how much it reads.
+    """The detail of a diff, which decides how much it reads.
 
-    Members:
-        KEYS: changed and deleted keys; reads key columns of what is newer than the ancestor.
-        CHANGES: inserted, updated and deleted keys; looks the candidates up in the key columns of the older state, and
-            reads all of these columns where the candidates are spread.
-        VALUES: the same, with both values of the keys that are shown; reads the row groups that hold them, too.
+    Members: KEYS: changed and deleted keys; reads key columns of rows newer than the ancestor. CHANGES: inserted,
+    updated and deleted keys; looks the candidates up in the key columns of the older state, and reads all of these
+    columns if the candidates are scattered. VALUES: the same, with both values of the shown keys; also reads the row
+    groups that contain them.
     """
 
     KEYS = "keys"
@@ -98,12 +97,12 @@ class Detail(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """What changed from one checkpoint to another.
+    """The changes from one checkpoint to another.
 
     Attributes:
         rows: key columns, `change`, and with values the structs `before` and `after`; in order of keys, limited.
         counts: keys by change, all of them.
-        bytes_read: bytes read of data files; None where the states were resolved in full.
+        bytes_read: bytes read from data files; None if the states were resolved in full.
         bytes_total: bytes of the later state's files.
     """
 
@@ -115,14 +114,14 @@ class Diff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two checkpoints of one operator, to be compared.
+    """Two checkpoints of one operator to compare.
 
     Attributes:
         warehouse: root of all tables.
         uid: the operator.
-        before: one checkpoint.
-        after: the other one.
-        ancestor: id of their newest common ancestor, which may be one of them; 0 = none is known.
+        before: the earlier checkpoint.
+        after: the later one.
+        ancestor: id of their newest common ancestor, which may be one of them; 0 = unknown.
     """
 
     warehouse: Root
@@ -138,19 +137,19 @@ class Comparison:
 
     @property
     def has_evolved(self) -> bool:
-        """Whether a row may have to be mapped before it is resolved, or the two sides have other fields."""
+        """Whether rows may have to be mapped before they are resolved, or the two sides have different fields."""
         before = self.before.plan.schemas[self.uid]
         return replace(before, patched=self.schema.patched) != self.schema or bool(self.schema.older)
 
     def diff(self, detail: Detail, limit: int | None = None) -> Diff:
-        """Compares.
+        """Compares the two checkpoints.
 
         Args:
-            detail: what to tell.
-            limit: at most this many rows, in order of keys; the counts are of all.
+            detail: the level of detail.
+            limit: maximum number of rows, in order of keys; the counts cover all.
 
         Raises:
-            StoreError: a version or a file of a handle is gone.
+            StoreError: a version or a file of a handle is missing.
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
         with asking() as ask:
@@ -160,7 +159,7 @@ class Comparison:
 
 
 def expires(schema: OperatorSchema) -> bool:
-    """Whether values of a state go without a record that touches their key."""
+    """Whether values of a state vanish without a record that touches their key."""
     return any(f.ttl is not None for f in schema.fields)
 
 

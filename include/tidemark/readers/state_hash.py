@@ -1,7 +1,7 @@
-"""The hash of a resolved state: free of order, over key columns and exact fields, the same on every machine (Q5).
+"""The hash of a resolved state: independent of order, over key columns and exact fields, the same on every machine.
 
-Two states with equal hashes hold the same keys with the same values. `_changed` is no part of it, so that states of
-two timelines compare; neither are floating-point sums and means, whose last bits depend on how runs were grouped.
+Two states with equal hashes have the same keys with the same values. `_changed` is not included, so that you can
+compare states of two timelines; nor are floating-point sums and means, whose last bits depend on the grouping of runs.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class StateHash:
 
 
 def hash_of(schema: OperatorSchema, rows: pa.Table) -> StateHash:
-    """The hash of resolved rows.
+    """Returns the hash of resolved rows.
 
     Args:
         schema: the stored schema.
-        rows: one row per live key: key columns, state fields, perhaps others.
+        rows: one row per live key: key columns, state fields, and any others.
     """
     sums = ", ".join(
         f"CAST(coalesce(sum(md5_number_{half}(t)), 0) AS VARCHAR) AS {half}" for half in ("upper", "lower")
@@ -43,7 +43,7 @@ def hash_of(schema: OperatorSchema, rows: pa.Table) -> StateHash:
 
 
 def differing(schema: OperatorSchema, one: pa.Table, other: pa.Table, limit: int) -> list[dict[str, object]]:
-    """The first keys, in order, whose exact fields differ, or that only one of two states has."""
+    """Returns the first keys, in order, whose exact fields differ, or that only one of two states has."""
     keys = ", ".join(key_columns(schema))
     text = f"SELECT {keys}, {_text(schema)} AS _text FROM"
     with asking() as ask:
@@ -57,7 +57,7 @@ def differing(schema: OperatorSchema, one: pa.Table, other: pa.Table, limit: int
 
 
 def _text(schema: OperatorSchema) -> str:
-    """A row as text, injective: a JSON list of texts and nulls."""
+    """Returns a row as text, injectively: a JSON list of texts and nulls."""
     columns = [(k.name, k.type) for k in schema.keys] + [(f.name, f.type) for f in schema.fields if f.exact]
     return f"CAST(to_json([{', '.join(_column(quoted(name), of) for name, of in columns)}]) AS VARCHAR)"
 

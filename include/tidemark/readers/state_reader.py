@@ -1,7 +1,7 @@
 """Reads state without a JVM: deltalake opens each segment at its version, DuckDB reads its files and resolves.
 
-Nothing here imports pandas, which takes longer than most answers: pyarrow does when it is asked for datasets, or to
-make an array of a Python list.
+Nothing here imports pandas, which takes longer than most queries: pyarrow imports it for datasets, and to make an array
+of a Python list.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 def read_state(
     warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, key: Sequence[object] | None = None
 ) -> pa.Table:
-    """One row per live key: key columns, state fields, `_changed`, in no particular order.
+    """Returns one row per live key: key columns, state fields, `_changed`, in no particular order.
 
     Args:
         warehouse: root of all tables.
-        schema: the operator's stored schema, as the manifest carries it.
-        handle: its state, as the manifest names it.
+        schema: the operator's stored schema in the manifest.
+        handle: its state in the manifest.
         now: the checkpoint's clocks.
-        key: only this key, one value per key column; files and row groups that cannot hold it are skipped.
+        key: only this key, one value per key column; files and row groups that cannot contain it are skipped.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
     groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
@@ -58,17 +58,17 @@ def read_state(
 
 
 def empty_state(schema: OperatorSchema) -> pa.Table:
-    """No row, in the columns of resolved state."""
+    """Returns no rows, in the columns of resolved state."""
     return pa.Table.from_batches([], schema=arrow_schema(empty_columns(schema)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """Rows that are not read yet, as DuckDB gets them.
+    """Rows that are not read yet, in the form for DuckDB.
 
     Attributes:
-        parts: each an Arrow table, a dataset, or paths of Parquet files of the same columns; with the query over it
-            that makes rows of one schema of it, None where it has them already.
+        parts: each is an Arrow table, a dataset, or paths of Parquet files with the same columns, together with the
+            query that turns it into rows of one schema, or None if it has these rows already.
         key_groups: only rows of these; None = all. Row groups of others are skipped.
     """
 
@@ -77,11 +77,11 @@ class Relation:
 
     @property
     def files(self) -> list[str]:
-        """Paths of all files: what a connection must be allowed to open."""
+        """Paths of all files, which a connection must be allowed to open."""
         return [path for rows, _ in self.parts if isinstance(rows, tuple) for path in rows]
 
     def registered(self, connection: duckdb.DuckDBPyConnection, name: str) -> str:
-        """Makes the rows known to a connection; returns the relation that a query reads."""
+        """Registers the rows with a connection; returns the relation that a query reads."""
         selected = []
         for n, (rows, sql) in enumerate(self.parts):
             if isinstance(rows, tuple):
@@ -98,10 +98,10 @@ class Relation:
 
 
 def stored_rows(warehouse: Root, schema: OperatorSchema, handle: StateHandle) -> Relation | None:
-    """The rows of a handle's files in the columns of a schema, nothing read yet; None where it has no files.
+    """Returns the rows of a handle's files in the columns of a schema, unread; None if it has no files.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
     return _relation(warehouse, schema, groups) if groups else None
@@ -116,7 +116,7 @@ def _relation(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group]) 
 
 
 def _readable(files: Sequence[Located]) -> Any:
-    """Files of one layout: paths for DuckDB's own reader; of a bucket a dataset, asked for what a query needs."""
+    """Returns files of one layout: paths for DuckDB's own reader, or a dataset for a bucket, which reads on demand."""
     places = [arrow_place(path) for path in files]
     if not isinstance(files[0], BucketPath):
         return tuple(path for path, _ in places)
@@ -130,7 +130,7 @@ def _mapping(schema: OperatorSchema, table: str) -> Callable[[str], str]:
 
 
 def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] | None = None) -> pa.Table:
-    """One row per live key of stored rows: a `Relation` or an Arrow table that holds all rows of each of its keys.
+    """Returns one row per live key of stored rows: a `Relation` or an Arrow table with all rows of each of its keys.
 
     Args:
         schema: the operator's stored schema.
@@ -144,15 +144,15 @@ def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] |
     """
     relation = rows if isinstance(rows, Relation) else Relation(parts=((rows, None),))
     where, values = ("", []) if key is None else _of_key(schema, key)
-    with opened(relation.files) as connection, told(f"state of {schema.uid} is not readable"):
+    with opened(relation.files) as connection, told(f"state of {schema.uid} cannot be read"):
         query = resolving_sql(schema, relation.registered(connection, "rows"), now, where=where)
         resolved = connection.sql(query, params=values).to_arrow_table()
         return resolved.cast(arrow_schema(empty_columns(schema)))
 
 
 def _split(schema: OperatorSchema, now: Now, below: Relation, newer: Relation) -> pa.Table:
-    """As `resolve`, of the oldest group and all newer ones."""
-    with opened([*below.files, *newer.files]) as connection, told(f"state of {schema.uid} is not readable"):
+    """Resolves the oldest group and all newer ones; see `resolve`."""
+    with opened([*below.files, *newer.files]) as connection, told(f"state of {schema.uid} cannot be read"):
         query = _splitting(connection, schema, now, below, newer)
         return connection.sql(query).to_arrow_table().cast(arrow_schema(empty_columns(schema)))
 
@@ -160,7 +160,7 @@ def _split(schema: OperatorSchema, now: Now, below: Relation, newer: Relation) -
 def _splitting(
     connection: duckdb.DuckDBPyConnection, schema: OperatorSchema, now: Now, below: Relation, newer: Relation
 ) -> str:
-    """The query by which rows of the oldest group that no newer row touches are finished without a merge (ADR 0007)."""
+    """Returns the query that finishes rows of the oldest group without newer rows, without a merge (adr/0007)."""
     keys = ", ".join(quoted(k.name) for k in schema.keys)
     oldest, above = below.registered(connection, "below"), newer.registered(connection, "newer")
     touched = f'(SELECT {keys} FROM {above}) AS "_touched"'
@@ -173,11 +173,11 @@ def _splitting(
 def range_reader(
     warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now
 ) -> Callable[[KeyGroupRange], Iterator[pa.RecordBatch]]:
-    """What resolves any range of key groups of a state, in this process or, pickled, in another one.
+    """Returns a function that resolves any range of key groups of a state, in this process or, pickled, in another one.
 
-    It is called there with the range, and yields batches of what `read_state` gives. It takes one thread and a bounded
-    part of the memory. Another process must see the same warehouse under the same name; that of a bucket it reaches by
-    credentials of its own, because none travel.
+    It takes the range and yields batches of the rows of `read_state`. It uses one thread and a bounded part of the
+    memory. Another process must see the same warehouse at the same path; for a bucket it uses its own credentials,
+    because none are sent.
 
     Args:
         warehouse: root of all tables.
@@ -186,10 +186,11 @@ def range_reader(
         now: the checkpoint's clocks.
 
     Raises:
-        UsageError: the state is only for Spark to read.
-        StoreError: a version or a file of the handle is gone; what is returned raises it too, and StateOverflowError.
+        UsageError: only Spark can read the state.
+        StoreError: a version or a file of the handle is missing; the returned function raises it too, and
+            StateOverflowError.
     """
-    resolving_sql(schema, '"_stored"', now)  # refuses here what no worker could do
+    resolving_sql(schema, '"_stored"', now)  # raises here if no worker can resolve it
     groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
     return partial(_read_range, address_of(warehouse), schema, tuple(groups), now)
 
@@ -200,7 +201,7 @@ def _read_range(
     if not groups:
         return
     parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
-    with reached(address) as root, told(f"state of {schema.uid} is not readable"):
+    with reached(address) as root, told(f"state of {schema.uid} cannot be read"):
         relations = [replace(_relation(root, schema, part), key_groups=key_groups) for part in parts]
         with opened([path for rows in relations for path in rows.files], WORKER) as connection:
             if len(relations) > 1:
@@ -211,10 +212,10 @@ def _read_range(
 
 
 def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
-    """The files of a handle with the segments that name them, oldest segment first.
+    """Returns the files of a handle with the segments that name them, oldest segment first.
 
     Raises:
-        StoreError: a version or a file of the handle is gone.
+        StoreError: a version or a file of the handle is missing.
     """
     return [(segment, f) for segment in handle for f in _files_of(warehouse, segment)]
 
@@ -229,7 +230,7 @@ def _files_of(warehouse: Root, segment: Segment) -> list[LiveFile]:
 
 
 def _of_key(schema: OperatorSchema, key: Sequence[object]) -> tuple[str, list[object]]:
-    """A condition with parameters, and their values."""
+    """Returns a condition with parameters, and their values."""
     names = ["_key_group", *(k.name for k in schema.keys)]
     condition = " AND ".join(f"{quoted(name)} = ${n}" for n, name in enumerate(names, 1))
     return condition, [key_group(key, schema.key_groups), *key]

@@ -1,6 +1,6 @@
-"""Stored rows of handles: which keys changed, where a key is, all rows of a key; reads no column that it can spare.
+"""Stored rows of handles: the changed keys, where a key is, all rows of a key; reads no column without need.
 
-Files are sorted by (`_key_group`, key), so the bounds of a row group tell where a key cannot be.
+Files are sorted by (`_key_group`, key), so the bounds of a row group exclude keys.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from tidemark.tables.arrow_types import arrow_schema
 from tidemark.tables.row_groups import PLACE, NumberedFile, RowGroups, above, among, every, holding
 
 _DOUBTFUL = "bool_or(_kind NOT IN ('operand', 'value')) AS _doubtful"
-"""A row of another kind may end its key: whether that lives is for the resolving query to say."""
+"""A row of another kind may end its key; only the resolving query can decide whether that key lives."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class StoredRows:
     Attributes:
         warehouse: root of all tables.
         schema: the operator's stored schema.
-        over: asks queries of Arrow tables.
+        over: runs queries over Arrow tables.
         read: reads, and counts bytes.
     """
 
@@ -41,10 +41,10 @@ class StoredRows:
     _files: dict[str, NumberedFile] = field(default_factory=dict)
 
     def files(self, handle: StateHandle) -> list[NumberedFile]:
-        """The files of a handle, oldest first.
+        """Returns the files of a handle, oldest first.
 
         Raises:
-            StoreError: a version or a file of the handle is gone.
+            StoreError: a version or a file of the handle is missing.
         """
         found = []
         for segment, live in files_of(self.warehouse, handle):
@@ -53,9 +53,9 @@ class StoredRows:
         return sorted(found, key=lambda f: (f.live.checkpoint, -f.live.level))
 
     def changed_since(self, checkpoint: int, files: Iterable[NumberedFile]) -> pa.Table:
-        """Keys that a checkpoint later than `checkpoint` changed: key columns, `_key_group`, `_doubtful`.
+        """Returns keys that a checkpoint later than `checkpoint` changed: key columns, `_key_group`, `_doubtful`.
 
-        Opens only files that can hold such rows, and reads only the columns that say so.
+        It opens only files that can contain such rows, and reads only the columns that it needs to decide.
         """
         pick = above("_changed", checkpoint)
         newer = [f for f in files if f.live.checkpoint > checkpoint]
@@ -66,16 +66,16 @@ class StoredRows:
         )
 
     def all_keys(self, files: Iterable[NumberedFile]) -> pa.Table:
-        """Every key that has a row: key columns, `_key_group`."""
+        """Returns every key that has a row: key columns, `_key_group`."""
         rows = self._stream(("_key_group",), files, every)
         return self.ask("SELECT DISTINCT {keys}, _key_group FROM rows", rows=rows)
 
     def hits(self, wanted: pa.Table, files: Iterable[NumberedFile]) -> pa.Table:
-        """Where rows of wanted keys are: key columns, `_file`, `_row_group`, `_doubtful`.
+        """Returns the locations of rows of wanted keys: key columns, `_file`, `_row_group`, `_doubtful`.
 
         Args:
             wanted: key columns and `_key_group`.
-            files: where to look.
+            files: the files to search.
         """
         groups = set(wanted["_key_group"].to_pylist())
         rows = self._stream(("_kind",), files if groups else (), holding("_key_group", groups))
@@ -84,7 +84,7 @@ class StoredRows:
         return self.ask(sql, rows=rows, wanted=wanted)
 
     def rows(self, wanted: pa.Table, places: pa.Table) -> pa.Table:
-        """All columns of the rows of wanted keys, and `_file`; reads the row groups at `places`, whole."""
+        """Returns all columns of the rows of wanted keys, and `_file`; reads the whole row groups at `places`."""
         chosen: dict[int, set[int]] = {}
         for place in places.select(PLACE.names).to_pylist():
             chosen.setdefault(place["_file"], set()).add(place["_row_group"])
@@ -95,12 +95,12 @@ class StoredRows:
         return self.ask("FROM rows SEMI JOIN wanted USING ({keys})", rows=rows, wanted=wanted)
 
     def ask(self, sql: str, **tables: Any) -> pa.Table:
-        """The rows of a query over named Arrow tables, `{keys}` in it replaced by the key columns.
+        """Returns the rows of a query over named Arrow tables; `{keys}` in it becomes the key columns.
 
         Raises:
             StoreError: a file cannot be read.
         """
-        with told(f"state of {self.schema.uid} is not readable"):
+        with told(f"state of {self.schema.uid} cannot be read"):
             return self.over(sql.replace("{keys}", ", ".join(key_columns(self.schema))), **tables)
 
     def _stream(self, columns: Sequence[str], files: Iterable[NumberedFile], pick: Any) -> pa.RecordBatchReader:

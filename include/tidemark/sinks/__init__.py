@@ -1,9 +1,10 @@
-"""Where emitted rows go: `Process(..., sink=KafkaSink("alerts", "alerts"))`; `known_sinks` has all kinds of sinks.
+"""Sinks for emitted rows: `Process(..., sink=KafkaSink("alerts", "alerts"))`; `known_sinks` lists all kinds.
 
-A sink answers four questions (`SinkTraits`), says what manifests store of it, and writes rows. From the answers follows
-everything else: which table keeps rows, what is written before or after the seal, what a restore takes back, what
-retention keeps. The rest of the package asks a `SinkTable` for its sink and never compares kinds. To add one, write its
-file, add its line to `known_sinks`, and test it: `tests/unit/sinks` walks the registry.
+A sink declares four traits (`SinkTraits`) and what manifests store of it, and writes rows. The traits decide everything
+else: which table keeps rows, which rows are written before or after the seal, what a restore takes back, and what
+retention keeps. The rest of the package asks a `SinkTable` for its sink and never compares kinds.
+
+To add a sink, write its file, add a line to `known_sinks`, and test it: `tests/unit/sinks` walks the registry.
 """
 
 from tidemark.sinks.console import ConsoleSink

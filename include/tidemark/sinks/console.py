@@ -1,4 +1,4 @@
-"""Rows as lines on the console, to look at while a pipeline is written."""
+"""Rows as lines on the console, for developing a pipeline."""
 
 import json
 import sys
@@ -11,10 +11,10 @@ from tidemark.sinks.sink import OUTBOX, EmittedRow, Services, Sink
 
 @dataclass(frozen=True)
 class ConsoleSink(Sink):
-    """Prints the rows of completed checkpoints to standard error: the sink, the row's id, its fields as JSON.
+    """Prints the rows of completed checkpoints to standard error: the sink, the id of the row, its fields as JSON.
 
-    Standard output stays free for `--json`; in Airflow the lines are in the task's log. A crash may print some rows
-    again, with the same ids. Characters that would steer a terminal are escaped.
+    Standard output stays free for `--json`; in Airflow the lines are in the task log. After a crash some rows may be
+    printed again, with the same ids. Characters that would control a terminal are escaped.
 
     >>> from tidemark.sinks.sink import EmittedRow, Services
     >>> row = EmittedRow(id="trips/t1/chk-1/late/trips-0-4-0", fields={"bus": "7", "minutes": 12})
@@ -25,7 +25,7 @@ class ConsoleSink(Sink):
     1
 
     Attributes:
-        name: of the sink, unique in the pipeline; every line begins with it.
+        name: name of the sink, unique in the pipeline; every line starts with it.
     """
 
     kinds = {"console": OUTBOX}

@@ -1,4 +1,4 @@
-"""Rows as a Delta table below the warehouse."""
+"""Rows as a Delta table in the warehouse."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,14 +8,21 @@ from tidemark.sinks.sink import COMMITTED, EmittedRow, Services, Sink
 
 @dataclass(frozen=True)
 class DeltaSink(Sink):
-    """A Delta table that emitted rows are appended to, committed with the checkpoint that emitted them (J1).
+    """Appends emitted rows to a Delta table in the warehouse and commits them with their checkpoint.
+
+    >>> from tidemark import DeltaSink
+    >>> sink = DeltaSink("delays")
+    >>> sink.traits.is_transactional, sink.traits.needs_delivery
+    (True, False)
+
+    Read it with `tidemark.read_sink`: as of a checkpoint, every row is there exactly once.
 
     Attributes:
-        name: of the table, unique in the pipeline.
+        name: name of the table, unique in the pipeline.
     """
 
     kinds = {"delta": COMMITTED}
 
     def write(self, rows: Iterable[EmittedRow], commit_id: str, services: Services) -> int:
-        """Nothing: the attempt has written and committed them."""
+        """Does nothing: the attempt has written and committed the rows."""
         return 0

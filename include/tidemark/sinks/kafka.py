@@ -19,17 +19,22 @@ _KINDS = {"exactly_once_by_id": "kafka", "at_least_once": "topic"}
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
-    """A Kafka topic that emitted rows are sent to, each with an id in the header `tidemark-id` (D9, J2, J16).
+    """Sends emitted rows to a Kafka topic, each with an id in the header `tidemark-id`.
+
+    >>> from tidemark import KafkaSink
+    >>> KafkaSink("alerts", "late-flights", key_by="tail_number").kafka_topic
+    'late-flights'
 
     Attributes:
-        name: of the sink, unique in the pipeline.
-        topic: where the records go; it must exist.
-        key_by: emitted field that becomes the message key; None = no key.
-        guarantee: `exactly_once_by_id`: rows of completed checkpoints only, sent after the manifest from an outbox
-            table. A crash may send some again, with the same id: whoever drops ids that he knows has each row once.
-            `at_least_once`: the attempt itself sends, once the gate has passed and before the seal; nothing is stored.
-            Rows may arrive that no completed checkpoint has; a retry of the plan sends them again with the same id, a
-            new plan of the same offsets with another one.
+        name: name of the sink, unique in the pipeline.
+        topic: topic for the records; it must exist.
+        key_by: the emitted field that becomes the message key; None = no key.
+        guarantee: with `exactly_once_by_id`, rows of completed checkpoints are sent from an outbox table once the
+            manifest is written. After a crash some records may be sent again with the same id; consumers that
+            deduplicate by id see each record once. With `at_least_once`, the attempt itself sends the rows, after the
+            gate has passed and before the seal, and stores nothing. Consumers may see rows that belong to no completed
+            checkpoint. A retry of the plan sends them again with the same id, a new plan of the same offsets with
+            another id.
     """
 
     kinds = {"kafka": OUTBOX, "topic": AHEAD}
@@ -66,17 +71,17 @@ class KafkaSink(Sink):
         names = [name for name, _ in emitted.fields]
         if self.key_by is not None and self.key_by not in names:
             raise DeclarationError(
-                f"{uid}: key_by={self.key_by!r} of its sink is no emitted field",
+                f"{uid}: key_by={self.key_by!r} of its sink is not an emitted field",
                 next=f"name one of {', '.join(names)}.",
             )
 
     def stored(self, table: "SinkTable") -> "SinkTable":
-        """See `Sink`: in the fields that 0.1 gave it."""
+        """See `Sink`; the fields are those of release 0.1."""
         return replace(table, topic=self.topic, key_by=self.key_by)
 
     @classmethod
     def thaw(cls, table: "SinkTable") -> "KafkaSink | None":
-        """See `Sink`; 0.1 planned sinks without a topic on forks."""
+        """See `Sink`; release 0.1 planned sinks without a topic on forks."""
         if table.topic is None:
             return None
         guarantee: Literal["exactly_once_by_id", "at_least_once"] = "exactly_once_by_id"
@@ -85,13 +90,15 @@ class KafkaSink(Sink):
         return cls(table.name, table.topic, table.key_by, guarantee)
 
     def on_fork(self) -> "KafkaSink":
-        """See `Sink`: what attempts would send waits in an outbox, which a promote can be asked to send."""
+        """See `Sink`: on a fork the rows that attempts would send wait in an outbox, and `promote` can send them."""
         return replace(self, guarantee="exactly_once_by_id")
 
     def write(self, rows: Iterable[EmittedRow], commit_id: str, services: Services) -> int:
         """See `Sink`: each row is a JSON object."""
         if services.kafka is None:
-            raise UsageError(f"{self.name}: nothing here sends to Kafka", next="run the pipeline with tidemark run.")
+            raise UsageError(
+                f"{self.name}: this process cannot send to Kafka", next="run the pipeline with tidemark run."
+            )
         return services.kafka.send(self.topic, map(self._message, rows))
 
     def _message(self, row: EmittedRow) -> Message:

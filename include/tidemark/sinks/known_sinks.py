@@ -1,4 +1,4 @@
-"""All sinks, one line each."""
+"""The registry of sinks, one line each."""
 
 from collections.abc import Mapping
 
@@ -9,11 +9,11 @@ from tidemark.sinks.kafka import KafkaSink
 from tidemark.sinks.sink import Sink, SinkTraits
 
 SINKS: Mapping[str, type[Sink]] = {kind: cls for cls in (DeltaSink, KafkaSink, ConsoleSink) for kind in cls.kinds}
-"""By the kind that manifests carry."""
+"""Sinks by the kind stored in manifests."""
 
 
 def sink_class(kind: str) -> type[Sink]:
-    """The class of a kind.
+    """Returns the class for a kind.
 
     Raises:
         UsageError: this release has no such sink.
@@ -27,7 +27,7 @@ def sink_class(kind: str) -> type[Sink]:
 
 
 def traits_of(kind: str) -> SinkTraits:
-    """How rows reach a sink of a kind.
+    """Returns how rows reach a sink of a kind.
 
     Raises:
         UsageError: see `sink_class`.

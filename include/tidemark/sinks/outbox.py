@@ -1,4 +1,4 @@
-"""Exactly once by id, for any sink: rows wait in a table of the checkpoint, and are written once it is complete."""
+"""Exactly once by id, for any sink: rows wait in a table of their checkpoint and are written when it is complete."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -13,13 +13,14 @@ from tidemark.sinks.sink import Services, Sink
 class Outbox:
     """The rows of one checkpoint that wait for a sink.
 
-    A delivery is recorded by its caller, after `deliver` has returned. One that dies in between is repeated: rows come
-    again, with the ids they had. Rows of attempts that were never sealed are in no checkpoint, so they never come.
+    The caller records a delivery after `deliver` has returned. If the process dies in between, the delivery is
+    repeated: the rows arrive again with the same ids. Rows of unsealed attempts belong to no checkpoint and are never
+    delivered.
 
     Attributes:
-        sink: gets them.
-        rows: reads them in order, from the beginning at each call.
-        commit_id: of the checkpoint.
+        sink: receives the rows.
+        rows: returns them in order, from the beginning at each call.
+        commit_id: id of the checkpoint; see `Sink.write`.
     """
 
     sink: Sink
@@ -27,13 +28,14 @@ class Outbox:
     commit_id: str
 
     def deliver(self, services: Services, *, skipped: Collection[str] = (), refused: str = "", digest: str = "") -> int:
-        """Writes the rows, and returns how many of them the sink has now.
+        """Writes the rows and returns how many of them the sink now has.
 
         Args:
             services: see `Sink.write`.
-            skipped: ids of rows that are left out.
-            refused: id of a row that the sink refused at the last try.
-            digest: what `digest_ahead` said of it then. If it still says so, all rows ahead are there already.
+            skipped: ids of rows to leave out.
+            refused: id of the row that the sink refused at the last attempt.
+            digest: the result of `digest_ahead` at that time. If it is still the same, the sink already has all earlier
+                rows.
 
         Raises:
             RecordRefusedError, TidemarkError: see `Sink.write`.
@@ -47,7 +49,7 @@ class Outbox:
         return arrived + self.sink.write(left, self.commit_id, services)
 
     def digest_ahead(self, refused: str) -> str:
-        """A hash of the ids of the rows ahead of one; empty where that one is not among the rows."""
+        """Returns a hash of the ids of the rows before `refused`; empty if that row is not among the rows."""
         ahead = self._ahead(refused) if refused else None
         return "" if ahead is None else _digest(ahead)
 

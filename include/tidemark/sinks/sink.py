@@ -16,18 +16,18 @@ __all__ = ["AHEAD", "COMMITTED", "OUTBOX", "EmittedRow", "Services", "Sink", "Si
 
 
 class Transport(Protocol):
-    """What a sink to Kafka writes through; see `ports.Sender`."""
+    """Sends messages to Kafka for a sink; see `ports.Sender`."""
 
     def send(self, topic: str, messages: Iterable[Message]) -> int:
-        """Sends messages in order and waits until all are acknowledged; returns how many."""
+        """Sends messages in order and waits until Kafka has acknowledged all of them; returns their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What a sink may use to write.
+    """The services that a sink may use to write.
 
     Attributes:
-        kafka: sends to Kafka; None where nothing does.
+        kafka: sends to Kafka; None if this process cannot.
     """
 
     kafka: Transport | None = None
@@ -38,12 +38,12 @@ class SinkTraits:
     """How rows reach a sink.
 
     Attributes:
-        keeps_rows: attempts write emitted rows to a table of the sink below the warehouse.
-        is_transactional: the rows of that table are what readers read, from the manifest on; nothing leaves it.
+        keeps_rows: attempts write emitted rows to a table of the sink in the warehouse.
+        is_transactional: readers read the rows from that table, from the manifest on; they are not sent anywhere else.
         needs_delivery: `Sink.write` gets the rows of completed checkpoints from that table, after the manifest. A sink
             that neither needs delivery nor keeps rows gets them from the attempt, before its seal.
-        goes_back_on_restore: a restore may take rows back, because manifests name them.
-        guarantee: what `tidemark sink list` shows; None for a table that is committed with the checkpoint.
+        goes_back_on_restore: a restore may remove rows, because manifests name them.
+        guarantee: shown by `tidemark sink list`; None for a table that is committed with the checkpoint.
     """
 
     keeps_rows: bool
@@ -56,7 +56,7 @@ class SinkTraits:
 COMMITTED = SinkTraits(
     keeps_rows=True, is_transactional=True, needs_delivery=False, goes_back_on_restore=True, guarantee=None
 )
-"""A table of rows, committed with the checkpoint: exactly once."""
+"""Rows go to a table that is committed with the checkpoint: exactly once."""
 OUTBOX = SinkTraits(
     keeps_rows=True,
     is_transactional=False,
@@ -64,7 +64,7 @@ OUTBOX = SinkTraits(
     goes_back_on_restore=False,
     guarantee="exactly_once_by_id",
 )
-"""Rows of completed checkpoints, written from an outbox table; see `sinks.outbox`."""
+"""Rows of completed checkpoints are written from an outbox table; see `sinks.outbox`."""
 AHEAD = SinkTraits(
     keeps_rows=False,
     is_transactional=False,
@@ -72,16 +72,32 @@ AHEAD = SinkTraits(
     goes_back_on_restore=False,
     guarantee="at_least_once",
 )
-"""Written by the attempt, before its seal; nothing is stored, and nothing can be taken back."""
+"""The attempt writes the rows before its seal; nothing is stored, and nothing can be taken back."""
 
 
 @dataclass(frozen=True)
 class Sink(ABC):
-    """Where the emitted rows of a `Process` go: a frozen dataclass whose other fields, all texts, are its options.
+    r"""Where the emitted rows of a `Process` go: a frozen dataclass whose other fields, all `str`, are its options.
+
+    A sink of your own needs `kinds` and `write`:
+
+    >>> import dataclasses
+    >>> from tidemark.sinks.sink import OUTBOX, EmittedRow, Services, Sink
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class FileSink(Sink):
+    ...     path: str = "rows.txt"
+    ...     kinds = {"file": OUTBOX}
+    ...     def write(self, rows, commit_id, services):
+    ...         lines = [f"{row.id} {row.fields}\n" for row in rows]
+    ...         with open(self.path, "a") as file:
+    ...             file.writelines(lines)
+    ...         return len(lines)
+    >>> FileSink("late").traits.needs_delivery
+    True
 
     Attributes:
-        kinds: its traits by the kind that manifests carry, the default first. A kind is never renamed.
-        name: of the sink, unique in the pipeline.
+        kinds: traits by the kind that manifests store, the default first. Never rename a kind.
+        name: name of the sink, unique in the pipeline.
     """
 
     kinds: ClassVar[Mapping[str, SinkTraits]]
@@ -93,17 +109,17 @@ class Sink(ABC):
 
     @property
     def kind(self) -> str:
-        """Which of `kinds` it is."""
+        """The current kind, one of `kinds`."""
         return next(iter(self.kinds))
 
     @property
     def traits(self) -> SinkTraits:
-        """How rows reach it."""
+        """How rows reach the sink."""
         return self.kinds[self.kind]
 
     @property
     def kafka_topic(self) -> str | None:
-        """The Kafka topic that it writes to, if it does."""
+        """The Kafka topic that the sink writes to, if any."""
         return None
 
     @property
@@ -112,7 +128,7 @@ class Sink(ABC):
         return f"{self.kind} {self.name}"
 
     def check(self, uid: str, emitted: FieldType) -> None:
-        """Returns where the sink can take an operator's rows.
+        """Checks that the sink can take the rows of an operator.
 
         Raises:
             DeclarationError: it cannot.
@@ -120,35 +136,35 @@ class Sink(ABC):
         return
 
     def stored(self, table: "SinkTable") -> "SinkTable":
-        """The table with what manifests carry of the sink: its options. `thaw` reads them."""
+        """Returns the table with the options that manifests store of the sink; `thaw` reads them."""
         options = asdict(self)
         del options["name"]
         return replace(table, options=options)
 
     @classmethod
     def thaw(cls, table: "SinkTable") -> "Sink | None":
-        """The sink that a manifest has stored; None where it stored one that nothing is written to."""
+        """Restores the sink from a manifest; returns None for a stored sink that nothing is written to."""
         return cls(table.name, **table.options)
 
     def on_fork(self) -> "Sink":
-        """The sink as a fork has it: it may keep rows, but must not write them, because a fork never sends (J2)."""
+        """The sink as a fork has it: it may keep rows but must not write them, because a fork never sends."""
         return self
 
     @abstractmethod
     def write(self, rows: Iterable[EmittedRow], commit_id: str, services: Services) -> int:
-        """Writes the rows of one checkpoint in order, and returns when all are safe; returns how many.
+        """Writes the rows of one checkpoint in order, and returns their number when all of them are safe.
 
-        After a crash the same rows come again, with the same ids and the same `commit_id`. A sink that remembers
-        either has each row once.
+        After a crash the same rows arrive again, with the same ids and the same `commit_id`. A sink that remembers
+        either has each row exactly once.
 
         Args:
-            rows: each with its id; nothing may be held back for a later call.
+            rows: the rows with their ids; the sink must not hold any back for a later call.
             commit_id: `<pipeline>/<timeline>/chk-<N>`.
-            services: what this process reaches.
+            services: the services of this process.
 
         Raises:
             UsageError: a service is missing.
-            RecordRefusedError: the sink takes one row never; all ahead of it are written. It waits, with all behind
-                it, until somebody skips it.
-            TidemarkError: the sink is away; all rows will come again.
+            RecordRefusedError: the sink will never take one of the rows; it has written all rows before it. The sink
+                then waits, with all later rows, until you skip that row.
+            TidemarkError: the sink is unavailable; all rows will arrive again.
         """

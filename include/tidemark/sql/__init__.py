@@ -1,1 +1,1 @@
-"""SQL over stored rows: fold columns, the resolving query, map entries, schema mappings, stored texts."""
+"""SQL over stored rows: fold columns, the resolving query, map entries, schema mappings, stored queries."""

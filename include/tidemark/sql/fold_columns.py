@@ -1,7 +1,7 @@
-"""The SQL of an operator's fields: partials over records, merges of partials, what readers see (A5, A6).
+"""The SQL of an operator's fields: partials over records, merges of partials, finished values.
 
-Identifiers stand in double quotes (ANSI). Each kind says what its texts are (`model.kinds`); here they get the names of
-their columns. Each merge is associative; those of lists go by `_changed`, the others commute.
+Identifiers are in double quotes (ANSI). Each kind defines its expressions (`model.kinds`); this module adds the names
+of their columns. Each merge is associative; merges of lists go by `_changed`, the others commute.
 """
 
 from collections.abc import Sequence
@@ -17,45 +17,45 @@ from tidemark.portable_sql.dialects import Dialect
 
 
 def spark(sql: str) -> str:
-    """The same text for Spark without `spark.sql.ansi.doubleQuotedIdentifiers`: identifiers in backticks."""
+    """Returns the same text for Spark without `spark.sql.ansi.doubleQuotedIdentifiers`: identifiers in backticks."""
     return sql.replace('"', "`")
 
 
 def partials(field: StoredField, only: str = "", *, emitted: bool = False) -> list[tuple[str, str]]:
-    """(column, aggregate expression over the records of a key) of each accumulator of a field.
+    """Returns (column, aggregate expression over the records of a key) for each accumulator of a field.
 
     Args:
         field: the field.
-        only: a condition on records; without it all count.
-        emitted: whether a process emitted the records: several have one offset then, and `_n` is in the frame.
+        only: a condition on records; by default all count.
+        emitted: whether a process emitted the records: then several have the same offset, and the frame has `_n`.
     """
     return _named(field, field.folded.partials(field, only, emitted=emitted))
 
 
 def merges(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[tuple[str, str]]:
-    """(column, aggregate expression over stored rows of a key) of each accumulator."""
+    """Returns (column, aggregate expression over stored rows of a key) for each accumulator."""
     return _named(field, field.folded.merges(field, keys, dialect))
 
 
 def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: int | str | None) -> str:
-    """The expression of a fold's field over merged accumulators.
+    """Returns the expression of a fold's field over merged accumulators.
 
     Args:
         field: the field.
         keys: for messages.
-        dialect: of the engine.
-        now: the time on the operator's clock, in milliseconds, or an expression of it; None = nothing expires.
+        dialect: dialect of the engine.
+        now: the time on the operator's clock in milliseconds, or an expression for it; None = nothing expires.
     """
     return field.folded.finish(field, keys, dialect, now)
 
 
 def key_columns(schema: OperatorSchema) -> list[str]:
-    """Quoted key columns."""
+    """Returns quoted key columns."""
     return [quoted(k.name) for k in schema.keys]
 
 
 def now_of(schema: OperatorSchema, now: Now) -> int | None:
-    """The time on an operator's clock."""
+    """Returns the time on an operator's clock."""
     return now.of(schema.clock)
 
 

@@ -1,7 +1,7 @@
-"""State that is given as a table: the columns that it must have, and the stored rows that come of them (H2).
+"""State from a table: the columns that the table must have, and the stored rows for its rows.
 
-A table has a row per key: the key columns, and a column per field, called like it. What a field is worth is enough for
-most kinds; kinds whose value does not say how to go on (`mean`, an author's aggregate) want their accumulators.
+A table has one row per key: the key columns, and a column with the name of each field. Most kinds only need the value
+of a field; kinds that cannot continue from the value (`mean`, an author's aggregate) need their accumulators.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ from tidemark.sql.resolve import run_columns
 
 
 def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:
-    """(column, type) that a table must have; null means that nothing is known, but in keys, where there is none."""
+    """Returns (column, type) for each column that a table must have; null means unknown, and is not allowed in keys."""
     keys = tuple((k.name, k.type) for k in schema.keys)
     return (*keys, *(column for f in schema.fields for column in f.state_kind.given(f)))
 
 
 def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, kind: str = "value") -> str:
-    """The rows of a table of state, in the columns of `run_columns`, of a relation with `given_columns`, `_key_group`.
+    """Returns the rows of a state table, in the columns of `run_columns`, from `given_columns` and `_key_group`.
 
     Args:
         schema: the stored schema.
         relation: the given rows; read once, or once per map.
-        at_ms: when keys were accessed, on the operator's clock, in milliseconds.
+        at_ms: access time of all keys, on the operator's clock, in milliseconds.
         changed: id for `_changed`.
-        kind: for `_kind`; of tombstones only the keys are given.
+        kind: for `_kind`; tombstones only have the keys.
     """
     held = {name: sql for f in schema.fields for name, sql in f.state_kind.stored(f, at_ms)}
     held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": f"'{kind}'", "_changed": f"CAST({changed} AS BIGINT)"}
@@ -49,7 +49,7 @@ def _entry(f: StoredField, at_ms: int) -> dict[str, str]:
 
 
 def typed(schema: OperatorSchema, held: Mapping[str, str]) -> str:
-    """The columns of `run_columns` in their types: keys and `_key_group` as they are, of others what is held, or null.
+    """Returns the columns of `run_columns` in their types: keys and `_key_group` unchanged, others given or null.
 
     Args:
         schema: the stored schema.

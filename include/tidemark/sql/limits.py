@@ -1,8 +1,8 @@
-"""Limits over all batches: which fields a checkpoint compares with what the key holds already (A3).
+"""Limits over all batches: the fields that a checkpoint compares with the state that a key already has.
 
-A fold writes operands without reading old state, so a batch alone does not show that a list or a set of values outgrows
-its limit. Operators with such fields look up the keys to which a batch adds, and resolve just these fields as a reader
-would: a checkpoint fails if and only if a read of what it leaves would.
+A fold writes operands without reading old state, so a batch alone does not show that a list or a set of values exceeds
+its limit. Operators with such fields look up the keys that the batch adds to, and resolve just these fields as a reader
+would: a checkpoint fails if and only if reading its result would fail.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ _PREFIX = "state overflow: "
 
 
 def limited(schema: OperatorSchema) -> OperatorSchema | None:
-    """The schema with nothing but the fields that may outgrow a limit; None where no field has one.
+    """Returns the schema with only the fields that may exceed a limit; None if no field has one.
 
-    Where there is one, sums of integers are looked at too: they cost nothing more then. A process knows the whole
-    state of a key when it writes it, so its limits are no matter of this module.
+    If there is one, sums of integers are included, at no extra cost. A process knows the whole state of a key when it
+    writes it, so its limits are not checked here.
     """
     if schema.kind != "fold" or not any(f.folded.is_limited for f in schema.fields):
         return None
@@ -27,19 +27,19 @@ def limited(schema: OperatorSchema) -> OperatorSchema | None:
 
 
 def adds_sql(schema: OperatorSchema) -> str:
-    """The condition, in ANSI SQL over rows of a run, that something of a limited schema is added to what lies below.
+    """Returns the condition, in ANSI SQL over rows of a run, that a row adds to a limited field of older rows.
 
-    Nothing is below a value or a tombstone; a row that adds nothing leaves what was within its limit before.
+    A value or a tombstone has no older rows; a row that adds nothing stays within the limit.
     """
     return f"\"_kind\" = 'operand' AND ({' OR '.join(f.folded.adds(f) for f in schema.fields)})"
 
 
 @contextmanager
 def overflows_of(uid: str) -> Iterator[None]:
-    """Names the operator in errors of keys whose state does not fit.
+    """Adds the operator to errors of keys whose state does not fit.
 
     Raises:
-        StateOverflowError: as the block raises it, naming the operator.
+        StateOverflowError: the error of the block, with the operator.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""Rows of a process: per key one row with its values and lists, per entry of a map one row; the newest of each counts.
+"""Rows of a process: one row per key with its values and lists, one row per entry of a map; the newest of each counts.
 
-A key that the batch touched always gets its own row, so that `_changed` of that row is the key's. Its tombstone
-shadows the values below it, and the entries below it too; entries written by the same checkpoint stand above it.
+A key that the batch touched always gets its own row, whose `_changed` is that of the key. Its tombstone hides older
+values and entries; entries written by the same checkpoint are above it.
 """
 
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
@@ -12,7 +12,7 @@ _IS_VALUE = "\"_kind\" <> 'tombstone'"
 
 
 def resolved_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
-    """One row per live key: key columns, state fields in declaration order, `_changed`."""
+    """Returns one row per live key: key columns, state fields in declaration order, `_changed`."""
     rows = _newest(schema, relation)
     if schema.maps:
         rows = _per_key(schema, rows, now, dialect)
@@ -24,7 +24,7 @@ def resolved_rows(schema: OperatorSchema, relation: str, now: int | str | None, 
 
 
 def single_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
-    """As `resolved_rows`, over rows each of which is the only one of its key, of a process without maps."""
+    """Returns the same as `resolved_rows` for rows without others of their key, for a process without maps."""
     fields = [f"{f.kept.finish(f, dialect, now)} AS {quoted(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
     alive = " OR ".join(f.kept.is_present(f, dialect, now) for f in schema.fields)
@@ -32,14 +32,14 @@ def single_rows(schema: OperatorSchema, relation: str, now: int | str | None, di
 
 
 def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, dialect: Dialect, *, deepest: bool) -> str:
-    """The rows that a compaction writes, in the order of `run_columns`.
+    """Returns the rows that a compaction writes, in the order of `run_columns`.
 
     Args:
         schema: the stored schema.
         relation: the rows to merge.
         now: the time on the operator's clock.
-        dialect: of the engine.
-        deepest: whether tombstones and what has expired may go.
+        dialect: dialect of the engine.
+        deepest: whether tombstones and expired values may be dropped.
     """
     names = [k.name for k in schema.keys]
     names += ["_field"] if schema.maps else []
@@ -52,7 +52,7 @@ def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, diale
     columns = ", ".join(f"{swept[n]} AS {quoted(n)}" if n in swept else quoted(n) for n in names)
     keep = [_IS_VALUE]
     if schema.maps:
-        entries = " OR ".join(f"({_is_entry(f)}{_unless(_gone(_at(f), f, now))})" for f in schema.maps)
+        entries = " OR ".join(f"({_is_entry(f)}{_unless(_expired_if_swept(_at(f), f, now))})" for f in schema.maps)
         rows = (
             f"SELECT *, max(CASE WHEN {_IS_VALUE} AND ({entries}) THEN 1 ELSE 0 END)"
             f' OVER (PARTITION BY {", ".join(key_columns(schema))}) AS "_entries" FROM ({rows}) AS "_newest"'
@@ -66,7 +66,7 @@ def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, diale
 
 
 def _newest(schema: OperatorSchema, relation: str) -> str:
-    """The newest row of each key and of each entry, without entries below their key's tombstone."""
+    """Returns the newest row of each key and of each entry, without entries below their key's tombstone."""
     keys = key_columns(schema)
     if not schema.maps:
         newest = f'max("_changed") OVER (PARTITION BY {", ".join(keys)})'
@@ -95,23 +95,23 @@ def _per_key(schema: OperatorSchema, rows: str, now: int | str | None, dialect: 
 
 
 def _entries(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
-    """The live entries of a key as an array of structs, in order of their keys."""
+    """Returns the live entries of a key as an array of structs, in order of their keys."""
     pair = dialect.struct([("key", quoted(f"{field.name}__key")), ("value", quoted(field.name))])
     live = f"{_IS_VALUE} AND {_is_entry(field)}{_unless(expired(_at(field), field, now))}"
     return dialect.or_empty(f"array_sort(array_agg({pair}) FILTER (WHERE {live}))")
 
 
 def _is_kept(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
-    """The condition that a key has anything in a field that a compaction has to keep."""
+    """Returns the condition that a key has anything in a field that a compaction must keep."""
     return field.kept.is_present(field, dialect, now if _sweeps(field) else None)
 
 
 def _swept(field: StoredField, now: int | str | None, dialect: Dialect) -> dict[str, str]:
-    """Columns of a field without what has expired."""
-    return {} if _gone(_at(field), field, now) is None else field.kept.swept(field, dialect, now)
+    """Returns columns of a field without expired values."""
+    return {} if _expired_if_swept(_at(field), field, now) is None else field.kept.swept(field, dialect, now)
 
 
-def _gone(at: str, field: StoredField, now: int | str | None) -> str | None:
+def _expired_if_swept(at: str, field: StoredField, now: int | str | None) -> str | None:
     return expired(at, field, now) if _sweeps(field) else None
 
 

@@ -1,10 +1,9 @@
-"""What a patch writes: values of keys that are set, tombstones of keys that are deleted, as stored rows (H3).
+"""The rows of a patch: values of keys that are set, tombstones of keys that are deleted.
 
-A patch lies above the state that it corrects, as one segment whose rows name the checkpoint that made them. What is
-set is all that is known of its key from there on: readers begin a fold's key at its newest value or tombstone, where
-the stored schema says that it was patched, and take the newest row of each key of a process, and of each map entry.
-So a map entry that is not there any more has a tombstone of its own; the key's would only do until a compaction kept
-the key's newest row alone.
+A patch lies above the state that it corrects, as one segment whose rows name the checkpoint that made them. It replaces
+all earlier state of a key: if the stored schema says that the state was patched, readers start a fold's key at its
+newest value or tombstone. For a process they take the newest row of each key and map entry. So a removed map entry has
+its own tombstone: the key's would only work until a compaction kept the key's newest row alone.
 """
 
 from dataclasses import dataclass
@@ -14,21 +13,21 @@ from tidemark.sql.fold_columns import key_columns, quoted
 from tidemark.sql.initial_state import stored_sql, typed
 
 _UNNUMBERED = 0
-"""What `_changed` of the rows says until the checkpoint has an id."""
+"""`_changed` of the rows until the checkpoint has an id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedState:
-    """What a patch does to the state of one operator.
+    """The effect of a patch on the state of one operator.
 
     Attributes:
-        new: keys set that were not there.
-        changed: keys set that come to another value, or to none.
-        equal: keys set to what they were.
-        deleted: keys deleted that were there.
-        absent: keys to be deleted that were not.
-        rows: stored rows that are written.
-        bytes: of their files.
+        new: keys set that did not exist.
+        changed: keys set to another value, or to none.
+        equal: keys set to their previous value.
+        deleted: keys deleted that existed.
+        absent: keys to delete that did not exist.
+        rows: number of stored rows that are written.
+        bytes: size of their files.
     """
 
     new: int
@@ -41,20 +40,20 @@ class PatchedState:
 
 
 def patch_sql(schema: OperatorSchema, given: str, gone: str, at_ms: int) -> str:
-    """The rows of keys, in the columns of `run_columns`; `_changed` is not filled in yet.
+    """Returns the rows of keys, in the columns of `run_columns`, with `_changed` not filled in yet.
 
     Args:
         schema: the stored schema.
         given: relation of the keys that are set, with `given_columns` and `_key_group`.
         gone: relation of the keys that are deleted and have rows, in the same columns.
-        at_ms: when keys were accessed, on the operator's clock, in milliseconds.
+        at_ms: access time of the keys, on the operator's clock, in milliseconds.
     """
     values = stored_sql(schema, given, at_ms, _UNNUMBERED)
     return f"{values} UNION ALL {stored_sql(schema, gone, at_ms, _UNNUMBERED, kind='tombstone')}"
 
 
 def ended_sql(schema: OperatorSchema, beneath: str, made: str) -> str:
-    """Tombstones of map entries that the keys of a patch had and have no more; in the columns of `run_columns`.
+    """Returns tombstones of map entries that the patch removes from its keys, in the columns of `run_columns`.
 
     Args:
         schema: the stored schema, with maps.
@@ -75,18 +74,18 @@ def ended_sql(schema: OperatorSchema, beneath: str, made: str) -> str:
 
 
 def numbered_sql(made: str, number: int) -> str:
-    """The rows of a patch, once the id of the checkpoint is known that makes them."""
+    """Returns the rows of a patch, with the id of the checkpoint that makes them."""
     return f'SELECT * REPLACE (CAST({number} AS BIGINT) AS "_changed") FROM {made}'
 
 
 def compared_sql(schema: OperatorSchema, given: str, was: str, becomes: str) -> str:
-    """One row: how many of the keys that are set are `new`, and how many are `equal`.
+    """Returns one row: how many of the keys that are set are `new`, and how many are `equal`.
 
     Args:
         schema: the stored schema.
         given: relation of the keys that are set.
-        was: relation of what they were, resolved.
-        becomes: relation of what they will be, resolved.
+        was: relation of their previous state, resolved.
+        becomes: relation of their future state, resolved.
     """
     keys = ", ".join(key_columns(schema))
     same = " AND ".join(f"w.{quoted(f.name)} IS NOT DISTINCT FROM b.{quoted(f.name)}" for f in schema.fields)

@@ -1,8 +1,8 @@
-"""The resolving query: stored rows of a handle to one row per live key, as SQL text that needs no code of ours (A14).
+"""The resolving query: from stored rows of a handle to one row per live key, as SQL that runs without Tidemark.
 
-It reads a relation that holds the union of the handle's segments, each opened at its version and cut to its range. The
-same texts compact. Rows of a key go by `_changed`, which orders them as their checkpoints do: a run holds a key once,
-and a compacted row keeps the newest `_changed` that it contains.
+It reads a relation that is the union of the handle's segments, each opened at its version and cut to its range. The
+same SQL compacts. Rows of a key are ordered by `_changed`, like their checkpoints: a run has a key once, and a
+compacted row keeps the newest `_changed` that it contains.
 """
 
 from tidemark.model.core.ttl import Now
@@ -13,29 +13,30 @@ from tidemark.sql.map_entries import compacted_rows, resolved_rows, single_rows
 
 _OWN = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
 _LONG_AGO = -(2**62)
-"""Milliseconds, before everything: a time from which a ttl can be taken away without an overflow."""
+"""Milliseconds, before all others: a time from which a ttl can be subtracted without an overflow."""
 _BEGAN = 'coalesce("_first_at", "_last_at")'
 
 
 def resolving_sql(
     schema: OperatorSchema, relation: str, now: Now, *, where: str = "", dialect: Dialect = DUCKDB
 ) -> str:
-    """One row per live key: key columns, finished state fields in declaration order, `_changed`.
+    """Returns one row per live key: key columns, finished state fields in declaration order, `_changed`.
 
     Args:
         schema: the operator's stored schema.
         relation: name of the relation (a view, a table, or a parenthesised query).
         now: the checkpoint's clocks: state that has expired by then is hidden.
         where: an optional condition over key columns and `_key_group`, pushed below the merge.
-        dialect: of the engine.
+        dialect: dialect of the engine.
     """
     return _resolving(schema, relation, now_of(schema, now), where, dialect)
 
 
 def parametrised_sql(schema: OperatorSchema, relation: str, dialect: Dialect) -> str:
-    """As `resolving_sql`, with the operator's clock as a parameter, which a fill with NULL makes expire nothing.
+    """Returns `resolving_sql` with the operator's clock as a parameter; with NULL for it, nothing expires.
 
-    It is called like the field of `Now` that gives it, and left out where nothing expires. DuckDB needs no macro.
+    The parameter has the name of the field of `Now` with its value, and is left out if nothing expires. DuckDB needs no
+    macro.
     """
     at = f"coalesce({dialect.parameter(f'{schema.clock}_ms')}, {_LONG_AGO})"
     text = _resolving(schema, relation, at, "", dialect)
@@ -53,9 +54,9 @@ def _resolving(schema: OperatorSchema, relation: str, at: int | str | None, wher
 
 
 def single_sql(schema: OperatorSchema, relation: str, now: Now, *, dialect: Dialect = DUCKDB) -> str:
-    """As `resolving_sql`, over rows each of which is the only one of its key: nothing is merged.
+    """Returns `resolving_sql` for rows without others of their key: nothing is merged.
 
-    Not for a process with maps, whose keys have a row per entry.
+    It does not work for a process with maps, whose keys have a row per entry.
     """
     at = now_of(schema, now)
     if schema.kind == "process":
@@ -67,14 +68,14 @@ def single_sql(schema: OperatorSchema, relation: str, now: Now, *, dialect: Dial
 
 
 def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: bool, dialect: Dialect = DUCKDB) -> str:
-    """The rows that a compaction writes, in the columns of `run_columns`.
+    """Returns the rows that a compaction writes, in the columns of `run_columns`.
 
     Args:
         schema: the operator's stored schema.
         relation: the rows to merge.
         now: the clocks of the checkpoint whose handle is compacted.
-        deepest: whether nothing lies below: operands become values, tombstones and what has expired may go.
-        dialect: of the engine.
+        deepest: whether there are no older rows: operands become values, tombstones and expired values are dropped.
+        dialect: dialect of the engine.
     """
     at = now_of(schema, now)
     if schema.kind == "process":
@@ -89,20 +90,20 @@ def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: b
 
 
 def empty_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
-    """(column, SQL type) of the resolved frame, for a handle without segments."""
+    """Returns (column, SQL type) of the resolved frame, for a handle without segments."""
     keys = tuple((k.name, k.type.sql) for k in schema.keys)
     return (*keys, *((f.name, f.type.sql) for f in schema.fields), ("_changed", "BIGINT"))
 
 
 def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
-    """The stored columns that the queries of this module read."""
+    """Returns the stored columns that the queries of this module read."""
     return tuple(name for name, _ in run_columns(schema))
 
 
 def run_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
-    """Columns of an operator's `runs` and `base` tables, before the partition columns (design section 5).
+    """Returns the columns of an operator's `runs` and `base` tables, before the partition columns.
 
-    Those of a process with maps have `_field`: null in the row of a key, the field's name in that of an entry.
+    A process with maps also has `_field`: null in the row of a key, the field's name in the row of an entry.
     """
     keys = tuple((k.name, k.type.sql) for k in schema.keys)
     held = tuple((name, t.sql) for f in schema.fields for name, t in f.columns)
@@ -112,7 +113,7 @@ def run_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
 
 
 def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: bool) -> str:
-    """One row per key with merged accumulators, `_changed` and `_key_group`; what the kind needs, where it does."""
+    """Returns one row per key with merged accumulators, `_changed`, `_key_group`, and columns that the kind needs."""
     keys = key_columns(schema)
     columns = [f"{sql} AS {quoted(name)}" for f in schema.fields for name, sql in merges(f, schema.keys, dialect)]
     columns += [f"bool_or({_cut(f)}) AS {_cut(f)}" for f in schema.fields if f.is_cut]
@@ -126,7 +127,7 @@ def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: 
 
 
 def _accesses(schema: OperatorSchema) -> list[str]:
-    """First and last access of what is remembered: that of a delete counts only where nothing follows it."""
+    """Returns the first and last access of a key: that of a delete counts only if nothing follows it."""
     first, last = f"min({_BEGAN})", 'max("_last_at")'
     if schema.shadows:
         kept = "FILTER (WHERE \"_kind\" <> 'tombstone')"
@@ -135,7 +136,7 @@ def _accesses(schema: OperatorSchema) -> list[str]:
 
 
 def _history(schema: OperatorSchema, relation: str) -> str:
-    """The rows that count: from the newest value or tombstone on, each field from its last cut on (flink.md 1.1)."""
+    """Returns the rows that count: those since the newest value or tombstone, and for each field since its last cut."""
     keys = ", ".join(key_columns(schema))
     over = f"OVER (PARTITION BY {keys})"
     cut = [f for f in schema.fields if f.is_cut]
@@ -180,19 +181,19 @@ def _kind(schema: OperatorSchema, deepest: bool) -> str:
 
 
 def _is_live(schema: OperatorSchema, now: int | str | None, dialect: Dialect, *, stored: bool = False) -> str:
-    """The condition that a merged key is live; `stored`: that it must be kept, because somebody may still see it."""
+    """Returns the condition that a merged key is live; `stored`: that it must be kept, because readers may see it."""
     merged = "" if schema.is_plain else '"_live"'
     return " AND ".join(filter(None, [merged, _is_unexpired(schema, now, dialect, stored=stored)]))
 
 
 def _is_unexpired(schema: OperatorSchema, now: int | str | None, dialect: Dialect, *, stored: bool = False) -> str:
-    """The condition that some field has not expired; empty where some never does."""
+    """Returns the condition that some field has not expired; empty if one never does."""
     some = [_is_present(f, now, dialect, stored=stored) for f in schema.fields]
     return f"({' OR '.join(some)})" if all(some) else ""
 
 
 def _is_present(field: StoredField, now: int | str | None, dialect: Dialect, *, stored: bool) -> str:
-    """The condition that a field is not expired; empty where it never is."""
+    """Returns the condition that a field has not expired; empty if it never does."""
     hidden = expired('"_last_at"', field, now)
     if hidden is None or field.ttl is None or (stored and not field.ttl.clean_up_in_background):
         return ""
@@ -200,7 +201,7 @@ def _is_present(field: StoredField, now: int | str | None, dialect: Dialect, *, 
 
 
 def _dropped(schema: OperatorSchema, now: int | str | None, dialect: Dialect) -> dict[str, str]:
-    """Columns of a fold without what has expired, for the deepest level (B7)."""
+    """Returns columns of a fold without expired values, for the deepest level."""
     made: dict[str, str] = {}
     for f in schema.fields:
         hidden = expired('"_last_at"', f, now)

@@ -1,7 +1,7 @@
-"""How rows of an earlier stored schema are read as rows of the current one: renames, casts, what was not there (C9).
+"""Reads rows of an earlier stored schema as rows of the current one: renames, casts, missing columns.
 
-Readers and compactions select through it, table by table, before anything merges. So every query of `model.resolving`
-sees one set of columns, whichever declaration wrote a row.
+Readers and compactions select through it, table by table, before anything merges. So every query of `sql.resolve` sees
+one set of columns, whichever declaration wrote a row.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from tidemark.sql.resolve import run_columns
 
 
 def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Dialect) -> str:
-    """The query that makes rows of `run_columns(schema)`, in that order, of a table's rows.
+    """Returns the query that turns a table's rows into rows of `run_columns(schema)`, in that order.
 
     Args:
         schema: the stored schema of the checkpoint that is read.
         table: the table, as a segment names it.
-        relation: its rows, as they are stored.
-        dialect: of the engine.
+        relation: its stored rows.
+        dialect: dialect of the engine.
     """
     wanted = columns(schema, table, dialect)
     selected = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in wanted)
@@ -29,7 +29,7 @@ def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Diale
 
 
 def columns(schema: OperatorSchema, table: str, dialect: Dialect) -> list[tuple[str, str]]:
-    """(column of `run_columns(schema)`, expression over a table's columns), in order."""
+    """Returns (column of `run_columns(schema)`, expression over a table's columns), in order."""
     names, layout = [name for name, _ in run_columns(schema)], schema.layout(table)
     if layout is None:
         return [(name, quoted(name)) for name in names]
@@ -40,7 +40,7 @@ def columns(schema: OperatorSchema, table: str, dialect: Dialect) -> list[tuple[
 
 
 def counts(schema: OperatorSchema, table: str) -> str:
-    """The condition on a table's rows that count: entries of maps that are gone do not. Empty where all do."""
+    """Returns the condition on the rows that count, which excludes entries of dropped maps; empty if all do."""
     layout = schema.layout(table)
     if layout is None or not layout.has_entries:
         return ""
@@ -49,7 +49,7 @@ def counts(schema: OperatorSchema, table: str) -> str:
 
 
 def table_columns(schema: OperatorSchema, table: str) -> tuple[tuple[str, str], ...]:
-    """(column, SQL type) of a table, as far as they are read; in no particular order."""
+    """Returns (column, SQL type) of a table, as far as they are read, in no particular order."""
     layout = schema.layout(table)
     if layout is None:
         return run_columns(schema)
@@ -60,7 +60,7 @@ def table_columns(schema: OperatorSchema, table: str) -> tuple[tuple[str, str], 
 
 
 def absent(field: StoredField) -> tuple[object, ...]:
-    """What each column of a field holds in rows that were written without it."""
+    """Returns the value of each column of a field in rows that were written without it."""
     found = field.state_kind.absent(field)
     return (*found, None) if field.is_cut else found
 

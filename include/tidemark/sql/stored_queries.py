@@ -1,9 +1,9 @@
-"""The resolving query as it is stored for every plan: texts that other engines fill and run without our code (A14).
+"""The resolving query stored for every plan: texts that other engines fill in and run without Tidemark.
 
-A text depends on the stored schema alone, not on rows and not on a checkpoint, so that it is put once and lies under
-its own hash. Names of an operator's texts are `duckdb` and `spark`, for the query over the relation `segments`; and
-`<dialect>:<folder>` for tables of an earlier stored schema, for the query over the relation `segment` that makes rows
-of the current one of a segment in that folder. docs/how-to/read-state.md says how they are filled.
+A text depends only on the stored schema, not on rows or a checkpoint, so it is put once, under its own hash. The texts
+of an operator are called `duckdb` and `spark` for the query over the relation `segments`, and `<dialect>:<folder>` for
+tables of an earlier stored schema: the query over the relation `segment` that turns a segment in that folder into rows
+of the current schema. docs/how-to/read-state.md explains how to fill them in.
 """
 
 import json
@@ -19,17 +19,17 @@ from tidemark.sql.resolve import parametrised_sql, stored_columns
 from tidemark.sql.schema_mapping import mapped_sql
 
 _CLOCKS = {"event_time": "body.sealed.facts.watermark_ms", "logical_time": "body.plan.logical_time_ms"}
-"""Where a manifest has the value of each clock."""
+"""Location of each clock's value in a manifest."""
 
 
 def stored_texts(schema: OperatorSchema) -> dict[str, str]:
-    """The texts of an operator by name; none in the dialect of an engine that cannot read it."""
+    """Returns the texts of an operator by name; none in the dialect of an engine that cannot read it."""
     return dict(_texts(json.dumps(schema.to_json())))
 
 
 @lru_cache(maxsize=256)
 def _texts(stored: str) -> dict[str, str]:
-    """By the schema as manifests carry it: plans of a pipeline have the same one again and again."""
+    """Cached by the schema as in manifests, because the plans of a pipeline mostly have the same one."""
     schema = OperatorSchema.from_json(json.loads(stored))
     spark_only = any(f.aggregate is not None and f.aggregate.spark_only for f in schema.fields)
     made: dict[str, str] = {}
@@ -43,12 +43,12 @@ def _texts(stored: str) -> dict[str, str]:
 
 
 def names_of(texts: Mapping[str, str]) -> dict[str, str]:
-    """The hash of each text."""
+    """Returns the hash of each text."""
     return {name: sha256_of(text.encode()) for name, text in texts.items()}
 
 
 def filled(text: str, now: Now, dialect: Dialect) -> str:
-    """A stored text with a checkpoint's clocks in place of its parameter, without its comments."""
+    """Returns a stored text with a checkpoint's clocks in place of its parameter, without its comments."""
     values = {"event_time_ms": now.event_time_ms, "logical_time_ms": now.logical_time_ms}
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     found = "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A path in an open folder of a bucket, with the few verbs of `pathlib.Path` that readers of tables need."""
+"""A path in an open folder of a bucket, with the few methods of `pathlib.Path` that readers of tables need."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,10 +11,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class BucketPath:
-    """A path; nothing needs to be there.
+    """A path; the object need not exist.
 
     Attributes:
-        folder: what it is relative to.
+        folder: the folder that it is relative to.
         path: without slashes at its ends; empty for the folder itself.
     """
 
@@ -34,69 +34,69 @@ class BucketPath:
 
     @property
     def size(self) -> int:
-        """Size of the object.
+        """Returns the size of the object.
 
         Raises:
-            FileNotFoundError: there is none.
-            StoreError: the store could not be asked.
+            FileNotFoundError: it does not exist.
+            StoreError: the store did not answer.
         """
-        return self._there(self.folder.size(self.path))
+        return self._require(self.folder.size(self.path))
 
     def is_file(self) -> bool:
-        """Whether an object is there.
+        """Whether the object exists.
 
         Raises:
-            StoreError: the store could not be asked.
+            StoreError: the store did not answer.
         """
         return self.folder.size(self.path) is not None
 
     def read_bytes(self) -> bytes:
-        """The object, whole.
+        """Returns the bytes of the object.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
             StoreError: it could not be read.
         """
-        return self._there(self.folder.get(self.path))
+        return self._require(self.folder.get(self.path))
 
     def opened(self) -> Any:  # noqa: ANN401
-        """The object, open for reading at any offset; to be closed.
+        """Opens the object for reading at any offset; the caller closes it.
 
         Raises:
-            OSError: it is not there, or the store does not answer.
+            OSError: it does not exist, or the store does not answer.
         """
         path, system = self.arrow
         return system.open_input_file(path)
 
     def sha256(self) -> str:
-        """sha256 of the object, as lower-case hex.
+        """Returns the sha256 of the object as lower-case hex.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it does not exist.
             StoreError: it could not be read.
         """
-        return self._there(self.folder.hash_of(self.path))
+        return self._require(self.folder.hash_of(self.path))
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What deltalake needs to reach it.
+        """Returns the storage options of deltalake.
 
         Raises:
-            UsageError: no credentials.
+            UsageError: there are no credentials.
         """
         return self.folder.access.storage_options()
 
     @property
     def arrow(self) -> tuple[str, Any]:
-        """The path and the file system, as pyarrow wants them.
+        """Returns the path and the file system for pyarrow.
 
         Raises:
-            UsageError: no credentials.
+            UsageError: there are no credentials.
         """
         place = self.folder.place
         return f"{place.bucket}/{place.prefix}/{self.path}", self.folder.access.arrow()
 
-    def _there(self, found: Found | None) -> Found:
+    def _require(self, found: Found | None) -> Found:
         if found is None:
             raise FileNotFoundError(str(self))
         return found

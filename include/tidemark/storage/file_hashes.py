@@ -1,4 +1,4 @@
-"""sha256 of data files: recorded by the commit that adds them, in its own file, whose hash is in the manifest."""
+"""sha256 of data files: recorded by the commit that adds them, whose own hash is in the manifest."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ _CHUNK = 2**20
 
 
 def hash_of(path: Located) -> str:
-    """sha256 of a file, as lower-case hex.
+    """Returns the sha256 of a file as lower-case hex.
 
     Raises:
         OSError, StoreError: it cannot be read.
@@ -28,7 +28,7 @@ def hash_of(path: Located) -> str:
 
 
 def to_metadata(table: Located, paths: Iterable[str]) -> dict[str, str]:
-    """What a commit says of the files that it adds.
+    """Returns the record of a commit about the files that it adds.
 
     Raises:
         OSError, StoreError: one cannot be read.
@@ -37,7 +37,7 @@ def to_metadata(table: Located, paths: Iterable[str]) -> dict[str, str]:
 
 
 def from_commit(raw: bytes) -> Mapping[str, str]:
-    """Hashes by path that a commit file records; none where it was made before hashes were, or is damaged."""
+    """Returns the hashes in a commit file by path; empty if it is older than hashes, or damaged."""
     for line in raw.splitlines():
         try:
             info = json.loads(line).get("commitInfo")

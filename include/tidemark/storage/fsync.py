@@ -1,4 +1,4 @@
-"""What survives a power cut on a local disk."""
+"""Makes files survive a power cut on a local disk."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ def fsync(path: Path) -> None:
     """Forces a file, or the entries of a folder, to the disk.
 
     Raises:
-        OSError: the disk refused, or there is nothing at the path.
+        OSError: the disk refused, or the path does not exist.
     """
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -1,7 +1,7 @@
-"""The checkpoint store on a local disk: write aside, fsync, `os.link` to the final name, fsync the folder.
+"""The checkpoint store on a local disk: write a temporary file, fsync, `os.link` to the final name, fsync the folder.
 
-`os.link` fails where the name exists, atomically among all processes of a host, and a linked object is whole: its
-bytes were durable before it had a name. Not for a folder that several hosts share (reliability.md section 1).
+`os.link` fails if the name exists, atomically among all processes of a host. A linked object is complete, because its
+bytes were durable before it had a name. This does not hold for a folder that several hosts share.
 """
 
 import os
@@ -17,15 +17,15 @@ from tidemark.ports import PutOutcome
 from tidemark.storage.fsync import fsync
 
 _ASIDE = ".tmp-"
-_INTACT = "every object that was put before is intact."
+_INTACT = "every earlier object is intact."
 
 
 @dataclass(frozen=True)
 class LocalStore:
-    """Objects of one pipeline as files below a folder.
+    """Objects of one pipeline as files in a folder.
 
     Attributes:
-        root: `<warehouse>/<pipeline>`; made when the first object is put.
+        root: `<warehouse>/<pipeline>`; created with the first object.
     """
 
     root: Path
@@ -50,20 +50,20 @@ class LocalStore:
 
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`."""
-        return sorted(key for key, _ in self._found(prefix))
+        return sorted(key for key, _ in self._list_files(prefix))
 
     def stamps(self, prefix: str) -> Mapping[str, str]:
-        """See `ports.caching.StampedStore`: inode, size and times of the file, which nobody sets back."""
+        """See `ports.caching.StampedStore`: inode, size and times of the file."""
         found: dict[str, str] = {}
         with _mapped("list", prefix):
-            for key, path in sorted(self._found(prefix)):
+            for key, path in sorted(self._list_files(prefix)):
                 with suppress(FileNotFoundError):
                     at = os.stat(path)
                     found[key] = f"{at.st_ino}.{at.st_size}.{at.st_mtime_ns}.{at.st_ctime_ns}"
         return found
 
-    def _found(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Keys below a prefix, with the paths of their files."""
+    def _list_files(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yields keys with a prefix, with the paths of their files."""
         base = self._path(prefix)
         above = len(base) - len(prefix.removesuffix("/"))
         with _mapped("list", prefix):
@@ -77,14 +77,14 @@ class LocalStore:
                 aside.write(body)
                 aside.flush()
                 os.fsync(aside.fileno())
-                # Umask-like rights: a temporary file is private, an object is not.
+                # Permissions by the umask: a temporary file is private, an object is not.
                 os.fchmod(aside.fileno(), 0o644)
                 os.link(aside.name, target)
             except FileExistsError:
-                fsync(Path(folder))  # who put it may have been killed before this; we go by it now
+                fsync(Path(folder))  # its writer may have been killed before this, and this process relies on it now
                 return PutOutcome.LOST
             finally:
-                # Gone already where somebody cleaned up; a crash here leaves a file that no listing shows.
+                # Another process may have deleted it; a crash here leaves a file that no listing shows.
                 with suppress(FileNotFoundError):
                     os.unlink(aside.name)
         fsync(Path(folder))
@@ -97,7 +97,7 @@ class LocalStore:
             fsync(made.parent)
 
     def _path(self, key: str) -> str:
-        """The file of a key. In text: Paths and the links of folders above took most of the time of a read."""
+        """Returns the file of a key as text: Path objects and parent links took most of the time of a read."""
         parts = key.removesuffix("/").split("/")
         if "\0" in key or any(part in ("", ".", "..") for part in parts):
             raise NameRefusedError(f"object key refused: {key!r}", next="this is a defect of Tidemark: report it.")
@@ -117,7 +117,7 @@ def _raise_unless_missing(error: OSError) -> None:
 
 @contextmanager
 def _mapped(verb: str, key: str) -> Iterator[None]:
-    """The one seam where errors of the file system become ours."""
+    """Translates errors of the file system."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A cache in a folder of the host (`ports.caching.Cache`): one file per name, replaced whole."""
+"""A cache in a folder of the host (`ports.caching.Cache`): one file per name, replaced as a whole."""
 
 import os
 from contextlib import suppress
@@ -9,10 +9,10 @@ from tempfile import NamedTemporaryFile
 
 @dataclass(frozen=True)
 class LocalCache:
-    """Files below a folder that only its owner may read; the folder may be deleted at any time.
+    """Files in a folder that only its owner may read; you may delete the folder at any time.
 
     Attributes:
-        folder: made when something is put.
+        folder: created with the first entry.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""Parquet and texts below a folder of one's own, all durable and hashed; and a folder that appears as a whole."""
+"""Durable, hashed Parquet and text files in a private folder, and a folder that appears as a whole."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,18 +20,18 @@ _COMPRESSION = "zstd"
 
 @dataclass(frozen=True, slots=True)
 class ParquetFolder:
-    """A folder that is nobody else's.
+    """A folder that no other process uses.
 
     Attributes:
-        path: it; must exist.
-        rows_per_file: of tables of several files.
+        path: path of the folder, which must exist.
+        rows_per_file: rows per file for tables of several files.
     """
 
     path: Path
     rows_per_file: int = ROWS_PER_FILE
 
     def files(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> list[ExportedFile]:
-        """Writes rows, in their order, to a folder of as many files as it takes, at least one."""
+        """Writes rows, in order, to a folder with as many files as needed, at least one."""
         batches, made = _sized(rows, schema), list[ExportedFile]()
         batch = next(batches, None)
         while batch is not None or not made:
@@ -41,31 +41,31 @@ class ParquetFolder:
                     writer.write_table(batch)
                     written += batch.num_rows
                     batch = next(batches, None)
-            made.append(self._written(path, written))
+            made.append(self._describe_file(path, written))
         return made
 
     def file(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> ExportedFile:
-        """Writes rows, in their order, to one file."""
+        """Writes rows, in order, to one file."""
         written = 0
         with self._opened(f"{name}.parquet", schema) as writer:
             for batch in _sized(rows, schema):
                 writer.write_table(batch)
                 written += batch.num_rows
-        return self._written(f"{name}.parquet", written)
+        return self._describe_file(f"{name}.parquet", written)
 
     def text(self, name: str, text: str) -> ExportedFile:
         """Writes a text."""
         where = self.path / name
         where.parent.mkdir(parents=True, exist_ok=True)
         where.write_text(text)
-        return self._written(name)
+        return self._describe_file(name)
 
     def _opened(self, name: str, schema: pa.Schema) -> pq.ParquetWriter:
         where = self.path / name
         where.parent.mkdir(parents=True, exist_ok=True)
         return pq.ParquetWriter(where, schema, compression=_COMPRESSION, write_page_checksum=True)
 
-    def _written(self, name: str, rows: int | None = None) -> ExportedFile:
+    def _describe_file(self, name: str, rows: int | None = None) -> ExportedFile:
         where = self.path / name
         fsync(where)
         return ExportedFile(path=name, bytes=where.stat().st_size, sha256=hash_of(where), rows=rows)
@@ -73,14 +73,14 @@ class ParquetFolder:
 
 @contextmanager
 def appearing(target: Path, aside: str) -> Iterator[Path]:
-    """A folder that appears under its name as a whole, or not at all.
+    """Yields a folder that appears under its final name as a whole, or not at all.
 
     Args:
-        target: its name; must not exist, its parent must.
-        aside: name of the folder beside it that is filled meanwhile; removed where filling fails.
+        target: the final path; it must not exist, its parent must.
+        aside: name of the sibling folder that is filled in the meantime; it is removed if filling fails.
 
     Raises:
-        OSError: the disk, or `target` came to be meanwhile.
+        OSError: the disk refused, or `target` was created in the meantime.
     """
     filled = target.with_name(aside)
     filled.mkdir()
@@ -96,7 +96,7 @@ def appearing(target: Path, aside: str) -> Iterator[Path]:
 
 
 def _sized(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Tables of the declared types, about a row group each: DuckDB's own batches may be small."""
+    """Yields tables with the declared types, of about a row group each, because DuckDB's own batches may be small."""
     held: list[pa.Table] = []
     for batch in batches:
         held.append(pa.Table.from_batches([batch]).cast(schema))

@@ -1,4 +1,4 @@
-"""The one seam where errors of S3 become ours. Only codes and hosts are told: texts of others may hold secrets."""
+"""Translates errors of S3. Messages contain only codes and hosts, because foreign texts may hold secrets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tidemark.errors import NotFoundError, StoreError, TidemarkError, UsageError
 
-_INTACT = "every completed checkpoint and every complete export is intact."
+_INTACT = "every completed checkpoint and export is intact."
 _NO_CREDENTIALS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
@@ -26,15 +26,15 @@ _FAILING = 500
 
 
 class BodyCutOffError(Exception):
-    """A reply began well, and its body broke off; boto3 repeats requests, but not the reading of replies."""
+    """A reply started well, and its body broke off; boto3 repeats requests, but does not read replies again."""
 
 
 @contextmanager
 def body_told() -> Iterator[None]:
-    """Tells what breaks off in the block, the reading of a body, from requests that were never answered.
+    """Distinguishes a body that breaks off in the block from a request without an answer.
 
     Raises:
-        BodyCutOffError: it may be read again.
+        BodyCutOffError: the body broke off; it may be read again.
     """
     try:
         yield
@@ -43,19 +43,19 @@ def body_told() -> Iterator[None]:
 
 
 def code_of(error: ClientError) -> str:
-    """What a reply calls its error: a word of S3's, or the status, where a reply has no body."""
+    """Returns the error code of a reply: S3's code, or the status if the reply has no body."""
     return str(error.response.get("Error", {}).get("Code", "unknown"))
 
 
 def is_lost(error: ClientError | BotoCoreError) -> bool:
-    """Whether the very first try of a conditional put met another object: boto3 did not repeat the request."""
+    """Whether the first try of a conditional put met another object: boto3 did not repeat the request."""
     if not isinstance(error, ClientError) or code_of(error) != "PreconditionFailed":
         return False
     return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts") == 0)
 
 
 def is_unsettled(error: ClientError | BotoCoreError) -> bool:
-    """Whether a conditional put may have happened all the same, in this try or in an earlier one."""
+    """Whether a conditional put may have succeeded despite the error, in this try or an earlier one."""
     if isinstance(error, ClientError):
         return code_of(error) in _TAKEN or _status(error) >= _FAILING
     return not isinstance(error, _NO_CREDENTIALS)
@@ -63,17 +63,16 @@ def is_unsettled(error: ClientError | BotoCoreError) -> bool:
 
 @contextmanager
 def mapped(verb: str, where: str, endpoint: str) -> Iterator[None]:
-    """Errors of boto3's in the block become ours.
+    """Translates errors of boto3 in the block.
 
     Args:
-        verb: what was tried.
-        where: with what, a URL for people.
+        verb: the attempted operation.
+        where: its object, as a URL for people.
         endpoint: of the store.
 
-    Raises:
-        UsageError: no credentials, or AWS's variables do not fit.
-        NotFoundError: no such bucket.
-        StoreError: anything else.
+    UsageError: there are no credentials, or AWS's variables are invalid.
+    NotFoundError: the bucket does not exist.
+    StoreError: any other error.
     """
     try:
         yield
@@ -83,25 +82,25 @@ def mapped(verb: str, where: str, endpoint: str) -> Iterator[None]:
         raise _unanswered(verb, where, endpoint, error) from error
     except BodyCutOffError as error:
         raise StoreError(
-            f"could not {verb} {where}: replies break off in their middle",
+            f"could not {verb} {where}: replies break off in the middle",
             safe=_INTACT,
-            next="look at the network and at what stands before the store, then repeat the command.",
+            next="check the network and any proxy in front of the store, then repeat the command.",
         ) from error
 
 
 def unfit(error: BotoCoreError | ValueError) -> UsageError:
-    """What is said where no request can be made: no credentials, or variables and profiles that are none."""
+    """Returns the error if no request can be made: no credentials, or invalid variables and profiles."""
     why = type(error).__name__
     if isinstance(error, _NO_CREDENTIALS):
         return UsageError(
             f"no credentials for S3 ({why})",
             safe=_INTACT,
-            next="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives some.",
+            next="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role provides them.",
         )
     return UsageError(
-        f"settings of S3 do not fit ({why})",
+        f"invalid S3 settings ({why})",
         safe=_INTACT,
-        next="look at TIDEMARK_S3_ENDPOINT, TIDEMARK_S3_REGION, AWS's own variables and its configuration file.",
+        next="check TIDEMARK_S3_ENDPOINT, TIDEMARK_S3_REGION, AWS's own variables and its configuration file.",
     )
 
 
@@ -112,13 +111,13 @@ def _answered(verb: str, where: str, error: ClientError) -> TidemarkError:
         return NotFoundError(
             f"no bucket {bucket}",
             safe=_INTACT,
-            next="make it, or correct the URL; TIDEMARK_S3_ENDPOINT says whose it is.",
+            next="create it, or correct the URL or TIDEMARK_S3_ENDPOINT.",
         )
     if code in _REFUSED:
         return StoreError(
-            f"S3 does not take the credentials ({code}): could not {verb} {where}",
+            f"S3 does not accept the credentials ({code}): could not {verb} {where}",
             safe=_INTACT,
-            next="renew them where AWS's clients look for them (variables, profile, role), then repeat the command.",
+            next="renew the credentials (variables, profile or role), then repeat the command.",
         )
     if code in _DENIED:
         return StoreError(
@@ -127,9 +126,9 @@ def _answered(verb: str, where: str, error: ClientError) -> TidemarkError:
             next="allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject for these credentials, then repeat.",
         )
     return StoreError(
-        f"could not {verb} {where}: S3 says {code} (HTTP {_status(error)})",
+        f"could not {verb} {where}: S3 answers {code} (HTTP {_status(error)})",
         safe=_INTACT,
-        next="repeat the command; if that does not help, look at the store.",
+        next="repeat the command; if that does not help, check the store.",
     )
 
 

@@ -1,7 +1,7 @@
-"""A folder of a bucket, by boto3: objects put once, files sent and fetched; endpoints that are silent, found out early.
+"""A folder of a bucket, through boto3: puts objects once, sends and fetches files, and detects silent endpoints early.
 
-Credentials come from the chain that every AWS client asks (variables, profiles, roles); nothing of them passes here.
-Checksum headers are sent only where S3 wants them, because older stores refuse them; who sends compares by reading.
+Credentials come from AWS's standard chain (variables, profiles, roles); none pass through this module. Checksum headers
+are sent only if S3 requires them, because older stores refuse them; senders compare by reading back.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.s3_errors import BodyCutOffError, body_told, code_of, is_lost, is_unsettled, mapped
 from tidemark.storage.s3_location import S3Access, S3Place
 
-# Objects of a bucket read to their ends: a reply whose body breaks off is asked for again, from the first byte.
+# Objects of a bucket, read to the end: if the body of a reply breaks off, it is requested again from the first byte.
 Read = TypeVar("Read")
 
 _READS = 5
@@ -28,15 +28,15 @@ _CHUNK = 2**20
 
 
 def streamed(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]], Read]) -> Read:
-    """What `read` makes of an object; called again with new chunks where the stream breaks off.
+    """Returns the result of `read` for an object; calls it again with new chunks if the stream breaks off.
 
     Args:
-        client: boto3's.
+        client: boto3's client.
         at: bucket and key.
         read: takes the object's bytes in chunks.
 
     Raises:
-        ClientError: S3 refuses, or there is no such object.
+        ClientError: S3 refuses, or the object does not exist.
         BodyCutOffError: the body has broken off five times.
     """
     for _ in range(_READS - 1):
@@ -46,7 +46,7 @@ def streamed(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]
 
 
 def streamed_if_there(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]], Read]) -> Read | None:
-    """As `streamed`; None where there is no such object."""
+    """Returns the result of `streamed`; None if the object does not exist."""
     try:
         return streamed(client, at, read)
     except ClientError as error:
@@ -56,7 +56,7 @@ def streamed_if_there(client: Any, at: Mapping[str, str], read: Callable[[Iterat
 
 
 def sha256_of(chunks: Iterator[bytes]) -> str:
-    """The hash of what comes, as lower-case hex."""
+    """Returns the hash of the chunks as lower-case hex."""
     made = hashlib.sha256()
     for chunk in chunks:
         made.update(chunk)
@@ -70,7 +70,7 @@ def _chunks(client: Any, at: Mapping[str, str]) -> Iterator[bytes]:
 
 _PUTS = 3
 BATCH = 1000
-"""As many keys as one request may name."""
+"""Maximum number of keys in one request."""
 _QUICK: dict[str, Any] = {
     "connect_timeout": 4,
     "read_timeout": 5,
@@ -89,9 +89,9 @@ class S3Folder:
     """An open folder; all paths are relative to it. As a context manager it closes itself.
 
     Attributes:
-        access: where it is, and by which credentials it is reached.
-        patient: retries for minutes; for work that is under way.
-        quick: gives up after seconds; for what has to be known at once, or does not matter.
+        access: its location, and the credentials.
+        patient: retries for minutes; for work in progress.
+        quick: gives up after seconds; for answers that are needed at once, or that do not matter.
     """
 
     access: S3Access
@@ -111,45 +111,45 @@ class S3Folder:
 
     @property
     def place(self) -> S3Place:
-        """Where it is."""
+        """Its location."""
         return self.access.place
 
     def at(self, *parts: str) -> BucketPath:
-        """A path in it; empty parts are left out."""
+        """Returns a path in it; empty parts are left out."""
         return BucketPath(self, "/".join(part for part in parts if part))
 
     def reach(self) -> None:
-        """Returns where a store answers, whatever it answers, within about twelve seconds.
+        """Returns if a store answers, with any answer, within about twelve seconds.
 
         Raises:
-            UsageError: no credentials.
-            StoreError: nobody answers.
+            UsageError: there are no credentials.
+            StoreError: the store does not answer.
         """
-        # Any answer will do: the next request is told of a bad one too, with a body that says more.
+        # Any answer is enough: the next request gets a bad one too, with a body that says more.
         with mapped("reach", self.place.url, self._endpoint), suppress(ClientError):
             self.quick.head_bucket(Bucket=self.place.bucket)
 
     def get(self, path: str) -> bytes | None:
-        """An object's bytes, or None.
+        """Returns an object's bytes, or None.
 
         Raises:
-            NotFoundError: no such bucket.
+            NotFoundError: the bucket does not exist.
             StoreError: it could not be read.
         """
-        return self._found(path, b"".join)
+        return self._read_object(path, b"".join)
 
     def put_if_absent(self, path: str, body: bytes) -> PutOutcome:
-        """Writes an object unless it exists. A reply that was lost is settled by reading: one's own bytes have won.
+        """Writes an object unless it exists. After a lost reply it reads the object: its own bytes mean success.
 
         Args:
-            path: of the object.
-            body: should hold something random, so that nobody else's bytes are equal: after a lost reply they count
-                as one's own.
+            path: path of the object.
+            body: should contain something random, so that no other writer has equal bytes: after a lost reply, equal
+                bytes count as this writer's.
 
         Raises:
-            NotFoundError: no such bucket.
+            NotFoundError: the bucket does not exist.
             StoreError: the store refuses.
-            UncertainPut: nobody answers whether it was written.
+            UncertainPut: the outcome of the write is unknown.
         """
         unsure = False
         for _ in range(_PUTS):
@@ -160,7 +160,7 @@ class S3Folder:
                 except (ClientError, BotoCoreError) as error:
                     if is_lost(error) and not unsure:
                         return PutOutcome.LOST
-                    # boto3 repeats a request by itself, and then meets what its first try has written.
+                    # boto3 repeats a request by itself, and then finds the object that its first try has written.
                     if not is_unsettled(error):
                         raise
                     unsure = True
@@ -173,10 +173,10 @@ class S3Folder:
         raise UncertainPut(path)
 
     def send(self, path: str, file: Path) -> None:
-        """Writes a file, in parts where it is large; what the object held before is replaced.
+        """Writes a file, in parts if it is large, and replaces the previous object.
 
         Raises:
-            StoreError: it could not be sent; no object is there, or the one that was there before.
+            StoreError: it could not be sent; there is no object, or the previous one.
             OSError: the file could not be read.
         """
         with mapped("write", self._shown(path), self._endpoint), file.open("rb") as source:
@@ -198,18 +198,18 @@ class S3Folder:
             streamed(self.patient, self._at(path), write)
 
     def hash_of(self, path: str) -> str | None:
-        """sha256 of what the store gives back, as lower-case hex; None where there is no such object.
+        """Returns the sha256 of the stored object as lower-case hex; None if it does not exist.
 
         Raises:
             StoreError: it could not be read.
         """
-        return self._found(path, sha256_of)
+        return self._read_object(path, sha256_of)
 
     def size(self, path: str) -> int | None:
-        """Bytes of an object, or None.
+        """Returns the size of an object in bytes, or None.
 
         Raises:
-            StoreError: the store could not be asked.
+            StoreError: the store did not answer.
         """
         with mapped("read", self._shown(path), self._endpoint):
             try:
@@ -220,18 +220,18 @@ class S3Folder:
                 raise
 
     def listed(self, below: str, after: str | None = None) -> Iterator[tuple[str, int]]:
-        """Path and bytes of objects: as `objects`."""
+        """Yields path and size of objects; see `objects`."""
         return ((path, int(found["Size"])) for path, found in self.objects(below, after))
 
     def objects(self, below: str, after: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Path of every object whose path begins so, in order of keys, with what a listing says of it.
+        """Yields the path of every object with a prefix, in order of keys, with its entry in the listing.
 
         Args:
-            below: how it begins; `a/` for all in a folder.
-            after: leave out what is not after this path.
+            below: the prefix; `a/` for all objects in a folder.
+            after: leave out paths up to this one.
 
         Raises:
-            NotFoundError: no such bucket.
+            NotFoundError: the bucket does not exist.
             StoreError: it cannot be listed.
         """
         root = f"{self.place.prefix}/"
@@ -244,10 +244,10 @@ class S3Folder:
                     yield found["Key"].removeprefix(root), found
 
     def folders(self) -> list[str]:
-        """Names of the folders right below, in order.
+        """Returns the names of the direct subfolders, in order.
 
         Raises:
-            NotFoundError: no such bucket.
+            NotFoundError: the bucket does not exist.
             StoreError: it cannot be listed.
         """
         root = f"{self.place.prefix}/"
@@ -261,30 +261,30 @@ class S3Folder:
         """Removes every object in a folder.
 
         Raises:
-            StoreError: some may have been removed.
+            StoreError: it failed; some objects may have been removed.
         """
         paths = [path for path, _ in self.listed(f"{below}/")]
         for start in range(0, len(paths), BATCH):
             self.remove_all(paths[start : start + BATCH])
 
     def remove_all(self, paths: Sequence[str]) -> None:
-        """Removes objects, a thousand at most, in one request; those that are not there are no error.
+        """Removes up to a thousand objects in one request; missing objects are not an error.
 
         Raises:
-            StoreError: some may have been removed, others not; the first one of these is named.
+            StoreError: some may have been removed, others not; the message names the first of these.
         """
         keys = [{"Key": f"{self.place.prefix}/{path}"} for path in paths]
         with mapped("remove", self._shown(paths[0]), self._endpoint):
             told = self.patient.delete_objects(Bucket=self.place.bucket, Delete={"Objects": keys, "Quiet": True})
         for error in told.get("Errors", ()):
             raise StoreError(
-                f"could not remove s3://{self.place.bucket}/{error['Key']}: S3 says {error.get('Code', 'unknown')}",
-                safe="every restore point that is kept is intact.",
+                f"could not remove s3://{self.place.bucket}/{error['Key']}: S3 answers {error.get('Code', 'unknown')}",
+                safe="every remaining restore point is intact.",
                 next="allow s3:DeleteObject for these credentials, then repeat the command.",
             )
 
     def remove(self, path: str) -> None:
-        """Removes an object; gives up soon.
+        """Removes an object; it gives up soon.
 
         Raises:
             StoreError: it could not be removed.
@@ -292,7 +292,7 @@ class S3Folder:
         with mapped("remove", self._shown(path), self._endpoint):
             self.quick.delete_object(**self._at(path))
 
-    def _found(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
+    def _read_object(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
         with mapped("read", self._shown(path), self._endpoint):
             return streamed_if_there(self.patient, self._at(path), read)
 
@@ -308,10 +308,10 @@ class S3Folder:
 
 
 def opened(place: S3Place) -> S3Folder:
-    """The folder; its connections are closed by whoever opens it. Asks nothing of the store.
+    """Opens a folder without contacting the store; the caller closes its connections.
 
     Raises:
-        UsageError: AWS's variables or profiles do not fit.
+        UsageError: AWS's variables or profiles are invalid.
     """
     access = S3Access.of(place)
     return S3Folder(access=access, patient=access.client(_PATIENT), quick=access.client(_QUICK))

@@ -1,6 +1,6 @@
-"""Where a folder of a bucket is, and what reaches it: boto3's client, deltalake's options, pyarrow's file system.
+"""The location of a folder in a bucket, and its clients: boto3's, deltalake's options, pyarrow's file system.
 
-Credentials come from the chain that every AWS client asks (variables, profiles, roles).
+Credentials come from AWS's standard chain (variables, profiles, roles).
 """
 
 import os
@@ -17,26 +17,26 @@ from pyarrow import fs
 from tidemark.storage.s3_errors import unfit
 
 REGION = "us-east-1"
-"""Where nothing names one; stores that are not Amazon's have none, but requests are signed for one."""
+"""The default region; other stores than Amazon's have none, but requests are signed for one."""
 PROVIDERS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
     "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 )
-"""Whom Spark's processes ask for credentials, in this order: Hadoop's configuration, then AWS's own chain."""
+"""Credential providers of Spark's processes, in this order: Hadoop's configuration, then AWS's own chain."""
 _CONNECT_SECONDS, _REQUEST_SECONDS, _TRIES = 5, 30, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Place:
-    """Where a folder is.
+    """The location of a folder.
 
     Attributes:
-        bucket: its bucket.
-        prefix: its path in there, without slashes at its ends.
-        endpoint: base URL of the store; None = Amazon's, or what AWS's own variables name.
-        region: None = as AWS's variables and profiles say, else `REGION`.
-        path_style: the bucket in the path of URLs, not in their host; None = where an endpoint is named.
+        bucket: name of the bucket.
+        prefix: path in the bucket, without slashes at its ends.
+        endpoint: base URL of the store; None = Amazon's, or that of AWS's own variables.
+        region: None = that of AWS's variables and profiles, else `REGION`.
+        path_style: whether URLs have the bucket in their path, not in their host; None = if an endpoint is set.
     """
 
     bucket: str
@@ -58,11 +58,11 @@ class S3Place:
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """A place, and the credentials that reach it, which AWS's library renews where they expire.
+    """A location, and the credentials for it, which AWS's library renews when they expire.
 
     Attributes:
-        place: where to.
-        session: of boto3.
+        place: the location.
+        session: session of boto3.
     """
 
     place: S3Place
@@ -70,10 +70,10 @@ class S3Access:
 
     @classmethod
     def of(cls, place: S3Place) -> "S3Access":
-        """Access by what AWS's variables, profiles and roles say.
+        """Returns access with the credentials of AWS's variables, profiles and roles.
 
         Raises:
-            UsageError: they do not fit.
+            UsageError: they are invalid.
         """
         try:
             return cls(place, boto3.Session())
@@ -82,7 +82,7 @@ class S3Access:
 
     @property
     def region(self) -> str:
-        """What requests are signed for."""
+        """The region for signing requests."""
         return str(self.place.region or self.session.region_name or REGION)
 
     @property
@@ -93,17 +93,17 @@ class S3Access:
 
     @property
     def is_path_style(self) -> bool:
-        """Whether buckets stand in the path of URLs."""
+        """Whether URLs have the bucket in their path."""
         return self.endpoint is not None if self.place.path_style is None else self.place.path_style
 
     def client(self, options: dict[str, Any]) -> Any:  # noqa: ANN401
-        """A client of boto3's; asks nothing of the store.
+        """Returns a client of boto3; it does not contact the store.
 
         Args:
-            options: of botocore: timeouts, retries.
+            options: botocore's options: timeouts, retries.
 
         Raises:
-            UsageError: AWS's variables or profiles do not fit.
+            UsageError: AWS's variables or profiles are invalid.
         """
         try:
             config = Config(
@@ -117,10 +117,10 @@ class S3Access:
             raise unfit(error) from error
 
     def storage_options(self) -> dict[str, str]:
-        """What deltalake needs to reach the same folder, by the same credentials.
+        """Returns deltalake's options for the same folder and credentials.
 
         Raises:
-            UsageError: no credentials.
+            UsageError: there are no credentials.
         """
         keys = self._keys()
         options = {
@@ -137,17 +137,17 @@ class S3Access:
         return options
 
     def spark_conf(self) -> dict[str, str]:
-        """What a Spark session needs to reach the bucket, for this bucket alone; it holds no credentials.
+        """Returns the configuration of a Spark session for this bucket only; it holds no credentials.
 
-        Spark gives executors what `AWS_` variables of its driver say, inside Hadoop's configuration. Where it has none,
-        each process looks for its own by the chain of AWS's library: Hadoop's own chain knows no profiles.
+        Spark passes the `AWS_` variables of its driver to executors, inside Hadoop's configuration. Without such
+        variables, each process uses the chain of AWS's library, because Hadoop's own chain does not know profiles.
         """
         bucket = f"fs.s3a.bucket.{self.place.bucket}"
         found = {
             f"{bucket}.endpoint.region": self.region,
             f"{bucket}.path.style.access": str(self.is_path_style).lower(),
             f"{bucket}.aws.credentials.provider": ",".join(PROVIDERS),
-            # A task moves its file to where it stays; a job that died leaves files that no table names.
+            # A task moves its file to the final path; a job that died leaves files that no table names.
             "mapreduce.fileoutputcommitter.algorithm.version": "2",
         }
         if self.endpoint:
@@ -156,10 +156,10 @@ class S3Access:
         return found
 
     def arrow(self) -> Any:  # noqa: ANN401
-        """The store as pyarrow reads it, by the same credentials.
+        """Returns the file system of the store for pyarrow, with the same credentials.
 
         Raises:
-            UsageError: no credentials.
+            UsageError: there are no credentials.
         """
         return _arrow(self.region, self.endpoint, self.is_path_style, self._keys())
 
@@ -176,7 +176,7 @@ class S3Access:
 
 @lru_cache(maxsize=4)
 def _arrow(region: str, endpoint: str | None, path_style: bool, keys: tuple[str, str, str | None]) -> Any:  # noqa: ANN401, FBT001
-    """Kept, because it holds connections; made anew when credentials were renewed."""
+    """Cached, because it holds connections; created again when credentials were renewed."""
     named = urlsplit(endpoint) if endpoint else None
     return fs.S3FileSystem(
         access_key=keys[0],

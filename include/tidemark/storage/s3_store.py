@@ -1,7 +1,7 @@
 """The checkpoint store in a bucket: one conditional put per object (`If-None-Match: *`), so one writer wins.
 
-A reply that was lost is settled by reading the object back: it carries a write id. Holds on stores that keep the first
-of two objects of one name; `refuse_unconditional` finds out whether this one does.
+After a lost reply it reads the object back, which contains a write id. This needs a store that keeps the first of two
+objects with one name; `refuse_unconditional` checks it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +15,14 @@ from tidemark.ports import PutOutcome, UncertainPut, WriteIds
 from tidemark.storage.s3_folder import S3Folder
 
 _ASIDE = ".tidemark"
-"""Beside the pipelines, whose names begin otherwise."""
+"""Next to the pipelines, whose names start differently."""
 _PROBE = f"{_ASIDE}/conditional-put"
-"""Object of a warehouse that is put once and stays: whoever puts it again must lose."""
+"""Object of a warehouse that is put once and stays: a second put must fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Store:
-    """Objects of one pipeline below a folder of a bucket. Implements `ports.CheckpointStore`.
+    """Objects of one pipeline in a folder of a bucket. Implements `ports.CheckpointStore`.
 
     Attributes:
         warehouse: the open folder that is the root of all pipelines.
@@ -62,13 +62,13 @@ class S3Store:
 
 
 def refuse_unconditional(warehouse: S3Folder, ids: WriteIds) -> None:
-    """Returns where the store keeps the first of two objects of one name; one request, where it was asked before.
+    """Returns if the store keeps the first of two objects with one name; later calls need one request.
 
-    Called ahead of each plan. The object stays, so nobody needs the right to delete it.
+    It is called before each plan. The object stays, so no right to delete is needed.
 
     Raises:
-        NotFoundError: no such bucket.
-        StoreError: the store lets the second one win, does not answer, or denies.
+        NotFoundError: the bucket does not exist.
+        StoreError: the store keeps the second object, does not answer, or denies access.
     """
     warehouse.reach()
     outcome = _put(warehouse, _PROBE, ids)
@@ -77,10 +77,10 @@ def refuse_unconditional(warehouse: S3Folder, ids: WriteIds) -> None:
 
 
 def refuse_racing_winners(warehouse: S3Folder, ids: WriteIds, racers: int = 8, rounds: int = 8) -> None:
-    """As `refuse_unconditional`, and in races of conditional puts for one name exactly one wins; called by doctor.
+    """Checks the same, and that exactly one of several racing conditional puts wins; called by `doctor`.
 
     Raises:
-        NotFoundError, StoreError: as `refuse_unconditional`, or a race had another number of winners than one.
+        NotFoundError, StoreError: see `refuse_unconditional`; or a race did not have exactly one winner.
     """
     refuse_unconditional(warehouse, ids)
     for _ in range(rounds):
@@ -108,9 +108,9 @@ def _put(warehouse: S3Folder, name: str, ids: WriteIds) -> PutOutcome:
         return warehouse.put_if_absent(name, ids().encode())
     except UncertainPut as error:
         raise StoreError(
-            f"{warehouse.place.url}: nobody answers whether an object was written",
+            f"{warehouse.place.url}: the outcome of the write is unknown",
             safe="every completed checkpoint is intact; nothing was planned.",
-            next="look at the store's health, then run the same command again.",
+            next="check the store's health, then run the same command again.",
         ) from error
 
 
@@ -118,12 +118,12 @@ def _forget(warehouse: S3Folder, name: str) -> None:
     try:
         warehouse.remove(name)
     except TidemarkError:
-        return  # without the right to delete it stays; nothing names it
+        return  # without the right to delete, it stays unused
 
 
 def _ignored(warehouse: S3Folder, why: str) -> StoreError:
     return StoreError(
         f"{warehouse.place.url}: the store ignores If-None-Match ({why}), so two runs could both complete a checkpoint",
         safe="every completed checkpoint is intact; nothing was planned.",
-        next="take a store, or a newer release of it, with conditional puts; look at what stands before it.",
+        next="use a store, or a newer release of it, with conditional puts; check any proxy in front of it.",
     )

@@ -1,4 +1,4 @@
-"""Folders of data files that this process writes itself: in place on a disk, sent when they are whole to a bucket."""
+"""Folders of data files that this process writes itself: in place on a disk, uploaded when complete to a bucket."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def filled(warehouse: Root, folder: str) -> Iterator[Path]:
-    """A folder of this machine to write to; when the block ends, its files are below the warehouse.
+    """Yields a local folder to write to; after the block, its files are in the warehouse.
 
     Args:
         warehouse: root of all tables.
-        folder: relative to it; nobody else's. The folder that is yielded has the same name; on a disk it is made by
-            whoever writes to it.
+        folder: path relative to it; no other process uses it. The yielded folder has the same name; on a disk, the
+            caller creates it.
 
     Raises:
-        StoreError: a bucket does not take the files, or gives back something else.
-        OSError: the disk.
+        StoreError: a bucket refuses the files, or returns different bytes.
+        OSError: the disk refused.
     """
     if isinstance(warehouse, str):
         yield Path(warehouse, folder)
@@ -41,7 +41,7 @@ def _send(warehouse: "S3Folder", path: str, file: Path) -> None:
     warehouse.send(path, file)
     if warehouse.hash_of(path) != hash_of(file):
         raise StoreError(
-            f"{warehouse.at(path)}: the store gives back something else than was sent",
-            safe="nothing names what was sent.",
-            next="repeat the command; if that does not help, look at the store.",
+            f"{warehouse.at(path)}: the store returns different bytes than were sent",
+            safe="no record names the uploaded file.",
+            next="repeat the command; if that does not help, check the store.",
         )

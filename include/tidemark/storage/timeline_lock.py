@@ -1,8 +1,8 @@
-"""The timeline's lock among processes of one host, by flock: freed by the kernel when its holder dies, however it dies.
+"""The timeline's lock among processes of one host, by flock: the kernel releases it when its holder dies.
 
-It spares wasted work and is never needed for correctness: the outcome key fences attempts. So a holder that hangs (it
-was stopped, or its disk does not answer) blocks nobody past the time that it wrote into the lock file: the next one
-takes another file in its place.
+It avoids wasted work and is never needed for correctness: the outcome key fences attempts. A holder that hangs (it was
+stopped, or its disk does not answer) blocks no other process past the time that it wrote into the lock file: the next
+one uses another file in its place.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from tidemark.errors import BusyError, StoreError
 from tidemark.model.core.names import checked_name
 
 _TRIES = 10
-"""Lock files that may be taken away under our feet before we say busy."""
+"""How often a lock file may disappear while locking before the timeline counts as busy."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class HeldTimeline:
     now_ms: Callable[[], int]
 
     def renew(self, timeout: timedelta) -> None:
-        """Says until when others wait: an attempt begins, which has so much time.
+        """Writes until when others wait, for an attempt that begins with this timeout.
 
         Raises:
             StoreError: the lock file cannot be written.
         """
         until = self.now_ms() + timeout // timedelta(milliseconds=1)
-        # For others only: the lock is the kernel's, so what a dead process left here misleads nobody's code.
+        # Only a hint for others: the lock itself is the kernel's, so leftovers of a dead process are harmless.
         try:
             os.pwrite(self.handle, f"{os.getpid():<10} {until:<20}\n".encode(), 0)
         except OSError as error:
@@ -63,7 +63,7 @@ class FileTimelineLock:
         """See `ports.TimelineLock`; it never waits.
 
         Raises:
-            BusyError: another process holds it; the message names its process id where that is known.
+            BusyError: another process holds it; the message contains its process id if known.
             StoreError: the lock file cannot be opened or written.
         """
         held = HeldTimeline(self._acquired(checked_name("timeline", timeline), timeout), self.now_ms)
@@ -80,7 +80,7 @@ class FileTimelineLock:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder, until = _written(handle)
+                holder, until = _read_holder(handle)
                 hangs = until is not None and until < self.now_ms()
                 if hangs and _is_at(handle, path):
                     path.unlink(missing_ok=True)
@@ -95,7 +95,7 @@ class FileTimelineLock:
                     os.close(handle)
                     raise
                 return handle
-            os.close(handle)  # the file was taken away between the open and the lock
+            os.close(handle)  # the file was removed between open and lock
         raise _busy(timeline, None)
 
     def _opened(self, path: Path, timeline: str) -> int:
@@ -113,15 +113,15 @@ def _unwritten(what: str, error: OSError) -> StoreError:
     )
 
 
-def _written(handle: int) -> tuple[str | None, int | None]:
-    """The process that holds a lock, and until when others wait; 0.1 wrote the process alone."""
+def _read_holder(handle: int) -> tuple[str | None, int | None]:
+    """Returns the process that holds a lock, and until when others wait; release 0.1 wrote the process alone."""
     found = os.pread(handle, 64, 0).decode(errors="replace").split()
     numbers = [text for text in found if text.isdecimal()]
     return (numbers[0] if numbers else None), (int(numbers[1]) if len(numbers) > 1 else None)
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is the one at a path: another process may have put another one there."""
+    """Whether an open file is the one at a path: another process may have replaced it."""
     try:
         there = path.stat()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Where a warehouse lies, for those who read it: a folder of this machine by its path, or an open folder of a bucket.
+"""The location of a warehouse for readers: a local path, or an open folder of a bucket.
 
-Readers say `located(warehouse, ...)` and go on with what both have in common. Nothing of S3 is loaded here.
+Readers use `located(warehouse, ...)` and what both have in common. Nothing of S3 is imported here.
 """
 
 from collections.abc import Iterator
@@ -21,26 +21,26 @@ Located: TypeAlias = Path | BucketPath
 
 
 def located(warehouse: Root, *parts: str) -> Located:
-    """A path below a warehouse."""
+    """Returns a path in a warehouse."""
     return Path(warehouse, *parts) if isinstance(warehouse, str) else warehouse.at(*parts)
 
 
 def spark_root(warehouse: Root) -> str:
-    """The warehouse as Spark names it."""
+    """Returns the warehouse as Spark names it."""
     return warehouse if isinstance(warehouse, str) else warehouse.place.spark_url
 
 
 def address_of(warehouse: Root) -> "str | S3Place":
-    """The warehouse as another process is told of it: without connections and credentials."""
+    """Returns the address of the warehouse for another process, without connections and credentials."""
     return warehouse if isinstance(warehouse, str) else warehouse.place
 
 
 @contextmanager
 def reached(address: "str | S3Place") -> Iterator[Root]:
-    """A warehouse by its address; of a bucket it is open while the block lasts, by this process's own credentials.
+    """Opens a warehouse by its address, a bucket for the duration of the block and with this process's credentials.
 
     Raises:
-        UsageError: AWS's variables or profiles do not fit.
+        UsageError: AWS's variables or profiles are invalid.
     """
     if isinstance(address, str):
         yield address
@@ -52,25 +52,25 @@ def reached(address: "str | S3Place") -> Iterator[Root]:
 
 
 def relative(warehouse: Root, path: Located) -> str:
-    """The path relative to the warehouse."""
+    """Returns the path relative to the warehouse."""
     return path.path if isinstance(path, BucketPath) else path.relative_to(str(warehouse)).as_posix()
 
 
 def size_of(path: Located) -> int:
-    """Bytes of a file.
+    """Returns the size of a file in bytes.
 
     Raises:
-        FileNotFoundError: it is not there.
-        OSError, StoreError: it cannot be asked for.
+        FileNotFoundError: it does not exist.
+        OSError, StoreError: it cannot be read.
     """
     return path.size if isinstance(path, BucketPath) else path.stat().st_size
 
 
 def storage_options(path: Located) -> dict[str, str] | None:
-    """What deltalake needs beside the path; None on a disk."""
+    """Returns deltalake's storage options; None on a disk."""
     return path.storage_options if isinstance(path, BucketPath) else None
 
 
 def arrow_place(path: Located) -> tuple[str, Any]:
-    """The path as pyarrow's readers take it, and their `filesystem`; None = this machine's."""
+    """Returns the path for pyarrow's readers, and their `filesystem`; None = the local one."""
     return path.arrow if isinstance(path, BucketPath) else (str(path), None)

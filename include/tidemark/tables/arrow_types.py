@@ -1,4 +1,4 @@
-"""SQL types of ours as Arrow types, so that what DuckDB answers has the declared types exactly."""
+"""Tidemark's SQL types as Arrow types, so that results of DuckDB have exactly the declared types."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _PRIMITIVES = {
 
 
 def arrow_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
-    """The Arrow schema of (column, SQL type) pairs."""
+    """Returns the Arrow schema of (column, SQL type) pairs."""
     return pa.schema([(name, _arrow(parsed(sql))) for name, sql in columns])
 
 
@@ -39,7 +39,7 @@ def _arrow(of: Any) -> pa.DataType:
 
 
 def fits(there: pa.DataType, of: FieldType) -> bool:
-    """Whether a column holds values of the declared kind; that each of them fits is a matter of the cast."""
+    """Whether a column holds values of the declared kind; the cast checks whether each of them fits."""
     if of.kind == "struct":
         held = {there.field(n).name: there.field(n).type for n in range(there.num_fields)} if _is_struct(there) else {}
         return all(name in held and fits(held[name], inner) for name, inner in of.fields)

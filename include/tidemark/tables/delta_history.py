@@ -1,8 +1,8 @@
-"""The history of tables, from their Delta logs: commit by commit, wherever the logs lie (`ports.TableFiles.history`).
+"""The history of tables from their Delta logs, commit by commit, on a disk or in a bucket (`ports.TableFiles.history`).
 
-A thousand versions cost a thousand small reads once, and then only what was committed since, in a later process too
-where there is a cache: what it holds counts if the newest commit that was read is still there, byte for byte. deltalake
-opens the Delta log checkpoint where the commits before it are gone.
+Reading a thousand versions costs a thousand small reads once, and then only reads of new commits, with a cache also in
+later processes. A cached history is valid if the newest commit that was read still exists, byte for byte. deltalake
+opens the Delta log checkpoint if earlier commits are gone.
 """
 
 import json
@@ -20,23 +20,23 @@ from tidemark.tables.delta_reader import files_in
 
 KIND = "log_replay"
 FORMAT = 1
-"""Of what is kept in the cache; another one is not read."""
+"""Version of the cache format; a file of another version is ignored."""
 
 
 class Logs(Protocol):
-    """Where logs lie. Errors are those of the place."""
+    """Gives access to logs. Errors are those of the storage."""
 
     def versions(self, table: str, after: int) -> list[int]:
-        """Versions above one whose commits are there, ascending."""
+        """Returns the versions above one that have commits, ascending."""
 
     def commit(self, table: str, version: int) -> bytes | None:
-        """The bytes of a commit, or None."""
+        """Returns the bytes of a commit, or None."""
 
     def has_checkpoint(self, table: str, version: int) -> bool:
-        """Whether there is a Delta log checkpoint of a version."""
+        """Whether a version has a Delta log checkpoint."""
 
     def open(self, table: str, version: int) -> DeltaTable:
-        """A table at a version."""
+        """Opens a table at a version."""
 
 
 @dataclass
@@ -58,8 +58,8 @@ class LogReplays:
     """Histories, kept between calls.
 
     Attributes:
-        logs: where the logs lie.
-        cache: where they are kept for the next process; None = nowhere.
+        logs: access to the logs.
+        cache: keeps them for the next process; None = no cache.
     """
 
     logs: Logs
@@ -70,23 +70,23 @@ class LogReplays:
         """See `ports.TableFiles`.
 
         Raises:
-            StoreError: the log begins in the middle, or has an action that is not ours.
+            StoreError: the log begins in the middle, or has an unknown action.
         """
-        state = self._replayed.get(table) or self._kept(table) or self._begun(table)
+        state = self._replayed.get(table) or self._load_cached(table) or self._begun(table)
         known, ends = state.newest, ""
         while not ends and self.logs.versions(table, state.newest):
             ends = self._read_on(state, table)
         self._replayed[table] = state
         if self.cache is not None and state.newest > known and state.last:
-            self.cache.put(_name(table), _written(table, state))
+            self.cache.put(_name(table), _to_bytes(table, state))
         files = sorted((*state.ended, *state.live.values()), key=lambda f: (f.added, f.path))
         return TableHistory(table=table, oldest=state.oldest, newest=state.newest, files=tuple(files), ends=ends)
 
     def _read_on(self, state: _Replayed, table: str) -> str:
-        """Reads the commits that follow; answers why it did not get to the last one, or nothing."""
+        """Reads later commits; returns why it did not reach the last one, or an empty text."""
         raw = self.logs.commit(table, state.newest + 1)
         if raw is None:
-            return f"it has a hole behind version {state.newest}"
+            return f"a commit is missing after version {state.newest}"
         while raw is not None:
             actions = _actions(raw)
             if actions is None:
@@ -97,20 +97,21 @@ class LogReplays:
             raw = self.logs.commit(table, state.newest + 1)
         return ""
 
-    def _kept(self, table: str) -> _Replayed | None:
-        """What another process has read, if it is of this log."""
+    def _load_cached(self, table: str) -> _Replayed | None:
+        """Returns the history that another process has read, if it belongs to this log."""
         raw = None if self.cache is None else self.cache.get(_name(table))
-        state = None if raw is None else _read(table, raw)
+        state = None if raw is None else _from_bytes(table, raw)
         if state is None or self.logs.versions(table, -1)[:1] != [state.oldest]:
-            return None  # it was trimmed since: what is left is read anew, and is shorter
+            return None  # the log was trimmed since: read the rest again, which is shorter
         last = self.logs.commit(table, state.newest)
         return state if last is not None and canonical.sha256_of(last) == state.last else None
 
     def _begun(self, table: str) -> _Replayed:
-        """The state at the oldest version that can be read."""
+        """Returns the state at the oldest version that can be read."""
         versions = self.logs.versions(table, -1)
-        # Trimmed, perhaps not to the end: it can be read from a Delta log checkpoint that has its commit. After a power
-        # cut there may be holes: below, where deleted commits came back; at the end, where those of nobody are lost.
+        # The log was trimmed, perhaps not completely: read it from a Delta log checkpoint with its commit. After a
+        # power cut commits may be missing: at the start, where deleted ones reappeared, and at the end, where unused
+        # ones were lost.
         first = None
         for line in reversed(_lines(versions)):
             if line[0] == 0:
@@ -131,7 +132,7 @@ class LogReplays:
 
 
 def _lines(versions: list[int]) -> list[list[int]]:
-    """Versions, ascending, cut where one is missing."""
+    """Returns versions, ascending, up to the first missing one."""
     lines: list[list[int]] = []
     for version in versions:
         if lines and lines[-1][-1] == version - 1:
@@ -145,14 +146,14 @@ def _name(table: str) -> str:
     return f"{table.split('/')[0]}.{canonical.sha256_of(table.encode())[:16]}.log.json"
 
 
-def _written(table: str, state: _Replayed) -> bytes:
+def _to_bytes(table: str, state: _Replayed) -> bytes:
     files = [[f.path, f.bytes, f.checkpoint, f.added, f.removed] for f in (*state.ended, *state.live.values())]
     body = {"version": FORMAT, "table": table, "oldest": state.oldest, "newest": state.newest, "last": state.last}
     return canonical.encode(KIND, body | {"files": files})
 
 
-def _read(table: str, raw: bytes) -> _Replayed | None:
-    """What a file of the cache says; None where it is damaged, of another format, or of another table."""
+def _from_bytes(table: str, raw: bytes) -> _Replayed | None:
+    """Parses a cache file; returns None if it is damaged, in another format, or belongs to another table."""
     try:
         body = canonical.decode(KIND, _name(table), raw)
         if (body["version"], body["table"]) != (FORMAT, table):
@@ -170,7 +171,7 @@ def _read(table: str, raw: bytes) -> _Replayed | None:
 
 
 def _actions(raw: bytes) -> list[dict[str, Any]] | None:
-    """The actions of a commit; None where it is torn."""
+    """Returns the actions of a commit; None if it is torn."""
     try:
         found = [json.loads(line) for line in raw.splitlines()]
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the log of a Delta table says: files of a version with their partition values, commits by their write id."""
+"""Reads the log of a Delta table: files of a version with their partition values, and commits with their write ids."""
 
 import hashlib
 import json
@@ -18,17 +18,17 @@ from tidemark.storage.warehouse_path import Located, storage_options
 from tidemark.tables.torn_logs import flaws_of, opened_by_what_is_whole
 
 PARENT = "tidemark_parent"
-"""In the metadata of a commit: the version of its input, if it had one."""
+"""Metadata of a commit: the version of its input, if it had one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCommit:
-    """One commit file, as it lies in the log.
+    """One commit file in the log.
 
     Attributes:
-        write_id: of who committed; None where the commit is not ours.
-        sha256: of its bytes.
-        parent: the version of its input, which was durable before; -1 where there was none, or it does not say.
+        write_id: id of the writer; None if Tidemark did not write the commit.
+        sha256: hash of its bytes.
+        parent: the version of its input, which was durable before; -1 if there was none, or it is not recorded.
     """
 
     write_id: str | None
@@ -37,13 +37,13 @@ class FoundCommit:
 
 
 def open_table(path: Located, version: int | None) -> DeltaTable:
-    """A table at a version, or at its newest.
+    """Opens a table at a version, or at its newest one.
 
-    A version is opened by the whole files of the log where a power cut has torn others that it can do without. What is
-    opened so is for readers: writers mend the log first (`delta_mending`).
+    If a power cut has torn files of the log, the version is opened from the other files, if these suffice. The result
+    is for readers: writers repair the log first (`log_repair`).
 
     Raises:
-        StoreError: no such table or version.
+        StoreError: there is no such table or version.
     """
     try:
         return DeltaTable(str(path), version=version, storage_options=storage_options(path))
@@ -59,7 +59,7 @@ def open_table(path: Located, version: int | None) -> DeltaTable:
 
 
 def newest(path: Located) -> DeltaTable | None:
-    """A table at its newest version; None where nobody has committed one.
+    """Opens a table at its newest version; returns None if it has no commits.
 
     Raises:
         StoreError: it cannot be read.
@@ -73,7 +73,7 @@ def newest(path: Located) -> DeltaTable | None:
 
 
 def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> list[LiveFile]:
-    """Live files whose `_checkpoint` lies in `(after, through]`, oldest first; by default all."""
+    """Returns live files whose `_checkpoint` lies in `(after, through]`, oldest first; by default all."""
     # Not `pa.table`, which imports pandas.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=False)).read_all()
     found = [_live(row) for row in actions.to_pylist()]
@@ -83,38 +83,38 @@ def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> l
 
 
 def written_by(table: DeltaTable, checkpoint: int, attempt: int) -> bool:
-    """Whether a version of a table names a file that an attempt wrote."""
+    """Whether a version of a table contains a file that an attempt wrote."""
     folder = f"{checkpoint}.{attempt}/"
     return any(f.path.startswith(folder) for f in files_in(table, checkpoint - 1, checkpoint))
 
 
 def segment_files(path: Located, segment: Segment, table: DeltaTable | None = None) -> list[LiveFile]:
-    """The files of a segment, oldest first: exactly those that were committed.
+    """Returns the files of a segment, oldest first: exactly the committed ones.
 
     Args:
-        path: of the table.
-        segment: of the table.
-        table: the same, opened at the segment's version; without it that is done here.
+        path: path of the table.
+        segment: a segment of the table.
+        table: the table at the segment's version; opened here if it is missing.
 
     Raises:
-        StoreError: the table has no such version, or other files in it than the segment names: an action was lost.
+        StoreError: the table has no such version, or has other files in it than the segment names: an action was lost.
     """
     table = open_table(path, segment.version) if table is None else table
     found = files_in(table, segment.after, segment.through)
     why = segment.difference((f.file.size, f.file.rows) for f in found)
     if why is not None:
         torn = "" if isinstance(path, BucketPath) else flaws_of(path, segment.version)
-        raise refused(path, f"version {segment.version} is not what was committed: {why}{torn and f' ({torn})'}")
+        raise refused(path, f"version {segment.version} differs from its commit: {why}{torn and f' ({torn})'}")
     return found
 
 
 def commit_file(table: Located, version: int) -> Located:
-    """The log file of a version."""
+    """Returns the log file of a version."""
     return table / f"_delta_log/{version:020d}.json"
 
 
 def commit_at(table: Located, version: int) -> FoundCommit | None:
-    """The commit of a version, or None where there is none.
+    """Returns the commit of a version, or None if there is none.
 
     Raises:
         StoreError: the file cannot be read.
@@ -135,11 +135,11 @@ def commit_at(table: Located, version: int) -> FoundCommit | None:
 
 
 def refused(table: Located, why: str) -> StoreError:
-    """The error of a table that is not as we left it."""
+    """Returns the error for a table that differs from its last commit."""
     return StoreError(
-        f"table not usable: {table}: {why}",
+        f"unusable table: {table}: {why}",
         safe="nothing was committed; other restore points may be intact.",
-        next="put the table's files back from a backup of the warehouse, then run the pipeline again.",
+        next="restore the table's files from a backup of the warehouse, then run the pipeline again.",
     )
 
 
@@ -158,9 +158,9 @@ def _live(row: dict[str, Any]) -> LiveFile:
     partition = row["partition"]
     bounds = {
         "numRecords": row["num_records"],
-        "minValues": _known(row.get("min")),
-        "maxValues": _known(row.get("max")),
-        "nullCount": _known(row.get("null_count")),
+        "minValues": _known_statistics(row.get("min")),
+        "maxValues": _known_statistics(row.get("max")),
+        "nullCount": _known_statistics(row.get("null_count")),
     }
     file = WrittenFile(
         path=row["path"],
@@ -171,7 +171,7 @@ def _live(row: dict[str, Any]) -> LiveFile:
     return LiveFile(file=file, level=int(partition["_level"]), checkpoint=int(partition["_checkpoint"]))
 
 
-def _known(bounds: dict[str, Any] | None) -> dict[str, Any]:
+def _known_statistics(bounds: dict[str, Any] | None) -> dict[str, Any]:
     return {name: _json(value) for name, value in (bounds or {}).items() if _json(value) is not None}
 
 

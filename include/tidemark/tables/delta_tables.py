@@ -1,7 +1,7 @@
-"""Commits to Delta tables by deltalake: a compare-and-set on the version just read (design section 5, P6).
+"""Commits to Delta tables with deltalake: a compare-and-set on the version that was just read.
 
-`max_commit_retries=0` makes it one: with deltalake's default a stale append is rebased and committed, and a run that
-lands twice is counted twice. Spark never commits these tables.
+`max_commit_retries=0` makes it one: by default deltalake rebases and commits a stale append, so a run that lands twice
+would count twice. Spark never commits to these tables.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from tidemark.tables.log_repair import mend_commits, mend_copies, mending
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actions:
-    """One transaction; afterwards exactly `live` is left in the table."""
+    """One transaction; afterwards the table has exactly the files in `live`."""
 
     add: tuple[LiveFile, ...]
     remove: tuple[LiveFile, ...]
@@ -34,25 +34,25 @@ class Actions:
 
 
 def actions(request: CommitRequest, live: Sequence[LiveFile], parent: Sequence[LiveFile]) -> Actions:
-    """Adds ours, removes what is neither ours nor the parent segment's, adds back what a foreign writer removed.
+    """Adds the new files, removes foreign ones, and adds back those that a foreign writer removed.
 
-    What goes are orphans of abandoned attempts, rows below the parent's range (already compacted), files that the
-    request drops, and whatever a foreign writer added.
+    It removes orphans of abandoned attempts, rows before the parent's range (already compacted), files that the request
+    drops, and all files that a foreign writer added.
 
     Args:
-        request: what to commit.
+        request: the commit.
         live: files of the table's newest version.
         parent: files of the parent segment, at its version and in its range.
 
     Raises:
-        StoreError: rows do not add up, or a file to drop is not the parent's.
+        StoreError: rows do not add up, or a file to drop is not in the parent segment.
     """
     held = sum(f.rows for f in request.files)
     if held != request.rows:
         raise _refused(request, f"its files hold {held} rows, the write reported {request.rows}")
     unknown = set(request.drop) - {f.path for f in parent}
     if unknown:
-        raise _refused(request, f"to be replaced, but not in the parent segment: {', '.join(sorted(unknown))}")
+        raise _refused(request, f"the files to replace are not in the parent segment: {', '.join(sorted(unknown))}")
     ours = [LiveFile(file=f, level=request.level, checkpoint=request.checkpoint) for f in request.files]
     ours += request.replacing
     kept = [f for f in parent if f.path not in request.drop]
@@ -69,7 +69,7 @@ def _refused(request: CommitRequest, why: str) -> StoreError:
     return StoreError(
         f"commit refused: {request.table}: {why}",
         safe="every completed checkpoint is intact; nothing was committed.",
-        next="run the pipeline again: it writes the files anew under another attempt.",
+        next="run the pipeline again: another attempt writes the files again.",
     )
 
 
@@ -79,17 +79,17 @@ CONFIGURATION: dict[str, str | None] = {
     "delta.deletedFileRetentionDuration": "interval 1 days",
     "delta.logRetentionDuration": "interval 30 days",
 }
-"""Set by the first commit. Old versions stay readable because nothing but our own retention deletes log or data."""
+"""Set by the first commit. Old versions remain readable, because only Tidemark's retention deletes log or data."""
 _PARTITION_BY = [name for name, _ in PARTITION_COLUMNS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaTables:
-    """Implements `ports.StateTables` on a local or shared file system, or in a bucket that minds conditional puts.
+    """Implements `ports.StateTables` on a local or shared file system, or in a bucket with conditional puts.
 
     Attributes:
         warehouse: root of all tables.
-        clock: stamps actions; nothing is decided by it.
+        clock: stamps actions; no decision depends on it.
     """
 
     warehouse: Root
@@ -100,9 +100,9 @@ class DeltaTables:
         since: int | None = None
         request = self._hashed(request)
         for again in (False, True):
-            # The order is the fence: version, then the attempt's outcome, then the commit on that version. Whoever
-            # revoked us afterwards commits on a later version, and then ours conflicts.
-            table = self._open(request)
+            # The order is the fence: read the version, then the attempt's outcome, then commit on that version. A later
+            # attempt that revoked this one commits on a later version, so this commit conflicts.
+            table = self._open_table(request)
             version = table.version() if table else -1
             since = version if since is None else since
             planned = self._planned(request, table)
@@ -111,29 +111,29 @@ class DeltaTables:
             found = self._read_back(request, since)
             if found is not None:
                 return Committed(commit=found, segment=_segment(request, found.version, planned))
-            # A store may refuse both of two racing puts (S3's 409), and then nobody has committed.
+            # A store may refuse both of two racing puts (S3's 409), so neither has committed.
             if failure is None or (again and not commit_at(self._path(request), version + 1)):
                 raise _lost(request, failure)
         raise ConflictError(
-            f"conflict: somebody else commits to {request.table} at the same time",
+            f"conflict: another writer commits to {request.table} at the same time",
             safe="every completed checkpoint is intact; this attempt published nothing.",
             next="find the other writer (another run of this pipeline?), then run the pipeline again.",
         )
 
     def live_files(self, segment: Segment) -> Sequence[WrittenFile]:
-        """Files of a segment; see `ports.StateTables`."""
+        """Returns the files of a segment; see `ports.StateTables`."""
         return [f.file for f in self.files_of(segment)]
 
     def files_of(self, segment: Segment) -> list[LiveFile]:
-        """Files of a segment with their levels and checkpoints, oldest first.
+        """Returns the files of a segment with their levels and checkpoints, oldest first.
 
         Raises:
-            StoreError: the table has no such version, or other files in it than were committed.
+            StoreError: the table has no such version, or has other files in it than were committed.
         """
         return segment_files(located(self.warehouse, segment.path), segment)
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
-        """Fsyncs what an attempt wrote and reads every commit back; see `ports.StateTables`."""
+        """Fsyncs the files of an attempt and reads every commit back; see `ports.StateTables`."""
         if isinstance(self.warehouse, str):
             for folder in folders:
                 sync_folder(self.warehouse, folder)
@@ -152,7 +152,7 @@ class DeltaTables:
             raise refused(self._path(request), f"a file to be added is not readable ({error})") from error
         return replace(request, metadata={**request.metadata, **hashes})
 
-    def _open(self, request: CommitRequest) -> DeltaTable | None:
+    def _open_table(self, request: CommitRequest) -> DeltaTable | None:
         path = self._path(request)
         table = self._newest(path, -1 if request.parent is None else request.parent.version)
         if table is None:
@@ -166,7 +166,7 @@ class DeltaTables:
         return table
 
     def _newest(self, path: Located, settled: int) -> DeltaTable | None:
-        """The table at its newest version, once what a power cut has torn is mended (local disk)."""
+        """Opens the table at its newest version, after repairing what a power cut has torn (local disk)."""
         if isinstance(path, BucketPath):
             return newest(path)
         with mending(path):
@@ -189,7 +189,7 @@ class DeltaTables:
         return actions(request, files_in(table) if table else [], parent)
 
     def _transact(self, request: CommitRequest, table: DeltaTable | None, planned: Actions) -> Exception | None:
-        """One try. An exception proves nothing (a lost reply, a failed hook): the caller reads back."""
+        """Tries to commit once. An exception proves nothing (a lost reply, a failed hook): the caller reads back."""
         now = self.clock.now_ms()
         adds = [AddAction(f.path, f.file.size, _partition(f), now, True, f.file.stats) for f in planned.add]
         removes = [RemoveAction(f.path, True, now, f.file.size, _partition(f)) for f in planned.remove]
@@ -252,5 +252,5 @@ def _lost(request: CommitRequest, failure: Exception | None) -> StoreError:
     return StoreError(
         f"commit failed: {request.table}: {failure or 'the commit is not in the log'}",
         safe="every completed checkpoint is intact; this attempt published nothing.",
-        next="look at the disk and its permissions, then run the pipeline again.",
+        next="check the disk and its permissions, then run the pipeline again.",
     )

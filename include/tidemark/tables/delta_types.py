@@ -1,4 +1,4 @@
-"""SQL types to Delta's schema JSON: the whole grammar of `FieldType.sql`, nothing more."""
+"""SQL types as Delta's schema JSON, for exactly the grammar of `FieldType.sql`."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from deltalake import Schema
 
 PARTITION_COLUMNS: tuple[tuple[str, str], ...] = (("_level", "INT"), ("_checkpoint", "BIGINT"))
-"""Partition columns of every table of ours, behind its own columns."""
+"""Partition columns of every Tidemark table, after its own columns."""
 
 _PRIMITIVES = {
     "BOOLEAN": "boolean",
@@ -24,24 +24,24 @@ _TOKEN = re.compile(r"DECIMAL\(\d+,\d+\)|[A-Z]+|`[A-Za-z0-9_]+`|[<>:,]")
 
 
 def delta_schema(columns: Sequence[tuple[str, str]]) -> Schema:
-    """The Delta schema of (column, SQL type) pairs and the partition columns; every field is nullable."""
+    """Returns the Delta schema of (column, SQL type) pairs and the partition columns; every field is nullable."""
     fields = [_field(name, parsed(sql)) for name, sql in (*columns, *PARTITION_COLUMNS)]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
 def shape(schema: Schema) -> list[tuple[str, Any]]:
-    """(name, type) of each field in order, without nullability and metadata, for comparison."""
+    """Returns (name, type) of each field in order, without nullability and metadata, for comparison."""
     return [(f["name"], _bare(f["type"])) for f in json.loads(schema.to_json())["fields"]]
 
 
 def parsed(sql: str) -> Any:
-    """Delta's JSON form of one SQL type.
+    """Returns Delta's JSON form of one SQL type.
 
     Raises:
-        ValueError: outside the grammar of `FieldType.sql`.
+        ValueError: the type is outside the grammar of `FieldType.sql`.
     """
     if re.sub(r"\s", "", "".join(_TOKEN.findall(sql))) != re.sub(r"\s", "", sql):
-        raise ValueError(f"not a type of ours: {sql!r}")
+        raise ValueError(f"unknown type: {sql!r}")
     tokens = iter(_TOKEN.findall(sql))
     return _type(next(tokens), tokens)
 
@@ -63,7 +63,7 @@ def _type(token: str, rest: Iterator[str]) -> Any:
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if token == "STRUCT" and next(rest) == "<":  # noqa: S105
         return {"type": "struct", "fields": list(_fields(rest))}
-    raise ValueError(f"not a type of ours: {token!r}")
+    raise ValueError(f"unknown type: {token!r}")
 
 
 def _fields(rest: Iterator[str]) -> Iterator[dict[str, Any]]:
@@ -78,7 +78,7 @@ def _fields(rest: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 def _expect(found: str, wanted: str) -> None:
     if found != wanted:
-        raise ValueError(f"not a type of ours: {wanted!r} expected, {found!r} found")
+        raise ValueError(f"unknown type: expected {wanted!r}, found {found!r}")
 
 
 def _field(name: str, of: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What an attempt wrote survives a power cut, and is what the manifest will say: fsync (local disk), read back."""
+"""Makes the files of an attempt survive a power cut, and checks that the commit is the one the manifest will name."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tidemark.tables.torn_logs import HINT
 
 
 def sync_folder(warehouse: str, folder: str) -> None:
-    """Fsyncs every file of an attempt's folder, then the folder and every directory above it up to the root.
+    """Fsyncs every file in an attempt's folder, then that folder and every directory above it up to the root.
 
     Raises:
         StoreError: the disk refused.
@@ -25,11 +25,11 @@ def sync_folder(warehouse: str, folder: str) -> None:
 
 
 def sync_commit(warehouse: Root, commit: Commit) -> None:
-    """Compares a commit file with what the manifest will say of it, then fsyncs it with all that it was built on.
+    """Compares a commit file with the future manifest, then fsyncs it with everything that it builds on.
 
-    That is every commit above the parent's version, up to ours: a killed attempt may have left some, and ours removes
-    what they added by what they say. With them go their Delta log checkpoints and the hint, because a reader begins at
-    those; then the folders. What a bucket has acknowledged is durable.
+    These are all commits above the parent's version, up to this one: a killed attempt may have left some, and this
+    commit removes the files that they list. Their Delta log checkpoints and the hint are included, because a reader
+    starts with them; then the folders. A bucket's acknowledgement already means that an object is durable.
 
     Raises:
         StoreError: write id or sha256 differ, or the disk refused.
@@ -45,7 +45,7 @@ def sync_commit(warehouse: Root, commit: Commit) -> None:
 
 
 def _built_on(folder: Path, parent: int, version: int) -> list[Path]:
-    """The files of a log in `(parent, version]`; with a Delta log checkpoint goes the hint."""
+    """Returns the files of a log in `(parent, version]`, plus the hint if they include a Delta log checkpoint."""
     found = [p for p in sorted(folder.iterdir()) if parent < _version(p) <= version]
     hint = folder / HINT
     return [*found, hint] if hint.is_file() and any(p.suffix == ".parquet" for p in found) else found
@@ -68,5 +68,5 @@ def _sync(paths: list[Path]) -> None:
             raise StoreError(
                 f"not durable: {path}: {error}",
                 safe="every completed checkpoint is intact; this attempt was not sealed.",
-                next="look at the disk, then run the pipeline again.",
+                next="check the disk, then run the pipeline again.",
             ) from error

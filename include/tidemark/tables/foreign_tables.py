@@ -1,4 +1,4 @@
-"""Delta tables of somebody else's, read by deltalake: what broadcast states copy (A11)."""
+"""External Delta tables that broadcast states copy, read with deltalake."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ class DeltaForeignTables:
             return TableVersion(id=str(table.metadata().id), version=table.version())
         except TableNotFoundError as error:
             raise NotFoundError(
-                f"no Delta table at {path}", next="create it, or mend the path of the DeltaTable."
+                f"no Delta table at {path}", next="create it, or correct the path of the DeltaTable."
             ) from error
         except _UNREADABLE as error:
             raise _unreadable(path, error) from error
@@ -41,16 +41,16 @@ class DeltaForeignTables:
             table = deltalake.DeltaTable(path, version=at.version)
             found_id = str(table.metadata().id)
         except (DeltaError, FileNotFoundError) as error:
-            raise _gone(broadcast.uid, at, str(error)) from error
+            raise _lost_version(broadcast.uid, at, str(error)) from error
         except OSError as error:
             raise _unreadable(path, error) from error
         if found_id != at.id:
-            raise _gone(broadcast.uid, at, f"the table there has the id {found_id} now, it was {at.id}")
+            raise _lost_version(broadcast.uid, at, f"the table there now has the id {found_id}, not {at.id}")
         try:
             rows = table.to_pyarrow_dataset(filesystem=_local(path))
             found = rows.head(broadcast.max_keys + 1, columns=_columns(broadcast, table))
         except FileNotFoundError as error:
-            raise _gone(broadcast.uid, at, str(error)) from error
+            raise _lost_version(broadcast.uid, at, str(error)) from error
         except _UNREADABLE as error:
             raise _unreadable(path, error) from error
         return checked_rows(broadcast, _typed(broadcast, found).to_pylist())
@@ -63,7 +63,7 @@ def _path(broadcast: Broadcast) -> str:
 
 
 def _local(path: str) -> fs.FileSystem | None:
-    """Arrow's own file system of a folder of this machine; by deltalake's a process may abort when it exits."""
+    """Returns Arrow's own local file system; with deltalake's, a process may abort when it exits."""
     return None if "://" in path else fs.SubTreeFileSystem(str(Path(path).absolute()), fs.LocalFileSystem())
 
 
@@ -87,17 +87,17 @@ def _typed(broadcast: Broadcast, found: pa.Table) -> pa.Table:
         raise misfit(broadcast, f"a value does not fit its declared type: {error}") from error
 
 
-def _gone(uid: str, at: TableVersion, why: str) -> DataLostError:
+def _lost_version(uid: str, at: TableVersion, why: str) -> DataLostError:
     return DataLostError(
-        f"data lost: version {at.version} of the table of broadcast state {uid} cannot be read any more: {why}",
+        f"data lost: version {at.version} of the table of broadcast state {uid} can no longer be read: {why}",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="run the pipeline again: it plans anew, with the newest version.",
+        next="run the pipeline again: it makes a new plan with the newest version.",
     )
 
 
 def _unreadable(path: str, error: Exception) -> StoreError:
     return StoreError(
-        f"table not readable: {path}: {error}",
+        f"unreadable table: {path}: {error}",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="look at the table's storage and its Delta features, then run the pipeline again.",
+        next="check the table's storage and its Delta features, then run the pipeline again.",
     )

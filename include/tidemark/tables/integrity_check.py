@@ -1,8 +1,8 @@
-"""Checks segments of tables against their logs and the disk: nothing is trusted, nothing is changed, no JVM.
+"""Checks segments of tables against their logs and the disk, without a JVM; it trusts and changes nothing.
 
-What a segment was when it was committed stands in the manifest: rows, bytes, files, and the sha256 of its commit. The
-commit names every file with its size; content is compared by the sha256 that the commit records, and where it was made
-before hashes were recorded, by the footers and the checksums of Parquet's pages, as far as there are any.
+The manifest records rows, bytes and files of a segment at its commit, and the sha256 of the commit. The commit names
+every file with its size. Content is compared with the sha256 in the commit, or for commits from before hashes were
+recorded, with the footers and any checksums of Parquet's pages.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from tidemark.tables.delta_reader import FoundCommit, commit_at, commit_file, fi
 
 @dataclass
 class TableChecks:
-    """Checks one segment after the other; a commit or a data file that several of them share is read once.
+    """Checks one segment after the other; shared commits and data files are read once.
 
     Attributes:
         warehouse: root of all tables.
@@ -38,11 +38,11 @@ class TableChecks:
     _hashes: dict[Located, tuple[int, dict[str, str]]] = field(default_factory=dict)
 
     def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
-        """What is wrong with a segment, by file relative to the warehouse.
+        """Returns the damage of a segment, by file relative to the warehouse.
 
         Args:
-            segment: as a manifest names it.
-            commits: of its table, by version, as far as manifests record them.
+            segment: a segment in a manifest.
+            commits: commits of its table, by version, as far as manifests record them.
         """
         if segment not in self._segments:
             self._segments[segment] = self._log(segment, commits) or self._opened(segment)
@@ -50,7 +50,7 @@ class TableChecks:
 
     @property
     def inspected(self) -> Inspected:
-        """How much was looked at so far."""
+        """How much was checked so far."""
         sizes = [size for size, _ in self._files.values()]
         return Inspected(segments=len(self._segments), files=len(sizes), bytes=sum(sizes))
 
@@ -62,7 +62,7 @@ class TableChecks:
             if isinstance(found, StoreError):
                 flaws[self._name(commit_file(table, version))] = found.what
             elif found is not None and known is not None and found.sha256 != known.sha256:
-                flaws[self._name(commit_file(table, version))] = "its content is not what was committed"
+                flaws[self._name(commit_file(table, version))] = "its content differs from the commit"
         return flaws
 
     def _commit(self, table: Located, version: int) -> FoundCommit | StoreError | None:
@@ -75,7 +75,7 @@ class TableChecks:
         return self._commits[at]
 
     def _opened(self, segment: Segment) -> dict[str, str]:
-        """What is wrong with the version that the log leads to, and with its files."""
+        """Returns the damage of the version in the log, and of its files."""
         table = located(self.warehouse, segment.path)
         try:
             files = files_in(open_table(table, segment.version), segment.after, segment.through)
@@ -109,14 +109,14 @@ class TableChecks:
             recorded = self._recorded(segment).get(f.path)
             if recorded is None:
                 return _unreadable(path, f.file.rows)
-            return None if hash_of(path) == recorded else "its content is not what was committed"
+            return None if hash_of(path) == recorded else "its content differs from the commit"
         except FileNotFoundError:
             return "it is gone"
         except OSError as error:
             return f"it cannot be read ({error.strerror or error})"
 
     def _recorded(self, segment: Segment) -> dict[str, str]:
-        """Hashes of the files of a table, from all commits up to a version at least; no path is used twice."""
+        """Returns hashes of the files of a table from all commits, at least up to a version; no path is used twice."""
         table = located(self.warehouse, segment.path)
         following, made = self._hashes.get(table, (0, {}))
         for version in range(following, segment.version + 1):
@@ -130,7 +130,7 @@ class TableChecks:
 
 
 def _needed(table: Located, version: int) -> range:
-    """Versions whose commit files a reader of a version replays: those behind the newest Delta log checkpoint."""
+    """Returns the versions whose commit files a reader replays: those after the newest Delta log checkpoint."""
     for base in range(version, -1, -1):
         if (table / f"_delta_log/{base:020d}.checkpoint.parquet").is_file():
             return range(base + 1, version + 1)
@@ -138,7 +138,7 @@ def _needed(table: Located, version: int) -> range:
 
 
 def _unreadable(path: Located, rows: int) -> str | None:
-    """Why a file of which no hash is known cannot be what was committed."""
+    """Returns why a file without a known hash cannot be the committed one."""
     place, system = arrow_place(path)
     try:
         with pq.ParquetFile(place, page_checksum_verification=True, filesystem=system) as opened:
@@ -146,5 +146,5 @@ def _unreadable(path: Located, rows: int) -> str | None:
                 opened.read_row_group(group)
             held = opened.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        return f"it is no whole Parquet file ({str(error).splitlines()[0]})"
+        return f"it is not a complete Parquet file ({str(error).splitlines()[0]})"
     return None if held == rows else f"it has {held} rows, {rows} were committed"

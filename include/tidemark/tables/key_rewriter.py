@@ -1,4 +1,4 @@
-"""Keys in Parquet files, found and left out (`ports.KeyFiles`): by pyarrow, a row group at a time, without a JVM."""
+"""Finds and removes keys in Parquet files (`ports.KeyFiles`): with pyarrow, a row group at a time, without a JVM."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +19,10 @@ from tidemark.storage.staging import filled
 from tidemark.storage.warehouse_path import Root, arrow_place, located
 
 Footers = Callable[[str, int, Sequence[str]], WrittenRun]
-"""`engine.files.written_run`: files of a folder with their footers, given their rows and the columns with bounds."""
+"""`engine.write.written_files.written_run`: files of a folder with footers, given the rows and bounded columns."""
 _GROUP = "_key_group"
 _RAW = ("key", "value")
-"""Columns of dead letters that hold what Kafka had."""
+"""Columns of dead letters with the raw data from Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class ParquetKeyFiles:
 
     Attributes:
         warehouse: root of all tables.
-        footers: reads what was written, as every commit of ours does.
+        footers: reads the written files, as every commit does.
     """
 
     warehouse: Root
@@ -73,7 +73,7 @@ class ParquetKeyFiles:
         rows, touched = 0, set[int]()
         with self._opened(table, file) as opened:
             touched.update(_groups(opened, key.group))
-            # Microseconds, as Spark writes and reads them, whatever a file of another writer has.
+            # Microseconds, as Spark writes and reads them, even if another writer's file has others.
             with pq.ParquetWriter(
                 target, opened.schema_arrow, compression="zstd", write_page_checksum=True, coerce_timestamps="us"
             ) as writer:
@@ -95,7 +95,7 @@ class ParquetKeyFiles:
 
 
 def _groups(opened: pq.ParquetFile, group: int) -> list[int]:
-    """Row groups that may hold a key group, by their bounds."""
+    """Returns row groups that may contain a key group, by their bounds."""
     column = opened.schema_arrow.get_field_index(_GROUP)
     if column < 0:
         return list(range(opened.num_row_groups))
@@ -122,7 +122,7 @@ def _mask_of(held: pa.Table, key: ErasedKey) -> Any:
 
 
 def _raw_mask(opened: pq.ParquetFile, n: int, texts: Sequence[str]) -> Any:
-    """Rows whose raw key and value, taken together, hold every text."""
+    """Returns rows whose raw key and value, taken together, contain every text."""
     held, found = opened.read_row_group(n, columns=list(_RAW)), None
     for text in texts:
         parts = [pc.fill_null(pc.match_substring(held.column(c), pattern=text.encode()), False) for c in _RAW]
@@ -137,12 +137,12 @@ def _count(mask: Any) -> int:
 
 @contextmanager
 def _mapped(what: str) -> Iterator[None]:
-    """The one seam where errors of disk and library become ours."""
+    """Translates errors of the disk and of libraries."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
             f"could not read or write {what}: {str(error).splitlines()[0]}",
-            safe="no restore point was changed by this; what was revised already is whole.",
-            next="look at the disk, then repeat the erasure: it goes on with what is left.",
+            safe="this changed no restore point; those revised earlier are complete.",
+            next="check the disk, then repeat the erasure: it continues with the rest.",
         ) from error

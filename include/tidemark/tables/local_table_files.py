@@ -1,4 +1,4 @@
-"""Files of tables on a local or shared disk: listed, followed through their logs, deleted (`ports.TableFiles`)."""
+"""Table files on a local or shared disk: listed, traced through their logs, deleted (`ports.TableFiles`)."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from tidemark.tables.delta_history import LogReplays
 from tidemark.tables.delta_reader import commit_file, open_table
 from tidemark.tables.log_repair import secure
 
-_NEXT = "look at the disk and its permissions, then ask again: what is done already is not done twice."
+_NEXT = "check the disk and its permissions, then run this again: finished steps are not repeated."
 
 
 @dataclass
@@ -26,7 +26,7 @@ class LocalTableFiles:
 
     Attributes:
         warehouse: root of all tables.
-        cache: where what was read of logs is kept; None = in memory only.
+        cache: keeps parsed logs; None = in memory only.
     """
 
     warehouse: str
@@ -42,7 +42,7 @@ class LocalTableFiles:
             for at, _, names in os.walk(root, onerror=_raise_unless_missing):
                 below = Path(at).relative_to(self.warehouse).as_posix()
                 for name in names:
-                    # A file of another deleter's may go between the two. No Path for each: there are many.
+                    # Another process may delete a file between the two. No Path objects, because there are many files.
                     with suppress(FileNotFoundError):
                         found.append(StoredFile(path=f"{below}/{name}", bytes=os.stat(f"{at}/{name}").st_size))
         return sorted(found, key=lambda f: f.path)
@@ -75,7 +75,7 @@ class LocalTableFiles:
         return count
 
     def _remove_empty(self, folder: Path) -> None:
-        """Removes a folder and those above it, as long as they are empty; never a log."""
+        """Removes a folder and its parents as long as they are empty; never a log."""
         root = Path(self.warehouse)
         while folder != root and folder.name != LOG:
             try:
@@ -93,7 +93,7 @@ class LocalTableFiles:
 
 @dataclass(frozen=True, slots=True)
 class _LocalLogs:
-    """Logs below a folder."""
+    """The logs in a folder."""
 
     root: Path
 
@@ -125,13 +125,13 @@ def _raise_unless_missing(error: OSError) -> None:
 
 @contextmanager
 def _mapped(verb: str, what: str) -> Iterator[None]:
-    """The one seam where errors of disk and library become ours."""
+    """Translates errors of the disk and of libraries."""
     try:
         yield
     except (OSError, DeltaError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise StoreError(
-            f"could not {verb} {what}: {why}", safe="every restore point that is kept is intact.", next=_NEXT
+            f"could not {verb} {what}: {why}", safe="every remaining restore point is intact.", next=_NEXT
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise unknown(f"the log of {what} has an action that is not ours ({error})") from error
+        raise unknown(f"the log of {what} has an unknown action ({error})") from error

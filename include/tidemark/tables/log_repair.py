@@ -1,9 +1,9 @@
-"""Mends the log of a table on a local disk after a power cut, so that the next writer can go on (I10).
+"""Repairs the log of a table on a local disk after a power cut, so that the next writer can continue.
 
-What a manifest or a record names was fsynced before (`delta_durability`). So a torn commit above the parent's version
-is of an attempt that nobody names: it becomes a commit without actions. A Delta log checkpoint is a copy: where the
-commits lead to the same version without it, a torn one goes, and so does a hint that names no whole one. A torn file
-that was not fsynced can be older than this boot only; no writer that is alive has made it.
+Everything that a manifest or a record names was fsynced before (`durability`). So a torn commit above the parent's
+version belongs to an attempt that nothing names: it becomes a commit without actions. A Delta log checkpoint is a copy:
+if the commits lead to the same version without it, a torn one is removed, and so is a hint that names no complete one.
+A torn file that was not fsynced must be older than this boot; no running writer has made it.
 """
 
 import json
@@ -29,7 +29,7 @@ _NOTHING = json.dumps(
 
 @contextmanager
 def mending(table: Path) -> Iterator[None]:
-    """The seam where errors of the disk become ours.
+    """Translates errors of the disk.
 
     Raises:
         StoreError: the disk refused.
@@ -37,23 +37,23 @@ def mending(table: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refused(table, f"its log could not be mended ({error.strerror or error})") from error
+        raise refused(table, f"its log could not be repaired ({error.strerror or error})") from error
 
 
 def mend_commits(table: Path, settled: int) -> None:
-    """Makes whole what killed attempts left torn above a version, and removes copies that say something else.
+    """Repairs commits above a version that killed attempts left torn, and removes copies that disagree.
 
-    The bytes of a torn commit stay beside it, under another name.
+    The bytes of a torn commit stay next to it, under another name.
 
     Args:
         table: the table.
-        settled: the newest version that the commit to come builds on; -1 = the table holds nothing yet.
+        settled: the newest version that the next commit builds on; -1 = the table has none yet.
 
     Raises:
         OSError: the disk refused.
     """
     found = _broken(table, settled)
-    # Twice: what a sweep removes meanwhile, with a Delta log checkpoint in its place, is not torn.
+    # Twice: files that a sweep replaces with a Delta log checkpoint in the meantime are not torn.
     if found is None or _broken(table, settled) != found:
         return
     log, torn, stale = found
@@ -67,7 +67,7 @@ def mend_commits(table: Path, settled: int) -> None:
 
 
 def mend_copies(table: Path) -> None:
-    """Removes torn Delta log checkpoints that the log can do without, and a hint that names no whole one.
+    """Removes torn Delta log checkpoints that the log does not need, and a hint that names no complete one.
 
     Raises:
         OSError: the disk refused.
@@ -84,7 +84,7 @@ def mend_copies(table: Path) -> None:
 
 
 def secure(table: Path, version: int) -> None:
-    """Gives a version a Delta log checkpoint that is whole, agrees with the commits, and is durable with its folder.
+    """Gives a version a Delta log checkpoint that is complete, agrees with the commits, and is durable.
 
     Raises:
         OSError, DeltaError: it could not be written.
@@ -93,7 +93,7 @@ def secure(table: Path, version: int) -> None:
     mend_copies(table)
     log = LogFolder.of(table)
     if log is None or version not in log.checkpoints or not agrees(log, version):
-        log = _written(table, log, version)
+        log = _write_checkpoint(table, log, version)
     fsync(log.checkpoint(version))
     drop_hint_below(log, version)
     with suppress(FileNotFoundError):
@@ -101,19 +101,19 @@ def secure(table: Path, version: int) -> None:
     fsync(log.path)
 
 
-def _written(table: Path, log: LogFolder | None, version: int) -> LogFolder:
-    """The log with a Delta log checkpoint of a version, in place of one that does not agree."""
+def _write_checkpoint(table: Path, log: LogFolder | None, version: int) -> LogFolder:
+    """Writes a Delta log checkpoint of a version in place of one that disagrees."""
     if log is not None and log.base(version, without=version) is not None:
         _remove_checkpoints(log, [version])
     open_table(table, version).create_checkpoint()
     made = LogFolder.of(table)
     if made is None or version not in made.checkpoints or not agrees(made, version):
-        raise refused(table, f"the Delta log checkpoint of version {version} does not say what the commits say")
+        raise refused(table, f"the Delta log checkpoint of version {version} disagrees with the commits")
     return made
 
 
 def agrees(log: LogFolder, version: int) -> bool:
-    """Whether a Delta log checkpoint is whole and says what the commits say; also where there are no commits to ask.
+    """Whether a Delta log checkpoint is complete and agrees with the commits, if there are any.
 
     Raises:
         OSError: the disk refused.
@@ -135,7 +135,7 @@ def _files(table: DeltaTable) -> list[tuple[str, int, int, int]]:
 
 
 def drop_hint_below(log: LogFolder, version: int) -> None:
-    """Removes a hint that names a Delta log checkpoint below a version, or none: the log is short, and is listed then.
+    """Removes a hint that names a Delta log checkpoint below a version, or none: readers then list the short log.
 
     Raises:
         OSError: the disk refused.
@@ -146,7 +146,7 @@ def drop_hint_below(log: LogFolder, version: int) -> None:
 
 
 def _broken(table: Path, settled: int) -> tuple[LogFolder, list[int], list[int]] | None:
-    """Torn commits above a version, and Delta log checkpoints that must go with them; None where there are none."""
+    """Returns torn commits above a version, and Delta log checkpoints to remove with them; None if there are none."""
     log = LogFolder.of(table)
     if log is None or log.newest <= settled:
         return None
@@ -159,10 +159,10 @@ def _broken(table: Path, settled: int) -> tuple[LogFolder, list[int], list[int]]
 
 
 def _start(log: LogFolder, settled: int) -> int | None:
-    """The version above which commits are of attempts that nobody names; None where the settled one is not readable."""
+    """Returns the version above which no commit is in use; None if the settled version is unreadable."""
     if settled >= 0:
         return None if log.base(settled) is None else settled
-    # No input: somebody else's line may have begun in the table, and its log may have been trimmed since.
+    # Without an input, another line of checkpoints may have begun in the table, and its log may have been trimmed.
     standing = (v for v in log.checkpoints if log.flaw_of_commit(v) is None and log.has_whole_checkpoint(v))
     return max(standing, default=-1)
 
@@ -177,7 +177,7 @@ def _remove_checkpoints(log: LogFolder, versions: list[int]) -> None:
 
 
 def _set_aside(log: LogFolder) -> None:
-    """Without its first commit a log is none: all of it gets other names, and the table begins again."""
+    """Renames all files of a log without its first commit, so that the table begins again."""
     _unlink(log.path / HINT)
     for version in sorted(log.commits, reverse=True):
         _rename(log.commit(version))
@@ -192,7 +192,7 @@ def _put_nothing(log: LogFolder, version: int) -> None:
             aside.flush()
             os.fsync(aside.fileno())
             os.fchmod(aside.fileno(), 0o644)
-            with suppress(FileExistsError):  # somebody else has just mended it, or committed
+            with suppress(FileExistsError):  # another process has just repaired it, or committed
                 os.link(aside.name, target)
         finally:
             _unlink(Path(aside.name))

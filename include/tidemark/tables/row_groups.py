@@ -1,4 +1,4 @@
-"""Parquet by row group: chosen row groups and columns of chosen files as one stream, every byte counted."""
+"""Parquet by row group: chosen row groups and columns of chosen files as one stream, counting every byte."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.warehouse_path import Located
 
 PLACE = pa.schema({"_file": pa.int32(), "_row_group": pa.int32()})
-"""Where a row was found: number of the file, number of the row group in it."""
+"""Location of a row: number of the file, number of the row group in it."""
 PARTITION = pa.schema({"_level": pa.int32(), "_checkpoint": pa.int64()})
-"""Columns that the table knows of a file, and the file does not hold."""
+"""Columns that the table knows for a file, and that the file does not contain."""
 
 Bounds = Callable[[str], tuple[Any, Any] | None]
-"""Least and greatest value of a column in a row group, where the footer tells them."""
+"""Least and greatest value of a column in a row group, if the footer has them."""
 Pick = Callable[[int, Bounds], bool]
 """Whether to read a row group, given its number and its bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedFile:
-    """A file of one or more handles: its number, its path, what the table says of it."""
+    """A file of one or more handles: its number, its path, and its columns from the table."""
 
     number: int
     path: Located
@@ -33,7 +33,7 @@ class NumberedFile:
 
 
 class CountedFile:
-    """A file opened for reading that counts its bytes; has what pyarrow asks of a Python file."""
+    """An open file that counts the bytes it reads, with the methods that pyarrow needs."""
 
     def __init__(self, path: Located) -> None:
         self.bytes = 0
@@ -41,11 +41,11 @@ class CountedFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether it is closed."""
         return bool(self._file.closed)
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
+        """Returns the next bytes."""
         found: bytes = self._file.read(size) or b""
         self.bytes += len(found)
         return found
@@ -55,7 +55,7 @@ class CountedFile:
         return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
-        """The offset of the next read."""
+        """Returns the offset of the next read."""
         return int(self._file.tell())
 
     def close(self) -> None:
@@ -65,18 +65,18 @@ class CountedFile:
 
 @dataclass
 class RowGroups:
-    """Reads row groups; `bytes_read` counts what left the disk, footers included."""
+    """Reads row groups; `bytes_read` counts the bytes read from the disk, including footers."""
 
     bytes_read: int = 0
 
     def stream(
         self, parts: Iterable[tuple[NumberedFile, Pick]], schema: pa.Schema, *, whole: bool = False
     ) -> pa.RecordBatchReader:
-        """The chosen row groups, one after the other, with their places.
+        """Yields the chosen row groups, one after the other, with their locations.
 
         Args:
             parts: files, each with its choice.
-            schema: the columns to read and the types they get.
+            schema: the columns to read, and their types.
             whole: adds `_level` and `_checkpoint`.
         """
         wanted = pa.schema([*schema, *PLACE, *(PARTITION if whole else ())])
@@ -84,7 +84,7 @@ class RowGroups:
         return pa.RecordBatchReader.from_batches(wanted, (b for table in tables for b in table.to_batches()))
 
     def schema_of(self, file: NumberedFile) -> pa.Schema:
-        """The columns of a file as it holds them."""
+        """Returns the columns of a file in their stored form."""
         source = CountedFile(file.path)
         try:
             with pq.ParquetFile(source) as opened:

@@ -1,4 +1,4 @@
-"""Files of tables in a bucket: listed, followed through their logs, deleted in batches (`ports.TableFiles`)."""
+"""Table files in a bucket: listed, traced through their logs, deleted in batches (`ports.TableFiles`)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from tidemark.tables.delta_history import LogReplays
 from tidemark.tables.delta_reader import open_table
 from tidemark.tables.torn_logs import HINT, hinted_version
 
-_SAFE = "every restore point that is kept is intact."
+_SAFE = "every remaining restore point is intact."
 
 
 @dataclass
@@ -24,8 +24,8 @@ class S3TableFiles:
     """Implements `ports.TableFiles`.
 
     Attributes:
-        warehouse: the folder that is the root of all tables, open.
-        cache: where what was read of logs is kept; None = in memory only.
+        warehouse: the open folder that is the root of all tables.
+        cache: keeps parsed logs; None = in memory only.
     """
 
     warehouse: S3Folder
@@ -58,7 +58,7 @@ class S3TableFiles:
     def delete(self, paths: Iterable[str]) -> int:
         """See `ports.TableFiles`. Data files go by the thousand; a file of a log ends a batch, so no log has a hole.
 
-        S3 does not tell whether an object was there: each path counts once.
+        S3 does not say whether an object existed: each path counts once.
         """
         count, batch = 0, list[str]()
         for path in dict.fromkeys(map(_checked, paths)):
@@ -102,14 +102,14 @@ def _checked(path: str) -> str:
 
 @contextmanager
 def _mapped(verb: str, what: str) -> Iterator[None]:
-    """What deltalake raises becomes ours; texts of others may hold secrets, so only their kind is told."""
+    """Translates errors of deltalake; it reports only their kind, because foreign texts may hold secrets."""
     try:
         yield
     except DeltaError as error:
         raise StoreError(
             f"could not {verb} {what} ({type(error).__name__})",
             safe=_SAFE,
-            next="look at the bucket and its permissions, then ask again: what is done already is not done twice.",
+            next="check the bucket and its permissions, then run this again: finished steps are not repeated.",
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise unknown(f"the log of {what} has an action that is not ours ({error})") from error
+        raise unknown(f"the log of {what} has an unknown action ({error})") from error

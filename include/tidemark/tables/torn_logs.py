@@ -1,8 +1,8 @@
-"""The log of a table on a local disk after a power cut: which of its files are whole, and the table by these alone.
+"""The log of a table on a local disk after a power cut: its complete files, and the table from these alone.
 
-A power cut leaves what was not fsynced in any state: a name without bytes, half of the bytes, zeros, or no name.
+A power cut leaves files that were not fsynced in any state: a name without bytes, half of the bytes, zeros, or no name.
 deltalake fsyncs nothing, and opens no table whose newest Delta log checkpoint is torn or only named by the hint
-(`_last_checkpoint`), although the commits may be whole. Nothing in this module changes a log.
+(`_last_checkpoint`), even if the commits are complete. This module never changes a log.
 """
 
 import json
@@ -24,7 +24,7 @@ HINT = "_last_checkpoint"
 
 
 def hinted_version(raw: bytes | None) -> int | None:
-    """The version that a hint names: None without a hint, -1 where it is torn."""
+    """Returns the version in a hint: None without a hint, -1 if it is torn."""
     if raw is None:
         return None
     try:
@@ -35,12 +35,12 @@ def hinted_version(raw: bytes | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """What a listing of a log has shown.
+    """A listing of a log.
 
     Attributes:
         path: the folder.
-        commits: versions with a commit file, whole or not.
-        checkpoints: versions with a Delta log checkpoint, whole or not.
+        commits: versions with a commit file, complete or not.
+        checkpoints: versions with a Delta log checkpoint, complete or not.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class LogFolder:
 
     @classmethod
     def of(cls, table: Path) -> "LogFolder | None":
-        """The log of a table; None where there is no such folder.
+        """Lists the log of a table; returns None if there is no such folder.
 
         Raises:
             OSError: it cannot be listed.
@@ -66,11 +66,11 @@ class LogFolder:
 
     @property
     def newest(self) -> int:
-        """The newest version that any file is of; -1 = none."""
+        """The newest version with a file; -1 = none."""
         return max((*self.commits, *self.checkpoints), default=-1)
 
     def hinted(self) -> int | None:
-        """The version that the hint names; see `hinted_version`.
+        """Returns the version that the hint names; see `hinted_version`.
 
         Raises:
             OSError: it cannot be read.
@@ -81,20 +81,20 @@ class LogFolder:
             return None
 
     def commit(self, version: int) -> Path:
-        """The commit file of a version."""
+        """Returns the path of a version's commit file."""
         return self.path / f"{version:020d}.json"
 
     def checkpoint(self, version: int) -> Path:
-        """The Delta log checkpoint of a version."""
+        """Returns the path of a version's Delta log checkpoint."""
         return self.path / f"{version:020d}.checkpoint.parquet"
 
     def flaw_of_commit(self, version: int) -> str | None:
-        """Why a commit is not whole; None where it is.
+        """Returns why a commit is not complete; None if it is.
 
         Raises:
-            OSError: it is there, and cannot be read.
+            OSError: it exists but cannot be read.
         """
-        # By its name, not by the listing: a commit that is made meanwhile may be missing there.
+        # By its name, because the listing may lack a commit that was made in the meantime.
         try:
             lines = self.commit(version).read_bytes().splitlines()
         except FileNotFoundError:
@@ -106,7 +106,7 @@ class LogFolder:
         return None if lines and whole else "it is empty" if whole else "it is torn"
 
     def has_whole_checkpoint(self, version: int) -> bool:
-        """Whether all of a Delta log checkpoint can be read."""
+        """Whether the whole Delta log checkpoint can be read."""
         try:
             with pq.ParquetFile(self.checkpoint(version)) as opened:
                 opened.read()
@@ -115,14 +115,14 @@ class LogFolder:
         return True
 
     def base(self, version: int, without: int | None = None) -> int | None:
-        """What a version can be read from: a whole Delta log checkpoint with all commits behind it; -1 = commits alone.
+        """Returns the complete Delta log checkpoint from which a version can be read; -1 = commits alone.
 
         Args:
-            version: to be read.
-            without: a Delta log checkpoint that does not count.
+            version: the version to read.
+            without: a Delta log checkpoint to ignore.
 
         Returns:
-            The version of the Delta log checkpoint, the newest there is; None where a commit is missing or torn.
+            The version of the newest such Delta log checkpoint; None if a commit is missing or torn.
         """
         following = version
         for base in sorted((v for v in self.checkpoints if v <= version and v != without), reverse=True):
@@ -137,7 +137,7 @@ class LogFolder:
         return None if following >= 0 else -1
 
     def flaws(self, version: int) -> dict[str, str]:
-        """What is wrong with the files that a reader of a version needs, by their names."""
+        """Returns the damage of the files that a reader of a version needs, by name."""
         base = max((v for v in self.checkpoints if v <= version and self.has_whole_checkpoint(v)), default=-1)
         torn = [self.checkpoint(v).name for v in sorted(self.checkpoints) if base < v <= version]
         whys = {self.commit(v).name: self.flaw_of_commit(v) for v in range(base + 1, version + 1)}
@@ -146,15 +146,15 @@ class LogFolder:
 
 @contextmanager
 def by_what_is_whole(log: LogFolder, version: int, without: int | None = None) -> Iterator[DeltaTable | None]:
-    """A table by the whole files of its log alone, while the block lasts; None where they do not lead to the version.
+    """Opens a table from the complete files of its log alone, for the block; None if they do not lead to the version.
 
     Args:
-        log: of the table.
-        version: to be opened.
-        without: a Delta log checkpoint that does not count.
+        log: the log of the table.
+        version: the version to open.
+        without: a Delta log checkpoint to ignore.
 
     Raises:
-        DeltaError, OSError: as deltalake opens tables.
+        DeltaError, OSError: raised by deltalake.
     """
     base = log.base(version, without)
     if base is None:
@@ -169,7 +169,7 @@ def by_what_is_whole(log: LogFolder, version: int, without: int | None = None) -
 
 
 def opened_by_what_is_whole(table: Path, version: int) -> DeltaTable | None:
-    """A table at a version, for readers; None where its log does not lead there. Its actions are in memory."""
+    """Opens a table at a version for readers, with its actions in memory; None if its log does not lead there."""
     try:
         log = LogFolder.of(table)
         if log is None:
@@ -181,7 +181,7 @@ def opened_by_what_is_whole(table: Path, version: int) -> DeltaTable | None:
 
 
 def flaws_of(table: Path, version: int) -> str:
-    """What is wrong with the log of a table up to a version, in words; empty where nothing is found."""
+    """Returns the damage of a table's log up to a version, in words; empty if none is found."""
     try:
         log = LogFolder.of(table)
         flaws = {LOG: "it is gone"} if log is None else log.flaws(version)

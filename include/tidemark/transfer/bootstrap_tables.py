@@ -1,4 +1,4 @@
-"""Somebody's Parquet files or Delta table as stored rows of an operator: typed, keyed, sorted, every row checked."""
+"""External Parquet files or a Delta table as stored rows of an operator: typed, keyed, sorted, every row checked."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,12 +30,12 @@ _UNREADABLE = (DeltaError, OSError, pa.ArrowException)
 
 @dataclass(frozen=True, slots=True)
 class GivenTable:
-    """A table that is to be the state of an operator; it is only read.
+    """A table with the future state of an operator; it is only read.
 
     Attributes:
         path: a Parquet file, a folder of them, or a Delta table, at its newest version.
         schema: the operator's stored schema.
-        keys_only: whether it only names keys: columns of fields are not read, and stay null.
+        keys_only: whether it only names keys: field columns are not read, and stay null.
     """
 
     path: str
@@ -43,24 +43,24 @@ class GivenTable:
     keys_only: bool = False
 
     def check(self) -> int:
-        """Reads every row; returns how many there are.
+        """Reads every row; returns their number.
 
         Raises:
-            NotFoundError: there is nothing at this place.
-            UsageError: a column is missing or of another type, a value does not fit, a key is null or there twice.
-            StoreError: it cannot be read.
+            NotFoundError: nothing exists at this path.
+            UsageError: a column is missing or has another type, a value does not fit, a key is null or occurs twice.
+            StoreError: the table cannot be read.
         """
-        with opened() as connection, told(f"{self.path} is not usable"):
+        with opened() as connection, told(f"{self.path} cannot be used"):
             return self.load(connection, "given")
 
     def write(self, folder: ParquetFolder, at_ms: int, changed: int) -> list[ExportedFile]:
-        """Writes the stored rows, as an export has them; see `model.given`.
+        """Writes the stored rows in the form of an export; see `sql.initial_state`.
 
         Raises:
-            TidemarkError: as `check`.
+            TidemarkError: see `check`.
         """
         columns = run_columns(self.schema)
-        with opened() as connection, told(f"{self.path} is not usable"):
+        with opened() as connection, told(f"{self.path} cannot be used"):
             self.load(connection, "given")
             rows = stored_sql(self.schema, "given", at_ms, changed)
             made = connection.sql(ordered(rows, columns, stored_order(self.schema)))
@@ -68,14 +68,14 @@ class GivenTable:
             return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
 
     def load(self, connection: Any, name: str) -> int:
-        """Makes a table of the rows; batch by batch, so that what is wrong with one is raised as it is.
+        """Makes a table of the rows, batch by batch, so that an error of one batch is raised unchanged.
 
         Args:
-            connection: of DuckDB.
-            name: of the table there, which has `given_columns` and `_key_group`.
+            connection: connection to DuckDB.
+            name: name of the new table, with `given_columns` and `_key_group`.
 
         Raises:
-            TidemarkError: as `check`.
+            TidemarkError: see `check`.
         """
         keys, count = ", ".join(key_columns(self.schema)), 0
         make = f"CREATE TEMP TABLE {name} AS"
@@ -87,14 +87,14 @@ class GivenTable:
         twice = f"SELECT {keys} FROM {name} GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 3"
         found = connection.sql(twice).fetchall()
         if found:
-            raise self._refused(f"keys are there twice: {', '.join('/'.join(map(str, key)) for key in found)}")
+            raise self._refused(f"keys occur twice: {', '.join('/'.join(map(str, key)) for key in found)}")
         for torn, why in (found for f in self.schema.fields for found in f.state_kind.torn(f)):
             if connection.sql(f"SELECT 1 FROM {name} WHERE {torn} LIMIT 1").fetchall():
                 raise self._refused(why)
         return count
 
     def _rows(self) -> Iterator[pa.Table]:
-        """The wanted columns in their types, and `_key_group`; an empty table of all columns first."""
+        """Yields the wanted columns in their types, and `_key_group`; first an empty table with all columns."""
         whole = given_columns(self.schema)
         yield arrow_schema([(name, of.sql) for name, of in whole]).append(_GROUP).empty_table()
         wanted = tuple((k.name, k.type) for k in self.schema.keys) if self.keys_only else whole
@@ -126,13 +126,13 @@ class GivenTable:
         with self._readable():
             if path.is_dir() and DeltaTable.is_deltatable(str(path)):
                 reader = pa.RecordBatchReader.from_stream(DeltaTable(str(path)).scan())
-                return reader.schema, self._read(iter(reader))
+                return reader.schema, self._read_batches(iter(reader))
             files = [path] if path.is_file() else sorted(filter(_is_data(path), path.rglob("*.parquet")))
             if not files:
                 raise NotFoundError(f"no table at {self.path}", next="name a Parquet file, a folder, or a Delta table.")
-            return pq.read_schema(files[0]), self._read(_batches(files))
+            return pq.read_schema(files[0]), self._read_batches(_batches(files))
 
-    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with self._readable():
             yield from batches
 
@@ -141,18 +141,18 @@ class GivenTable:
         try:
             yield
         except _UNREADABLE as error:
-            raise StoreError(f"{self.path} cannot be read: {error}", next="look at the table.") from error
+            raise StoreError(f"{self.path} cannot be read: {error}", next="check the table.") from error
 
     def _refused(self, why: str) -> UsageError:
         as_what = "name keys" if self.keys_only else "be the state"
         return UsageError(
             f"{self.path} cannot {as_what} of {self.schema.uid}: {why}",
-            next="give one row per key; mean, reduce and aggregate want the columns of their accumulators.",
+            next="give one row per key; mean, reduce and aggregate need the columns of their accumulators.",
         )
 
 
 def _is_data(folder: Path) -> Callable[[Path], bool]:
-    """Whether a file is one of the table's: what begins with `_` or `.` is some writer's own, as Spark has it too."""
+    """Whether a file belongs to the table: Spark also treats names that start with `_` or `.` as a writer's own."""
     return lambda file: not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
 
 

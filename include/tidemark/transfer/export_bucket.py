@@ -1,9 +1,9 @@
-"""An export in a bucket: files first, in a folder of this upload's own; then `export.json`, if nobody put one before.
+"""An export in a bucket: first the files, in a folder of this upload; then `export.json`, unless it exists already.
 
-That object is the commit point: without it there is no export, and it is never replaced. It names the files by the
-folder that they were uploaded to, so two uploads to one place never write the same object: the one that loses cannot
-spoil the one that wins, whatever either of them exports, and however late its requests arrive. What an upload that was
-killed has left is neither read nor overwritten by a later one: nothing names it, and it may be removed by hand.
+That object is the commit point: without it there is no export, and it is never replaced. It names the files by their
+upload folder, so two uploads to one location never write the same object: the one that loses cannot damage the one that
+wins, whatever they export and however late their requests arrive. Later uploads neither read nor overwrite the
+leftovers of a killed upload: nothing names them, and you may remove them by hand.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ from tidemark.storage.s3_folder import S3Folder
 from tidemark.transfer.import_folder import damaged, size_flaw
 
 _PROBE = "begun"
-"""Object of an upload's folder that is put twice, to see that the store minds."""
+"""Object in an upload's folder that is put twice, to check that the store supports conditional writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Export:
-    """An export that is, or is to be, in a folder of a bucket.
+    """An export, existing or future, in a folder of a bucket.
 
     Attributes:
-        folder: it, open.
+        folder: the open folder.
     """
 
     folder: S3Folder
 
     def refuse_taken(self) -> None:
-        """Returns where the store answers and no export is there; called before any work.
+        """Returns if the store answers and has no export there; called before any work.
 
         Raises:
-            UsageError: there is one; or no credentials.
-            NotFoundError: no such bucket.
-            StoreError: the store does not answer, or denies.
+            UsageError: an export exists, or there are no credentials.
+            NotFoundError: the bucket does not exist.
+            StoreError: the store does not answer, or denies access.
         """
         self.folder.reach()
         if self.folder.get(NAME) is not None:
@@ -48,14 +48,14 @@ class S3Export:
             )
 
     def probe(self, name: str) -> None:
-        """Returns where the store can be written, and keeps the first of two objects of one name.
+        """Returns if the store can be written to and keeps the first of two objects with one name.
 
         Args:
-            name: of a folder below this one that nobody else writes to, ever.
+            name: name of a subfolder that no other process ever writes to.
 
         Raises:
-            NotFoundError: no such bucket.
-            StoreError: the store does not answer, denies, or lets the second one win.
+            NotFoundError: the bucket does not exist.
+            StoreError: the store does not answer, denies access, or keeps the second object.
         """
         path = f"{name}/{_PROBE}"
         try:
@@ -68,23 +68,23 @@ class S3Export:
             raise StoreError(
                 f"{self.folder.place.url}: the store replaces an object that must not exist (If-None-Match is ignored)",
                 safe="no export was begun: two of them could have spoiled each other.",
-                next="take a newer release of the store, or export to a local folder and copy that.",
+                next="use a newer release of the store, or export to a local folder and copy that.",
             )
 
     def publish(self, export: Export, local: Path, name: str) -> Export:
-        """Uploads a folder and reads every file back; `export.json` last. What fails before that removes what it sent.
+        """Uploads a folder, reads every file back, writes `export.json` last; an earlier failure removes the upload.
 
         Args:
-            export: what the folder holds.
+            export: the description of the folder.
             local: the folder.
-            name: of the upload's folder below this one, see `probe`.
+            name: name of the upload's subfolder, see `probe`.
 
         Returns:
-            The export as the store has it.
+            The export in the store.
 
         Raises:
-            ConflictError: another export of this place was complete first.
-            StoreError: the store does not answer, denies, or gives back something else.
+            ConflictError: another export to this location completed first.
+            StoreError: the store does not answer, denies access, or returns different bytes.
             OSError: the folder could not be read.
         """
         made, sent = export.below(name), list[str]()
@@ -102,13 +102,13 @@ class S3Export:
     def _compare(self, f: ExportedFile) -> None:
         if self.folder.hash_of(f.path) != f.sha256:
             raise StoreError(
-                f"{self.folder.place.url}/{f.path}: the store gives back something else than was sent",
+                f"{self.folder.place.url}/{f.path}: the store returns different bytes than were sent",
                 safe="no export was completed.",
-                next="export again; if that does not help, look at the store.",
+                next="export again; if that does not help, check the store.",
             )
 
     def _complete(self, made: Export, sent: Sequence[str]) -> None:
-        # Where this fails it may have been written all the same, so the files that it names have to stay.
+        # If this fails, the object may have been written anyway, so the files that it names must stay.
         try:
             outcome = self.folder.put_if_absent(NAME, made.encoded())
         except UncertainPut as error:
@@ -116,29 +116,29 @@ class S3Export:
         if outcome is PutOutcome.LOST:
             self._remove(sent)
             raise ConflictError(
-                f"another export to {self.folder.place.url} was complete first",
-                safe="that one is whole; nothing of it was changed.",
+                f"another export to {self.folder.place.url} completed first",
+                safe="that export is complete and unchanged.",
                 next="name another folder.",
             )
 
     def _remove(self, paths: Sequence[str]) -> None:
-        """Spares space, no more: where the store does not let it, the objects stay, and nothing names them."""
+        """Frees space, no more: if the store refuses, the objects stay, and nothing names them."""
         with suppress(TidemarkError):
             for path in paths:
                 self.folder.remove(path)
 
     def fetch(self, to: Path) -> Export:
-        """Brings an export to a folder, as it is; what its files hold has to be compared there.
+        """Downloads an export unchanged to a folder, where the caller must check the contents of its files.
 
         Args:
             to: an empty folder.
 
         Raises:
-            NotFoundError: no such bucket, or no export in it.
-            DamagedError: objects are gone or of another size; all of them are named.
+            NotFoundError: the bucket does not exist, or has no export here.
+            DamagedError: objects are missing or have another size; the message names all of them.
             CorruptObjectError: `export.json` is damaged.
-            StoreError: the store does not answer, or denies.
-            OSError: the disk.
+            StoreError: the store does not answer, or denies access.
+            OSError: the disk refused.
         """
         self.folder.reach()
         raw = self.folder.get(NAME)
@@ -161,7 +161,7 @@ class S3Export:
 def _silent(folder: S3Folder, path: str) -> StoreError:
     url = folder.place.url
     return StoreError(
-        f"{url}/{path}: nobody answers whether it was written",
-        safe="it is whole or not there, and so is every file that it names.",
-        next=f"see whether {url}/{NAME} is there once the store answers; if it is not, export again.",
+        f"{url}/{path}: the outcome of the write is unknown",
+        safe="the export is either complete or absent.",
+        next=f"check whether {url}/{NAME} exists once the store answers; if it does not, export again.",
     )

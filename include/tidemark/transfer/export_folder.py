@@ -19,12 +19,12 @@ _BATCH = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderExport:
-    """Writes below one folder.
+    """Writes to one folder.
 
     Attributes:
         warehouse: root of all tables.
-        folder: where to.
-        checkpoint: what.
+        folder: the target folder.
+        checkpoint: the exported checkpoint.
     """
 
     warehouse: Root
@@ -32,7 +32,7 @@ class FolderExport:
     checkpoint: Checkpoint
 
     def state(self, uid: str, queries: Mapping[str, str]) -> ExportedState:
-        """Writes one operator's state: stored rows as a compaction of everything leaves them, resolved rows, queries.
+        """Writes one operator's state: fully compacted stored rows, resolved rows, and queries.
 
         Args:
             uid: the operator.
@@ -41,13 +41,13 @@ class FolderExport:
         Raises:
             UsageError: only Spark can read the state.
             StateOverflowError: a key's merged state does not fit; the message names the key.
-            StoreError: a version or a file of the handle is gone.
+            StoreError: a version or a file of the handle is missing.
         """
         schema, now = self.checkpoint.plan.schemas[uid], self.checkpoint.now
         rows = stored_rows(self.warehouse, schema, self.checkpoint.handles[uid])
         if rows is None:
             rows = Relation(parts=((arrow_schema(run_columns(schema)).empty_table(), None),))
-        with opened(rows.files) as connection, told(f"state of {uid} is not readable"):
+        with opened(rows.files) as connection, told(f"state of {uid} cannot be read"):
             relation = rows.registered(connection, "rows")
             deepest = compacted_sql(schema, relation, now, deepest=True)
             held = connection.sql(ordered(deepest, run_columns(schema), stored_order(schema)))
@@ -75,12 +75,12 @@ class FolderExport:
 
 
 def ordered(query: str, columns: Sequence[tuple[str, str]], order: Sequence[str]) -> str:
-    """The columns of a query's rows, sorted."""
+    """Returns the columns of a query's rows, sorted."""
     names, by = ", ".join(quoted(name) for name, _ in columns), ", ".join(quoted(name) for name in order)
     return f'SELECT {names} FROM ({query}) AS "_made" ORDER BY {by}'
 
 
 def stored_order(schema: OperatorSchema) -> list[str]:
-    """The columns that stored rows are sorted by within a file."""
+    """Returns the columns by which stored rows are sorted within a file."""
     entries = ["_field", *(f"{f.name}__key" for f in schema.maps)] if schema.maps else []
     return ["_key_group", *(k.name for k in schema.keys), *entries]

@@ -1,4 +1,4 @@
-"""Reads an export's folder, trusting nothing in it, and copies its stored rows to where a table is to be."""
+"""Reads an export's folder, trusting nothing in it, and copies its stored rows to the location of a future table."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from tidemark.sql.resolve import run_columns
 from tidemark.storage.file_hashes import hash_of
 from tidemark.tables.arrow_types import arrow_schema
 
-_NO_FILE = "no file of an export"
+_NO_FILE = "not a file of an export"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class ExportFolder:
     path: Path
 
     def read(self) -> Export:
-        """What the folder holds, once every file has proved to be what it was.
+        """Returns the content of the folder, once every file has passed its check.
 
         Raises:
-            NotFoundError: it is no export.
-            DamagedError: files are gone or altered; all of them are named.
-            CorruptObjectError, NameRefusedError: `export.json` is damaged, or says what no export says.
+            NotFoundError: it is not an export.
+            DamagedError: files are missing or altered; the message names all of them.
+            CorruptObjectError, NameRefusedError: `export.json` is damaged, or invalid for an export.
             StoreError: it cannot be read.
         """
         try:
@@ -47,7 +47,7 @@ class ExportFolder:
             ) from error
         except OSError as error:
             raise StoreError(
-                f"{self.path} cannot be read: {error.strerror or error}", next="look at the disk and its permissions."
+                f"{self.path} cannot be read: {error.strerror or error}", next="check the disk and its permissions."
             ) from error
         if bad:
             raise damaged(bad)
@@ -57,8 +57,8 @@ class ExportFolder:
         """Copies files to a folder that must not exist.
 
         Raises:
-            DamagedError: one is not what it was a moment ago.
-            StoreError: the disk.
+            DamagedError: a file has changed since the check.
+            StoreError: the disk refused.
         """
         try:
             to.mkdir(parents=True)
@@ -70,8 +70,8 @@ class ExportFolder:
         except OSError as error:
             raise StoreError(
                 f"could not write {to}: {error.strerror or error}",
-                safe="nothing names what was written.",
-                next="make room or mend the permissions, then import again.",
+                safe="no record names the written files.",
+                next="free some space or correct the permissions, then import again.",
             ) from error
 
     def _flaw(self, f: ExportedFile) -> str | None:
@@ -79,10 +79,10 @@ class ExportFolder:
         if where.is_symlink():
             return _NO_FILE
         flaw = size_flaw(f, lambda path: where.stat().st_size if where.is_file() else None)
-        return flaw or (None if hash_of(where) == f.sha256 else "its content is not what was written")
+        return flaw or (None if hash_of(where) == f.sha256 else "its content differs from the export")
 
     def _misfits(self, uid: str, state: ExportedState) -> Iterator[str]:
-        """What the hashes do not say: that names are names, and rows have the columns that their schema says."""
+        """Yields what hashes do not cover: invalid names, and rows whose columns differ from their schema."""
         checked_name("uid", uid)
         for name in (*(k.name for k in state.schema.keys), *(f.name for f in state.schema.fields)):
             checked_field(name)
@@ -94,18 +94,18 @@ class ExportFolder:
                 with pq.ParquetFile(self.path / f.path) as opened:
                     held, rows = opened.schema_arrow.remove_metadata(), opened.metadata.num_rows
             except pa.ArrowException as error:
-                yield f"{f.path}: it is no Parquet file ({str(error).splitlines()[0]})"
+                yield f"{f.path}: it is not a Parquet file ({str(error).splitlines()[0]})"
                 continue
             if not held.equals(wanted) or rows != f.rows:
                 yield f"{f.path}: its rows are not those of {uid}"
 
 
 def size_flaw(f: ExportedFile, size: Callable[[str], int | None]) -> str | None:
-    """What is wrong with a file of an export by its path and size; None where nothing is.
+    """Returns the damage of an export's file according to its path and size; None if there is none.
 
     Args:
-        f: the file, as `export.json` names it.
-        size: bytes of the file at a path, None where there is none; asked only of paths that stay in the folder.
+        f: the file in `export.json`.
+        size: returns the bytes of the file at a path, None if it is missing; called only for paths inside the folder.
     """
     parts = PurePosixPath(f.path).parts
     if not parts or f.path.startswith("/") or ".." in parts or "\0" in f.path:
@@ -117,7 +117,5 @@ def size_flaw(f: ExportedFile, size: Callable[[str], int | None]) -> str | None:
 
 
 def damaged(bad: Sequence[str]) -> DamagedError:
-    """The error that names every bad file of an export."""
-    return DamagedError(
-        f"damaged: {' | '.join(bad)}", next="copy the folder again from where it was exported to, as a whole."
-    )
+    """Returns the error that names every bad file of an export."""
+    return DamagedError(f"damaged: {' | '.join(bad)}", next="copy the whole exported folder again.")

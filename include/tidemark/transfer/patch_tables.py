@@ -1,4 +1,4 @@
-"""The rows of a patch, made by DuckDB of somebody's tables and of what lies beneath: one look-up of just those keys."""
+"""The rows of a patch, made by DuckDB from external tables and the patched state: it looks up just those keys."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,15 +26,15 @@ _BATCH = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenPatch:
-    """What somebody wants of the state of one operator.
+    """A patch for the state of one operator.
 
     Attributes:
         schema: the stored schema, which says that the state is patched.
-        handle: the state that is patched.
+        handle: the state to patch.
         now: its clocks.
-        at_ms: when the keys that are set were accessed, on the operator's clock.
-        values: path of a table of keys and what they shall be; None = no key is set.
-        deletes: path of a table of keys that shall be gone; None = no key is deleted.
+        at_ms: access time of the keys that are set, on the operator's clock.
+        values: path of a table of keys and their new values; None = no key is set.
+        deletes: path of a table of keys to delete; None = no key is deleted.
     """
 
     schema: OperatorSchema
@@ -46,21 +46,21 @@ class GivenPatch:
 
 
 class PatchRows:
-    """The rows of a patch, made and not written yet; alive in the block of `patch_rows`."""
+    """The rows of a patch, not written yet; valid inside the block of `patch_rows`."""
 
     def __init__(self, connection: Any, given: GivenPatch) -> None:
         self._connection, self._given = connection, given
 
     def write(self, folder: ParquetFolder, name: str, number: int) -> list[ExportedFile]:
-        """Writes the rows; nothing where there are none.
+        """Writes the rows; does nothing if there are none.
 
         Args:
-            folder: where to.
+            folder: the target folder.
             name: folder in it.
             number: id of the checkpoint that makes them.
 
         Raises:
-            OSError: the disk.
+            OSError: the disk refused.
         """
         schema = self._given.schema
         columns = run_columns(schema)
@@ -70,7 +70,7 @@ class PatchRows:
         return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
 
     def told(self, files: Sequence[ExportedFile]) -> PatchedState:
-        """What the patch comes to, given its files."""
+        """Returns the effect of the patch, given its files."""
         schema = self._given.schema
         (new, equal) = self._connection.sql(compared_sql(schema, "given", "was", "becomes")).fetchall()[0]
         there = self._count(f"deleted SEMI JOIN was USING ({', '.join(key_columns(schema))})")
@@ -91,12 +91,12 @@ class PatchRows:
 
 @contextmanager
 def patch_rows(warehouse: Root, given: GivenPatch) -> Iterator[PatchRows]:
-    """Reads the tables, looks up what lies beneath, and makes the rows.
+    """Reads the tables, looks up the patched state, and makes the rows.
 
     Raises:
         NotFoundError: there is no such table.
         UsageError: a row does not fit, or a key is both set and deleted.
-        StateOverflowError: what a key is set to does not fit; the message names the key.
+        StateOverflowError: the new value of a key does not fit; the message names the key.
         StoreError: a table, or the state, cannot be read.
     """
     rows = stored_rows(warehouse, given.schema, given.handle)
@@ -110,7 +110,7 @@ def patch_rows(warehouse: Root, given: GivenPatch) -> Iterator[PatchRows]:
 
 
 def _load(connection: Any, given: GivenPatch) -> None:
-    """Tables `given` and `deleted`: what is asked for."""
+    """Creates the tables `given` and `deleted`: the request."""
     schema, keys = given.schema, ", ".join(key_columns(given.schema))
     paths = {"given": given.values, "deleted": given.deletes}
     for name, path in paths.items():
@@ -123,12 +123,12 @@ def _load(connection: Any, given: GivenPatch) -> None:
     if twice:
         raise UsageError(
             f"keys of {schema.uid} are both set and deleted: {', '.join('/'.join(map(str, key)) for key in twice)}",
-            next="leave each of them in one of the two tables.",
+            next="keep each of them in only one of the two tables.",
         )
 
 
 def _make(connection: Any, given: GivenPatch, stored: str) -> None:
-    """Tables `beneath` (stored rows of these keys), `made` (the rows of the patch), `was` and `becomes` (resolved)."""
+    """Creates the tables `beneath` (stored rows of these keys), `made` (patch rows), `was` and `becomes` (resolved)."""
     schema, keys = given.schema, ", ".join(key_columns(given.schema))
     touched = f"(SELECT {keys} FROM given UNION ALL SELECT {keys} FROM deleted) AS t"
     tables = {

@@ -241,7 +241,7 @@ def test_names_and_ends_that_make_no_sense_are_refused() -> None:
     made = five(house)
     with pytest.raises(NameRefusedError):
         backfill(house, made[0], name="../x").outlook()
-    with pytest.raises(NameRefusedError, match="names of restores"):
+    with pytest.raises(NameRefusedError, match="reserved for restores"):
         backfill(house, made[0], name="t7").begin()
     with pytest.raises(NotFoundError):
         backfill(house, made[0], to=77).outlook()

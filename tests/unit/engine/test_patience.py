@@ -97,6 +97,6 @@ def test_a_server_that_says_when_to_come_back_is_alive(clock: Clock) -> None:
 
 
 def test_a_server_that_is_gone_is_an_error_of_three_lines() -> None:
-    with pytest.raises(EngineError, match="Spark does not answer any more") as gone, translated():
+    with pytest.raises(EngineError, match="Spark no longer answers") as gone, translated():
         raise SparkConnectGrpcException(str(Refused()), grpc_status_code=grpc.StatusCode.UNAVAILABLE)
     assert len(str(gone.value).splitlines()) == 3

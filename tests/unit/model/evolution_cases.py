@@ -138,7 +138,7 @@ CHANGES = _rows(
     field_renamed_without_was=lambda: (fold(N, S), fold(N, replace(S, name="total"))),
     was_names_no_stored_field=lambda: (fold(N), fold(N, replace(S, was="t"))),
     was_names_a_field_that_is_declared_too=lambda: (fold(S), fold(S, field("sum", "t", was="s"))),
-    was_said_of_two_fields=lambda: (fold(S), fold(field("sum", "a", was="s"), field("sum", "b", was="s"))),
+    was_given_for_two_fields=lambda: (fold(S), fold(field("sum", "a", was="s"), field("sum", "b", was="s"))),
     order_of_fields=lambda: (fold(N, S), fold(S, N)),
     map_added_to_a_process_without_one=lambda: (process(V), A),
     the_only_map_removed=lambda: (A, process(V)),

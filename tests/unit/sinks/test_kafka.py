@@ -21,7 +21,7 @@ CASES = [
 
 
 def test_without_kafka_nothing_is_sent() -> None:
-    with pytest.raises(UsageError, match="nothing here sends to Kafka"):
+    with pytest.raises(UsageError, match="this process cannot send to Kafka"):
         KafkaSink("alerts", "out").write([], "p/t1/chk-1", Services())
 
 

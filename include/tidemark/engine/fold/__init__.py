@@ -1,1 +1,1 @@
-"""Fold operators in Spark: merge operands per key, limits, and the key whose sum overflowed."""
+"""Fold operators in Spark: merge operands per key, limits, and the key with an overflow."""

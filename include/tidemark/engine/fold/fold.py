@@ -1,4 +1,4 @@
-"""Folds records by an operator's key and writes the run."""
+"""Folds records by the key of an operator and writes the run."""
 
 from dataclasses import dataclass
 
@@ -19,12 +19,12 @@ from tidemark.sql.fold_columns import record_path, spark
 from tidemark.sql.limits import overflows_of
 
 
-# Finds the key whose sum left its type, after Spark failed without naming it.
+# Finds the key whose sum overflowed, after Spark has failed without naming it.
 def overflowing_key(records: DataFrame, schema: OperatorSchema) -> str | None:
-    """One key whose partial does not fit, as words for the message; None where no integer sum is to blame.
+    """Returns text that names a key whose partial result does not fit, or None if no integer sum is the cause.
 
-    Sums of doubles cannot overflow in 38 digits of decimals here: they are left out, and so are decimals, whose sums
-    are kept in 38 digits already and whose error is reported by field.
+    Sums of doubles cannot overflow 38 decimal digits, so they are left out. So are decimals: their sums already have 38
+    digits, and Spark names the field in the error.
     """
     fields = [f for f in schema.fields if f.folded.may_leave_64_bits(f)]
     if not fields:
@@ -48,13 +48,9 @@ def _outside(field: StoredField) -> str:
 class FoldTask:
     """One fold of one batch.
 
-    Attributes:
-        plan: what is executed.
-        uid: the fold.
-        now: the clocks after the batch; nothing of them is used where no field has a limit.
-        at_most: records.
-        folder: where the run goes.
-        emitted: whether a process emitted the records.
+    plan: the plan that is executed. uid: uid of the fold. now: the clocks after the batch; not used unless a field has
+    a limit. at_most: upper bound of the number of records. folder: folder of the run. emitted: whether a process
+    emitted the records.
     """
 
     plan: CheckpointPlan
@@ -69,13 +65,14 @@ def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = N
     """Writes the run of a fold, sorted by key group and key.
 
     Args:
-        records: of its input.
-        task: what is folded, and where to.
-        observed: what the records are observed by already.
+        records: records of its input.
+        task: the fold, and the target folder.
+        observed: an observation that the records already carry.
 
     Raises:
-        StateOverflowError: a key's partial does not fit its type, or its limit; the message names both.
-        EngineError, StoreError: Spark failed, or its files are not what it has reported.
+        StateOverflowError: a partial result of a key exceeds its type or limit; the message names the key and the
+            field.
+        EngineError, StoreError: Spark failed, or the files differ from Spark's report.
     """
     schema = task.plan.schemas[task.uid]
     order = ["_key_group", *(key.name for key in schema.keys)]

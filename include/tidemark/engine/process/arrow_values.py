@@ -1,4 +1,4 @@
-"""Arrow columns to Python values and back, a column at a time: calls per record are what costs in a Python worker."""
+"""Converts Arrow columns to Python values and back, a column at a time: calls per record are expensive."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ _PRIMITIVES = {
 
 
 def arrow_type(of: FieldType) -> pa.DataType:
-    """The Arrow type of a stored type."""
+    """Returns the Arrow type of a stored type."""
     if of.kind == "decimal":
         return pa.decimal128(of.digits, of.scale)
     if of.kind == "struct":
@@ -35,13 +35,13 @@ def arrow_type(of: FieldType) -> pa.DataType:
 
 
 def stored_reader(of: FieldType) -> Reader:
-    """Reads a column to stored forms: dicts for structs."""
+    """Returns a function that reads a column to stored values; structs become dicts."""
     names = [name for name, _ in of.fields]
     return _reader(of, [stored_reader(inner) for _, inner in of.fields], lambda *v: dict(zip(names, v, strict=True)))
 
 
 def object_reader(shape: Shape) -> Reader:
-    """Reads a column to values: instances of their dataclasses for structs."""
+    """Returns a function that reads a column to values; structs become instances of their dataclasses."""
     if shape.type.kind != "struct":
         if shape.type.element is not None:
             return _lists(object_reader(shape.inner[0]))
@@ -50,14 +50,14 @@ def object_reader(shape: Shape) -> Reader:
 
 
 def builder(shape: Shape) -> Callable[..., Any]:
-    """Makes an instance of a struct's dataclass of its fields, in order."""
+    """Returns a function that builds an instance of a struct's dataclass from its fields, in order."""
     cls, names = shape.cls, shape.names
     if hasattr(cls, "__post_init__") or "__slots__" in vars(cls) or any(b is not object for b in cls.__bases__):
         return lambda *values: cls(**dict(zip(names, values, strict=True)))
     new = object.__new__
 
     def built(*values: Any) -> Any:
-        # As the generated __init__ would, which of a frozen class goes through object.__setattr__ per field.
+        # As the generated __init__ does, which for a frozen class calls object.__setattr__ for each field.
         made = new(cls)
         made.__dict__.update(zip(names, values, strict=True))
         return made

@@ -1,7 +1,7 @@
-"""Process operators in Spark: one sorted stream per partition through `mapInArrow`, no cogroup (style.md section 5).
+"""Process operators in Spark: one sorted stream per partition through `mapInArrow`, without a cogroup.
 
-Of the stored state only the rows of touched keys are looked up, once. What the function leaves is kept, so that the
-run, the sink, the dead letters and the operators behind are all written from one call of it.
+Stored rows are looked up once, for touched keys only. The output of the function is kept, so that the run, the sink,
+the dead letters and the operators that read it are all written from one call.
 """
 
 import sys
@@ -50,18 +50,18 @@ from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 
-# An author's code for Spark's workers, by value: a worker has no pipeline files, or those of another day.
+# An author's code for Spark's workers, by value: a worker has no pipeline files, or outdated ones.
 cloudpickle: Any = _untyped
 _OURS = "tidemark"
 
 
 def shipped(value: Any, authors: Iterable[object]) -> bytes:
-    """A value as bytes that any worker reads, if it has this release of Tidemark.
+    """Returns a value as bytes that any worker with this release of Tidemark can read.
 
     Args:
-        value: what to send.
-        authors: functions and classes of an author's: they, and what they use of the files beside their own, travel
-            whole. Libraries are imported where they are used.
+        value: the value to send.
+        authors: functions and classes of an author. They, and everything they use from neighbouring files, are sent by
+            value; libraries are imported by the worker.
     """
     with _by_value(_modules(authors)):
         made: bytes = cloudpickle.dumps(value)
@@ -99,11 +99,11 @@ class ProcessTask:
     """One operator in one attempt.
 
     Attributes:
-        warehouse: where state lies, and the session of the attempt.
-        plan: what is executed.
+        warehouse: the warehouse, with the session of the attempt.
+        plan: the plan that is executed.
         operator: the declaration.
         record: dataclass of its records.
-        records: decoded records of its input with the column `_n`, those that it cannot apply included.
+        records: decoded records of its input with the column `_n`, including those that it cannot apply.
         applied: how many of them it applies.
         broadcast: records of broadcast states by uid and key.
     """
@@ -123,7 +123,7 @@ class ProcessTask:
 
     @cached_property
     def lists(self) -> OperatorStateType | None:
-        """Its operator state, where it declares some."""
+        """The declared lists of operator state, if any."""
         if self.operator.operator_state is None:
             return None
         given = self.plan.operator_states.get(self.operator.uid, OperatorState())
@@ -132,13 +132,13 @@ class ProcessTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFrame:
-    """What a function has made of a batch, kept until it is released.
+    """The output of a function for a batch, kept until it is released.
 
     Attributes:
-        operator: whose function.
-        rows: all of it; see `process_worker`.
-        counts: rows per sort.
-        operator_state: what its tasks have left together; None where it declares none.
+        operator: the operator of the function.
+        rows: all rows; see `process_worker`.
+        counts: number of rows of each kind.
+        operator_state: the combined lists of its tasks; None if it declares none.
     """
 
     operator: Process
@@ -148,17 +148,17 @@ class ProcessFrame:
 
     @property
     def emitted(self) -> int:
-        """How many records were emitted."""
+        """The number of emitted records."""
         return self.counts.get(EMITTED, 0)
 
     @property
     def failed(self) -> int:
-        """How many records the function failed on."""
+        """The number of records that the function failed on."""
         return self.counts.get(LETTER, 0)
 
     @property
     def written(self) -> int:
-        """How many rows the run has."""
+        """The number of rows of the run."""
         return self.counts.get(RUN, 0)
 
     @property
@@ -168,19 +168,19 @@ class ProcessFrame:
         return rows.withColumn("_key_group", F.col("_key_group").cast("int"))
 
     def records(self) -> DataFrame:
-        """What was emitted, in the form of decoded records, for operators behind this one."""
+        """The emitted records in the form of decoded records, for operators that read them."""
         here = ("topic", "`partition`", "`offset`", "_n", "event_time AS timestamp", "event_time", "record")
         nothing = ("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value")
         return self.rows.where(f"_tag = {EMITTED}").selectExpr(*here, *nothing)
 
     def sunk(self) -> DataFrame:
-        """What was emitted, in the columns of a sink."""
+        """The emitted records in the columns of a sink."""
         places = (f"'{self.operator.uid}'", "topic", "`partition`", "`offset`", "_n")
         own = [f"{sql} AS {name}" for sql, (name, _) in zip(places, ROW_ID, strict=True)]
         return self.rows.where(f"_tag = {EMITTED}").selectExpr("record.*", *own)
 
     def letters(self, records: DataFrame) -> DataFrame:
-        """Dead letters of the records that the function failed on, in the columns of the dead-letter table."""
+        """Returns dead letters for the records that the function failed on, in the columns of the dead-letter table."""
         place = ["topic", "partition", "offset", "_n"]
         why = self.rows.where(f"_tag = {LETTER}").select(*place, "why")
         here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
@@ -188,7 +188,7 @@ class ProcessFrame:
         return records.join(why, place).selectExpr(*here, *own)
 
     def release(self) -> None:
-        """Lets go of what is kept."""
+        """Releases the cached rows."""
         with translated():
             self.rows.unpersist()
 
@@ -197,7 +197,7 @@ def processed(task: ProcessTask) -> ProcessFrame:
     """Runs the function over the batch.
 
     Raises:
-        ProcessFunctionError: the function raised; of several failures the first by position.
+        ProcessFunctionError: the function raised; of several failures, the first by position.
         StateOverflowError: a key's state does not fit.
         EngineError: Spark failed.
     """
@@ -222,7 +222,7 @@ def processed(task: ProcessTask) -> ProcessFrame:
 
 
 def lacking(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
-    """Rows that a sink does not have yet; see `SinkTable.covered`."""
+    """Returns the rows that a sink does not have yet; see `SinkTable.covered`."""
     for tp, ranges in plan.sinks[uid].skipped(plan.ranges, plan.topic_ids).items():
         of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
         offset = F.col("_offset")
@@ -258,7 +258,7 @@ def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
 
 
 def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
-    """The newest stored rows of touched keys, as the stream takes them."""
+    """Returns the newest stored rows of touched keys, in the form of the stream."""
     schema, plan = task.schema, task.plan
     named = [f"{k} AS `{c.name}`" for k, c in zip(keys, schema.keys, strict=True)]
     touched = keyed(task.records, schema).selectExpr(*named).distinct()

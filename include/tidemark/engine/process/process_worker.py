@@ -1,7 +1,7 @@
-"""What runs in Spark's Python workers: one sorted stream per partition, key after key through the runtime.
+"""The code in Spark's Python workers: it passes a sorted stream per partition, key by key, through the runtime.
 
-Each batch of the stream holds rows of keys in order, of each key its stored rows first (`STORED`), then its records
-(`RECORD`). What comes back are rows of five sorts (`RUN EMITTED LETTER FAILED LISTS`), told apart by `_tag`.
+Each batch of the stream holds rows ordered by key; for each key its stored rows come first (`STORED`), then its records
+(`RECORD`). The result has five kinds of rows (`RUN EMITTED LETTER FAILED LISTS`), distinguished by `_tag`.
 """
 
 import json
@@ -29,14 +29,14 @@ from tidemark.processing.shapes import Shape
 STORED, RECORD = 0, 1
 RUN, EMITTED, LETTER, FAILED, LISTS = 0, 1, 2, 3, 4
 FLUSH = 10_000
-"""Rows of one sort that are sent back at once."""
+"""Number of rows of one kind that are sent back in one batch."""
 _TEXT = FieldType("str", nullable=True)
 _NUMBER = FieldType("int", nullable=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a worker is told; it travels pickled.
+    """The work of a worker; it travels pickled.
 
     Attributes:
         processing: the operator, bound.
@@ -53,13 +53,13 @@ class Work:
 
 
 def stored_type(schema: OperatorSchema) -> FieldType:
-    """The struct of a stored row, without its key columns and its own."""
+    """Returns the struct of a stored row, without its key columns and technical columns."""
     entry = (("_field", _TEXT),) if schema.maps else ()
     return FieldType("struct", fields=(*entry, *((n, t) for f in schema.fields for n, t in f.columns)))
 
 
 def run_type(schema: OperatorSchema) -> FieldType:
-    """The struct of a row of the run, in the columns of `run_columns`."""
+    """Returns the struct of a row of the run, in the columns of `run_columns`."""
     keys = tuple((k.name, k.type) for k in schema.keys)
     own = (("_kind", _TEXT), ("_changed", _NUMBER), ("_key_group", _NUMBER))
     return FieldType("struct", fields=(*keys, *stored_type(schema).fields, *own))
@@ -89,24 +89,24 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     except (ProcessFunctionError, StateOverflowError) as error:
         yield sent.failure(error)
         for _ in waiting:
-            # What is left unread would cost Spark this worker.
+            # A batch that is left unread would cost Spark this worker.
             continue
 
 
 def left_of(text: str) -> tuple[int, dict[str, Part]]:
-    """The number of a task, and what it left of each list that it changed."""
+    """Returns the number of a task, and its part of each list that it changed."""
     said = json.loads(text)
     return said["task"], {name: codec.from_json(Part, part, name) for name, part in said["lists"].items()}
 
 
 def _task() -> int:
-    """The number of the Spark partition that this worker works through."""
+    """Returns the number of the Spark partition of this worker."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
 
 def rebuilt(why: str) -> TidemarkError:
-    """The error that a worker has sent."""
+    """Rebuilds the error that a worker has sent."""
     said = json.loads(why)
     kind = ProcessFunctionError if said["class"] == ProcessFunctionError.__name__ else StateOverflowError
     error = kind(said["what"], safe=said["safe"], next=said["next"])
@@ -118,7 +118,7 @@ def rebuilt(why: str) -> TidemarkError:
 
 
 def _split(group: Iterator[tuple[Any, int, Any]]) -> tuple[list[Any], Any]:
-    """The stored rows of a key, and its first record."""
+    """Returns the stored rows of a key, and its first record."""
     stored: list[Any] = []
     for _, tag, item in group:
         if tag == RECORD:
@@ -146,7 +146,7 @@ def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, 
 
 
 class _Sender:
-    """Makes batches of what is sent back."""
+    """Builds the batches that are sent back."""
 
     def __init__(self, work: Work) -> None:
         run = run_type(work.schema)
@@ -167,7 +167,7 @@ class _Sender:
         self._schema = pa.schema(types)
 
     def flushed(self, out: Output, *, at_least: int) -> Iterator[pa.RecordBatch]:
-        """Batches of what has come together, taken out of it; of a sort with fewer rows than `at_least` nothing."""
+        """Yields the collected rows as batches and removes them; skips kinds with fewer than `at_least` rows."""
         if len(out.rows) >= at_least:
             yield self._batch(RUN, len(out.rows), run=_struct(self._run, out.rows))
             out.rows.clear()
@@ -184,11 +184,11 @@ class _Sender:
             out.letters.clear()
 
     def lists(self, task: int, left: Mapping[str, Part]) -> pa.RecordBatch:
-        """The batch that says what the task left of its operator state."""
+        """Returns the batch with the task's parts of the operator state."""
         return self._batch(LISTS, 1, why=[json.dumps({"task": task, "lists": codec.to_json(left)})])
 
     def failure(self, error: ProcessFunctionError | StateOverflowError) -> pa.RecordBatch:
-        """The batch that says why a partition was not worked through."""
+        """Returns the batch that says why processing a partition failed."""
         said: dict[str, Any] = {"what": error.what, "safe": error.safe, "next": error.next}
         if isinstance(error, ProcessFunctionError):
             said |= {"key": error.key, "kind": error.kind, "trace": error.trace, "place": list(error.place)}

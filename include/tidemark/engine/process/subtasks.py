@@ -1,6 +1,6 @@
-"""Parallel tasks of an operator with operator state: how many there are, and which keys each one has (C1).
+"""Parallel tasks of an operator with operator state: their number, and the keys of each.
 
-Other operators are spread by Spark's own hash. Here a task is known by its key groups, as in Flink, so that the
+Other operators are distributed by Spark's own hash. Here key groups determine the task, as in Flink, so that the
 in-memory twin and any number of executors have the same tasks.
 """
 
@@ -14,17 +14,17 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 def parallelism(session: SparkSession, schema: OperatorSchema) -> int:
-    """The number of tasks: that of shuffle partitions, at most one per key group."""
+    """Returns the number of tasks: the number of shuffle partitions, at most one per key group."""
     return min(int(str(session.conf.get("spark.sql.shuffle.partitions"))), schema.key_groups)
 
 
 def spread(rows: DataFrame, schema: OperatorSchema, tasks: int) -> DataFrame:
-    """Rows with each key at its task: Spark partition n is task n.
+    """Moves each row to the task of its key: Spark partition n is task n.
 
     Args:
         rows: key columns `_k0`, `_k1`, ..., and others.
-        schema: of the operator.
-        tasks: how many there are.
+        schema: schema of the operator.
+        tasks: number of tasks.
     """
     keys = tuple(replace(k, name=f"_k{n}") for n, k in enumerate(schema.keys))
     group = key_group_sql(replace(schema, keys=keys), "`")

@@ -1,1 +1,1 @@
-"""A batch in Spark: the planned offsets, strictly decoded and counted once, with broadcast states."""
+"""Reads a batch in Spark: the planned offsets, strictly decoded and counted once, with broadcast states."""

@@ -1,7 +1,7 @@
-"""Takes in what a plan has named: reads and decodes once, tallies, and keeps what more than one query needs.
+"""Reads the batch of a plan: reads and decodes it once, counts it, and caches what several queries need.
 
-Most of what a small checkpoint costs is the number of its queries. So where the first operator is a fold that needs
-nothing but the records, they are folded, tallied and written by the query that reads them (adr/0021).
+The cost of a small checkpoint is mostly its number of queries. So if the first operator is a fold that needs only the
+records, the query that reads them also folds, counts and writes them (adr/0021).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +28,12 @@ from tidemark.sql.limits import limited
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """What the ranges of a plan have brought.
+    """The records in the ranges of a plan.
 
     Attributes:
-        inputs: decoded records, per input whose ranges are not all empty.
-        tally: of all inputs.
-        written: runs that were written in passing, by uid.
+        inputs: decoded records, per input with a range that is not empty.
+        tally: statistics of all inputs.
+        written: runs that were written during the read, by uid.
         is_kept: whether another query finds the same records without reading them again.
     """
 
@@ -43,7 +43,7 @@ class DecodedBatch:
     is_kept: bool = True
 
     def release(self) -> None:
-        """Lets go of what is kept."""
+        """Releases cached frames."""
         if self.is_kept:
             with translated():
                 for records in self.inputs.values():
@@ -52,15 +52,15 @@ class DecodedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taker:
-    """Takes in one plan.
+    """Reads the batch of one plan.
 
     Attributes:
         pipeline: the declaration.
-        warehouse: where runs go, and the session.
+        warehouse: the target of runs, and the session.
         plan: the plan.
-        raw: the records of an input's ranges, as Spark's Kafka source has them; nothing is read before an action.
+        raw: the records of an input's ranges, as Spark's Kafka source returns them; an action reads them.
         blocked: keys whose records are dropped.
-        folders: per uid where its run goes, relative to the warehouse; without it none is written in passing.
+        folders: the folder of each run by uid, relative to the warehouse; without it no run is written during the read.
     """
 
     pipeline: Pipeline
@@ -71,11 +71,11 @@ class Taker:
     folders: Mapping[str, str]
 
     def taken(self) -> DecodedBatch:
-        """Reads.
+        """Reads the batch.
 
         Raises:
-            DataLostError, BrokerError, EngineError: as `ports.Compute` says.
-            StateOverflowError: of the fold that was done in passing.
+            DataLostError, BrokerError, EngineError: see `ports.Compute`.
+            StateOverflowError: raised by the fold that runs during the read.
         """
         first = self._first_fold()
         kept = first is None or len(self.pipeline.uids) > 1 or self.pipeline.gate is not None
@@ -96,7 +96,7 @@ class Taker:
         return decoded(self.raw(name), self.pipeline, self.plan, name)
 
     def _first_fold(self) -> str | None:
-        """The first operator, if it is a fold that needs nothing but the few records of the only input."""
+        """Returns the first operator if it is a fold that needs only the few records of the only input."""
         uid, (name, *others) = self.pipeline.uids[0], self.pipeline.inputs
         is_fold = any(isinstance(o, Fold) and o.uid == uid for o in self.pipeline.operators)
         if others or self.blocked or not is_fold or uid not in self.folders:
@@ -120,7 +120,7 @@ class Taker:
         run = write_fold(shown, task, observed)
         with translated():
             tally = passing.told(observed)
-            # Each row of the run stands for a record that was applied.
+            # Each row of the run comes from a record that was applied.
             if tally is None or tally.applied[uid] < run.rows:
                 tally = counted(inputs, self.pipeline, self.plan)
         return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)

@@ -1,4 +1,4 @@
-"""The one counting query of a batch, and what it must show before anything is written (design section 7)."""
+"""The one counting query of a batch, and the checks of its result before anything is written."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,15 @@ from tidemark.ports import UidCounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStats:
-    """What the batch holds, added up over all partitions.
+    """The contents of a batch, added up over all partitions.
 
     Attributes:
-        records: per input.
-        bytes: of all inputs.
+        records: number of records per input.
+        bytes: bytes of all inputs.
         greatest_ms: greatest event time of a good record, per partition of the pipeline's sources.
-        applied: per uid that reads an input.
-        blocked: per uid records of keys that were erased: they are not counted.
-        rejected: records that at least one of these uids does not apply, each counted once.
+        applied: number of applied records per uid that reads an input.
+        blocked: records of erased keys per uid: they are not counted.
+        rejected: records that at least one of these uids does not apply; each counts once.
     """
 
     records: Mapping[str, int] = field(default_factory=dict)
@@ -41,13 +41,13 @@ class BatchStats:
     rejected: int = 0
 
     def facts(self, plan: CheckpointPlan) -> BatchFacts:
-        """The facts that manifests carry."""
+        """Returns the facts for the manifest."""
         return BatchFacts.after(plan, records=sum(self.records.values()), size=self.bytes, seen=self.greatest_ms)
 
     def counts(self, pipeline: Pipeline, plan: CheckpointPlan) -> dict[str, UidCounts]:
-        """Applied and dead-lettered records per uid that reads an input; they add up to what that input holds.
+        """Returns applied and dead-lettered records per uid that reads an input; they add up to that input's records.
 
-        Folds with a joined key are left out: what is joined is not there yet.
+        Folds with a joined key are left out, because the joined rows are not known yet.
         """
         found = {}
         for name in pipeline.inputs:
@@ -60,9 +60,9 @@ class BatchStats:
 def counted(
     inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan, blocked: Sequence[BlockedKey] = ()
 ) -> BatchStats:
-    """Counts the batch; the one action that reads Kafka and fills the caches of all inputs.
+    """Counts the batch; this action alone reads Kafka, and it fills the caches of all inputs.
 
-    Offsets are grouped in buckets of 32,768 with a bitmap each: a record read twice shows without a shuffle.
+    Offsets are grouped in buckets of 32,768 with one bitmap each, so a record read twice is detected without a shuffle.
 
     Args:
         inputs: decoded frames.
@@ -71,7 +71,7 @@ def counted(
         blocked: keys whose records are dropped.
 
     Raises:
-        EngineError: a record outside the plan's ranges, or one read twice.
+        EngineError: a record is outside the ranges of the plan, or was read twice.
     """
     if not inputs:
         return BatchStats()
@@ -122,7 +122,8 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
         "least": "min(offset)",
         "greatest": "max(offset)",
         "bytes": "sum(_bytes)",
-        # What is broadcast does not move event time: a rule of today would end all state of last year's records.
+        # Broadcast records do not advance event time: a rule written today would expire all state of last year's
+        # records.
         "event_time_ms": event_time if name in pipeline.sources else "CAST(NULL AS BIGINT)",
     }
     for n, uid in enumerate(uids):
@@ -140,15 +141,15 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
 
 
 def countable(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
-    """The uids that read an input, but for folds with a joined key: what is joined is not there yet."""
+    """Returns the uids that read an input, except folds with a joined key: the joined rows are not known yet."""
     return [uid for uid in pipeline.readers(name) if not plan.schemas[uid].has_joined_key]
 
 
 def rejected_sql(readers: Sequence[tuple[OperatorSchema, str | None]]) -> str:
-    """Counts the records that at least one operator does not apply.
+    """Returns SQL that counts the records that at least one operator does not apply.
 
     Args:
-        readers: of each operator its stored schema, and the column that says whether a record was erased for it.
+        readers: for each operator its stored schema, and the column that says whether a record's key was erased.
     """
     refused = [
         f"(NOT ({applied_sql(schema)})" + (")" if erased is None else f" AND NOT {erased})")
@@ -162,13 +163,13 @@ def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence
         least, greatest = min(b[0] for b in bounds), max(b[1] for b in bounds)
         planned = plan.ranges.get(tp)
         if planned is None or least < planned.start or greatest >= planned.end:
-            raise misread(f"{tp}: offsets {least} to {greatest} were read, planned was {planned}")
+            raise misread(f"{tp}: offsets {least} to {greatest} were read, but {planned} was planned")
 
 
 def misread(why: str) -> EngineError:
-    """What is raised for a read that did not find the same records each time."""
+    """Returns the error for a read that did not find the same records each time."""
     return EngineError(
-        f"read not exact: {why}",
+        f"inexact read: {why}",
         safe="every completed checkpoint is intact; nothing was written.",
         next="run the pipeline again: it repeats the same ranges; if it fails again, report it with the plan.",
     )

@@ -1,6 +1,6 @@
-"""Broadcast states of one attempt: resolved for process functions and joins of folds, and copied from foreign tables.
+"""Broadcast states of one attempt: resolved for process functions and for joins of folds, copied from foreign tables.
 
-They are small: they come to the driver whole, or to every task.
+They are small: each is sent whole to the driver or to every task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,14 +32,14 @@ from tidemark.sql.resolve import run_columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroadcastStates:
-    """The broadcast states of one attempt as of its barrier (A11); asked once their runs are written.
+    """The broadcast states of one attempt as of its barrier; used once their runs are written.
 
     Attributes:
-        warehouse: where state lies, and the attempt's session.
+        warehouse: the warehouse, with the session of the attempt.
         pipeline: the declaration.
-        plan: the plan, whose input handles are what the parent left.
-        now: the candidate's clocks.
-        runs: per uid the files of this attempt's run, relative to the warehouse; left out where nothing changed.
+        plan: the plan, whose input handles are the state that the parent left.
+        now: the clocks of the candidate.
+        runs: the files of this attempt's run per uid, relative to the warehouse; omitted if nothing changed.
     """
 
     warehouse: SparkWarehouse
@@ -51,7 +51,7 @@ class BroadcastStates:
     _values: dict[str, dict[Any, Any]] = field(default_factory=dict, init=False)
 
     def values(self) -> dict[str, dict[Any, Any]]:
-        """Per uid its records by key, as process functions see them; they come to the driver once.
+        """The records of each state by key, as process functions see them; sent to the driver once.
 
         Raises:
             StateOverflowError: a state has more than `max_keys` keys.
@@ -68,7 +68,7 @@ class BroadcastStates:
         return self._values
 
     def frame(self, uid: str) -> DataFrame | None:
-        """One row per key of a state in the columns of its record, cached; None where it is empty.
+        """Returns one row per key of a state in the columns of its record, cached; None if it is empty.
 
         Raises:
             StateOverflowError: it has more than `max_keys` keys.
@@ -84,11 +84,11 @@ class BroadcastStates:
         return self._kept[uid]
 
     def row_type(self, uid: str) -> FieldType:
-        """The struct of its rows."""
+        """Returns the struct of its rows."""
         return self._declared(uid).source.schema
 
     def release(self) -> None:
-        """Lets go of what is cached."""
+        """Releases cached frames."""
         for frame in self._kept.values():
             frame.unpersist()
         self._kept.clear()
@@ -97,7 +97,7 @@ class BroadcastStates:
         return next(b for b in self.pipeline.broadcast if b.uid == uid)
 
     def _state(self, broadcast: Broadcast) -> DataFrame | None:
-        """A state's rows, one more than it may have at most; None where nothing of it is stored."""
+        """Returns the rows of a state, at most one more than allowed; None if none are stored."""
         schema, handle, runs = self.plan.schemas[broadcast.uid], self.plan.handles[broadcast.uid], self.runs
         parts = [self.warehouse.stored(schema, handle)] if handle else []
         if runs.get(broadcast.uid):
@@ -110,9 +110,9 @@ class BroadcastStates:
 
 
 def joined(records: DataFrame, joins: Sequence[Join], states: BroadcastStates) -> DataFrame:
-    """Decoded records with the row of each joined state as a field of their record, null where no row has the key.
+    """Returns decoded records with the row of each joined state as a field, null if no row has the key.
 
-    Every row of a state has a key of its own, so that no record is there twice.
+    Every row of a state has a different key, so no record is duplicated.
 
     Raises:
         StateOverflowError: a state has more than `max_keys` keys.
@@ -144,11 +144,11 @@ def _rows(found: pa.Table, record: FieldType) -> list[dict[str, Any]]:
 def copied(
     warehouse: SparkWarehouse, pipeline: Pipeline, plan: CheckpointPlan, tables: ForeignTables
 ) -> dict[str, list[dict[str, Any]]]:
-    """Per uid of `plan.copies` the run that replaces its state by the planned version.
+    """Returns, per uid of `plan.copies`, the run that replaces its state by the planned version.
 
     Raises:
-        DataLostError: the planned version is gone.
-        StoreError, EngineError: the table, or the state so far, could not be read.
+        DataLostError: the planned version does not exist any more.
+        StoreError, EngineError: the table, or the current state, could not be read.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for uid in plan.copies:
@@ -160,7 +160,7 @@ def copied(
 
 
 def copied_frame(session: SparkSession, schema: OperatorSchema, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """The rows of a copy as a frame with the columns of a run."""
+    """Returns the rows of a copy as a frame with the columns of a run."""
     columns = run_columns(schema)
     ddl = ", ".join(f"{quoted(name)} {sql}" for name, sql in columns)
     return session.createDataFrame([tuple(row[name] for name, _ in columns) for row in rows], spark(ddl))

@@ -1,4 +1,4 @@
-"""Records of keys that were erased: an operator does not count them (Q9, ADR 0015)."""
+"""Records of erased keys, which an operator does not count (adr/0015)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 def blocked_column(schema: OperatorSchema, blocked: Sequence[BlockedKey]) -> Column | None:
-    """Whether a record of an operator is of a blocked key, never null; None where it has none."""
+    """Returns a column that says whether a record belongs to a blocked key, never null; None if no key is blocked."""
     mine = [_of(schema, b) for b in blocked if b.uid == schema.uid]
     return F.coalesce(reduce(Column.__or__, mine), F.lit(False)) if mine else None
 
@@ -32,5 +32,5 @@ def _of(schema: OperatorSchema, blocked: BlockedKey) -> Column:
 
 
 def _literal(value: object) -> Column:
-    # As microseconds: what a literal of Python's becomes depends on the zone of the session.
+    # As microseconds, because a Python literal depends on the time zone of the session.
     return F.timestamp_micros(F.lit(int(key_text(value)))) if isinstance(value, datetime) else F.lit(value)

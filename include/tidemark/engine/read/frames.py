@@ -1,4 +1,4 @@
-"""The frames of a batch: decoded records, and an operator's fold of them, as DataFrame expressions only."""
+"""The frames of a batch: decoded records, and their fold by an operator, as DataFrame expressions only."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,40 +25,41 @@ _POSITION = ("topic", "partition", "offset", "timestamp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """When an event time is in the future: later than logical time + `max_future`."""
+    """The rule for event times in the future: those later than logical time + `max_future`."""
 
     logical_time_ms: int
     max_future: timedelta
 
     @property
     def limit_us(self) -> int:
-        """The last event time that is not, in microseconds."""
+        """The last event time that is not in the future, in microseconds."""
         return self.logical_time_ms * 1000 + self.max_future // timedelta(microseconds=1)
 
 
 def handed_over(number: int, varying: str) -> str:
-    """A BIGINT that differs from plan to plan, so that generated code takes it as an argument (adr/0011).
+    """Returns a BIGINT that differs between plans as an expression that generated code takes as an argument (adr/0011).
 
-    Spark writes a number into the code as a constant, and then compiles the code anew for every plan and runs it cold.
-    It hands arrays over. An index that varies keeps it from looking the element up beforehand.
+    Spark writes a number into generated code as a constant, so it would compile the code again for every plan and run
+    it cold. It passes arrays as arguments. A varying index keeps Spark from looking the element up beforehand.
 
     Args:
-        number: of the plan.
+        number: a number of the plan.
         varying: a column of whole numbers.
     """
     return f"array(CAST({number} AS BIGINT))[CAST(coalesce(pmod({varying}, 1), 0) AS INT)]"
 
 
 def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> DataFrame:
-    """One row per record: position, `event_time`, `record`, `_reason`, `_bytes`; key and value of dead letters only.
+    """Returns one row per record: position, `event_time`, `record`, `_reason`, `_bytes`.
 
-    `_reason` is null where the record is good for every operator whose key is not null.
+    `_reason` is null if the record is good for every operator whose key is not null. Only dead letters have key and
+    value.
 
     Args:
-        raw: what was read of one input.
+        raw: the raw records of one input.
         pipeline: the declaration.
         plan: the plan.
-        name: the input.
+        name: name of the input.
     """
     source = pipeline.inputs[name]
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
@@ -87,9 +88,9 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
 
 
 def _doubts(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
-    """Conditions under which a good record is a dead letter of some operator, so that its raw bytes are kept."""
+    """Yields conditions under which a good record is a dead letter of some operator, so that its raw bytes are kept."""
     schemas = [plan.schemas[uid] for uid in pipeline.readers(name)]
-    # Whether a function fails, or a joined key is null, shows only later.
+    # Whether a function fails, or a joined key is null, is known only later.
     if pipeline.may_fail(name) or any(s.has_joined_key for s in schemas):
         return ["true"]
     return [f"NOT ({applied_sql(s)})" for s in schemas]
@@ -98,21 +99,21 @@ def _doubts(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
 def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
     if source.event_time is not None:
         return f"{GOOD}." + ".".join(f"`{step}`" for step in source.event_time.split("."))
-    # One time for all rows of a broadcast topic: which is the latest is then a matter of offsets alone.
+    # All rows of a broadcast topic get one time: only offsets then decide which row is the latest.
     return "timestamp_millis(0)" if is_broadcast else "timestamp"
 
 
 def folded(
     records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan, now: Now, *, emitted: bool = False
 ) -> DataFrame:
-    """The run of an operator: one row per key that the batch touched, of merge operands or of what follows a delete.
+    """Returns the run of an operator: one row per touched key, with merge operands or the state after a delete.
 
     Args:
-        records: of its input.
+        records: records of its input.
         schema: its stored schema.
         plan: the plan.
-        now: the clocks after the batch: what has expired by then does not count against a limit.
-        emitted: whether a process emitted them.
+        now: the clocks after the batch: state that has expired by then does not count against a limit.
+        emitted: whether a process emitted the records.
     """
     rows = keyed(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
     rows = _with_cuts(rows, schema)
@@ -125,7 +126,7 @@ def folded(
 
 
 def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
-    """First and last access of a key in the batch, and what is left of it where it takes deletes."""
+    """Returns columns with the first and last access of a key in the batch, and what follows its last delete."""
     if not schema.deletes:
         return [("_first_at", "min(_at)"), ("_last_at", "max(_at)")]
     kept = "FILTER (WHERE NOT _gone)"
@@ -136,7 +137,7 @@ def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
 
 
 def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
-    """When a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
+    """Returns when a record accesses the state of its key, in milliseconds on the operator's clock."""
     if schema.clock == "logical_time":
         return handed_over(plan.logical_time_ms, "offset")
     at = (
@@ -148,9 +149,9 @@ def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
 
 
 def _with_cuts(rows: DataFrame, schema: OperatorSchema) -> DataFrame:
-    """Adds, per ttl, where a key's history begins in this batch: behind the last gap that is as long (flink.md 1.1).
+    """Adds, per ttl, where the history of a key begins in this batch: after the last gap of at least that length.
 
-    On logical time all records of a batch have one access time, so that there is no gap.
+    On logical time all records of a batch have the same access time, so there is no gap.
     """
     if not _cut(schema):
         return rows
@@ -188,7 +189,7 @@ def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list
 
 
 def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
-    """What an operator could not apply, with raw key and value."""
+    """Returns the records that an operator could not apply, with raw key and value."""
     reason = f"{reason_sql(schema)} AS reason"
     here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
     return records.where(f"NOT ({applied_sql(schema)})").selectExpr(

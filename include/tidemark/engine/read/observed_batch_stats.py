@@ -1,6 +1,6 @@
-"""The tally of a small batch, observed while its records pass by on their way to a fold: no query of its own.
+"""Statistics of a small batch, observed on the way to a fold: they need no query of their own.
 
-Every offset of the plan's ranges has a bit, so that a record read twice shows, as in `engine.tally`.
+Every offset in the ranges of the plan has a bit, so a record read twice is detected, as in `engine.read.batch_stats`.
 """
 
 import itertools
@@ -19,17 +19,17 @@ from tidemark.model.core.offsets import TopicPartition
 
 _NAME = "tally"
 _PARTITIONS, _BITMAPS, _BITS = 16, 2, 32_768
-"""Beyond so many partitions, or bitmaps of Spark's with so many bits, a query costs less than what is observed."""
+"""With more partitions, or more bits in Spark's bitmaps, a query costs less than the observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassingTally:
-    """What is observed of one input, for operators without a block-list.
+    """The observation of one input, for operators without blocked keys.
 
     Attributes:
         pipeline: the declaration.
         plan: the plan.
-        name: the input.
+        name: name of the input.
     """
 
     pipeline: Pipeline
@@ -43,18 +43,18 @@ class PassingTally:
 
     @property
     def at_most(self) -> int:
-        """How many records there may be."""
+        """The greatest possible number of records."""
         return self._ends[-1]
 
     def on(self, records: DataFrame, observed: Observed) -> DataFrame:
-        """The same records, tallied when they pass by, with two columns more."""
+        """Returns the same records with two more columns, counted as they pass by."""
         shifts = (end - self.plan.ranges[tp].end for tp, end in zip(self._partitions, self._ends, strict=True))
         place = f"offset + {_array(shifts)}[_slot] AS _place"
         told = (F.expr(sql).alias(name) for name, sql in self._aggregates().items())
         return observed.on(records.selectExpr("*", f"{self._slot()} AS _slot", place), _NAME, *told)
 
     def told(self, observed: Observed) -> BatchStats | None:
-        """The tally, once the action is over; None where none was reported, or one that does not add up: count then."""
+        """Returns the statistics after the action; None if none, or inconsistent ones, were reported: then count."""
         found = observed.of(_NAME)
         if not found or found["records"] != sum(found[f"offsets_{n}"] for n in range(self._bitmaps)):
             return None
@@ -73,12 +73,12 @@ class PassingTally:
 
     @property
     def _partitions(self) -> list[TopicPartition]:
-        """All of the input, so that the code is that of the plan before although another partition is empty."""
+        """All partitions of the input, so that the generated code stays the same if another partition is empty."""
         return sorted(tp for tp in self.plan.ranges if tp.topic in self.plan.sources[self.name])
 
     @property
     def _ends(self) -> list[int]:
-        """Where the offsets of each partition end, if those of all lie behind each other from zero on."""
+        """The end offsets of each partition, if all ranges are laid out one after the other from zero."""
         sizes = (self.plan.ranges[tp].end - self.plan.ranges[tp].start for tp in self._partitions)
         return list(itertools.accumulate(sizes))
 
@@ -95,7 +95,7 @@ class PassingTally:
 
     def _aggregates(self) -> dict[str, str]:
         starts = [0, *self._ends[:-1]]
-        # A record from elsewhere has no bit, and then the bits are fewer than the records.
+        # A record from elsewhere has no bit, so there would be fewer bits than records.
         bit = f"CASE WHEN _place >= {_array(starts)}[_slot] AND _place < {_array(self._ends)}[_slot] THEN _place END"
         sql = {"records": "count(1)", "bytes": "sum(_bytes)"}
         for n in range(self._bitmaps):
@@ -112,5 +112,5 @@ class PassingTally:
 
 
 def _array(numbers: Iterable[int]) -> str:
-    """Numbers of a plan, which generated code takes as an argument where their index varies (adr/0011)."""
+    """Returns numbers of a plan, which generated code takes as an argument if their index varies (adr/0011)."""
     return f"array({', '.join(f'{n}L' for n in numbers)})"

@@ -1,7 +1,7 @@
-"""Records without a value, as deletes of the key that their message key names; nothing here runs per record in Python.
+"""Records without a value delete the key in their message key; no Python code runs per record.
 
-One key column: the text of the message key, as it is for a string, in its JSON or ISO-8601 form for other types.
-Several: a JSON array of them in order, or an object by their names.
+For one key column the message key is its text: as it is for a string, in its JSON or ISO-8601 form for other types. For
+several columns it is a JSON array of them in order, or an object by their names.
 """
 
 from pyspark.sql import DataFrame
@@ -19,28 +19,28 @@ _PLACE = "struct(topic, `partition`, `offset`)"
 
 
 def applied_sql(schema: OperatorSchema) -> str:
-    """The condition that an operator applies a record; never null."""
+    """Returns the condition that an operator applies a record; never null."""
     keyed = " AND ".join(f"{spark(record_path(k.source))} IS NOT NULL" for k in schema.keys)
     good = f"_reason IS NULL AND {keyed}"
     return f"(({good}) OR ({deleted_sql(schema)}))" if schema.deletes else good
 
 
 def deleted_sql(schema: OperatorSchema) -> str:
-    """The condition that a record is a delete whose message key names a key of an operator."""
+    """Returns the condition that a record is a delete and its message key is a key of the operator."""
     named = [f"({_column(schema, n)[0]}) IS NULL" for n in range(len(schema.keys))]
     return " AND ".join([_VALUELESS, "key IS NOT NULL", _is_whole(schema), *named])
 
 
 def reason_sql(schema: OperatorSchema) -> str:
-    """Why a record that an operator does not apply is a dead letter."""
+    """Returns why a record that an operator does not apply is a dead letter."""
     why = f"coalesce(_reason, '{Reason.NULL_KEY.value}')"
     return f"CASE WHEN {_VALUELESS} THEN '{Reason.BAD_KEY.value}' ELSE {why} END" if schema.deletes else why
 
 
 def keyed(records: DataFrame, schema: OperatorSchema) -> DataFrame:
-    """The records that an operator applies, with its key in columns `key_names`.
+    """Returns the records that an operator applies, with its key in columns `key_names`.
 
-    Where it takes deletes, also `_gone`, whether it is one; of each key the last delete and what follows it are left.
+    If it takes deletes, `_gone` says whether a record is one; of each key, the last delete and later records remain.
     """
     found = records.where(applied_sql(schema))
     keys = [f"{sql} AS _k{n}" for n, sql in enumerate(key_sql(schema))]
@@ -52,7 +52,7 @@ def keyed(records: DataFrame, schema: OperatorSchema) -> DataFrame:
 
 
 def key_sql(schema: OperatorSchema) -> list[str]:
-    """The expressions of an operator's key columns over its records."""
+    """Returns the expressions of an operator's key columns over its records."""
     paths = [spark(record_path(k.source)) for k in schema.keys]
     if not schema.deletes:
         return paths
@@ -60,12 +60,12 @@ def key_sql(schema: OperatorSchema) -> list[str]:
 
 
 def key_names(schema: OperatorSchema) -> list[str]:
-    """The columns that `keyed` puts the key into."""
+    """Returns the columns in which `keyed` puts the key."""
     return [f"_k{n}" for n in range(len(schema.keys))]
 
 
 def _is_whole(schema: OperatorSchema) -> str:
-    """The condition that the message key is text, and where it is JSON, one array or object of all columns."""
+    """Returns the condition that the message key is text, and if it is JSON, one array or object of all columns."""
     if len(schema.keys) == 1:
         pattern = _WHOLE.get(schema.keys[0].type.kind)
         text = f"is_valid_utf8({_TEXT})"
@@ -78,7 +78,7 @@ def _is_whole(schema: OperatorSchema) -> str:
 
 
 def _column(schema: OperatorSchema, n: int) -> tuple[str, str]:
-    """(why the n-th key column does not fit, its value)."""
+    """Returns (why the n-th key column does not fit, its value)."""
     key = schema.keys[n]
     if len(schema.keys) > 1:
         places = (f"try_variant_get({parsed_sql(_TEXT)}, '$[0]{at}', 'variant')" for at in (f"[{n}]", f".{key.name}"))

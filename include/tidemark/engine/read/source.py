@@ -1,4 +1,4 @@
-"""Reads exactly a plan's offset ranges from Kafka: `assign`, concrete offsets (P12)."""
+"""Reads exactly the offset ranges of a plan from Kafka: `assign` with concrete offsets."""
 
 import json
 from collections import defaultdict
@@ -18,8 +18,8 @@ class KafkaOptions:
 
     Attributes:
         bootstrap: bootstrap servers, as the executors see them.
-        poll_timeout_ms: after this long without an answer a read fails (Spark's default is 120 s).
-        client: more consumer options, `security.protocol` and the like, without the prefix `kafka.`.
+        poll_timeout_ms: a read fails after this long without an answer (Spark's default is 120 s).
+        client: further consumer options without the prefix `kafka.`, such as `security.protocol`.
     """
 
     bootstrap: str
@@ -32,16 +32,16 @@ _CLIENT: Mapping[str, str] = {
     "max.poll.records": "50000",
     "max.partition.fetch.bytes": str(8 * 2**20),
 }
-"""What differs from Kafka's defaults. Spark asks for a partition's first and last offset after each poll, and a broker
-answers that only once the fetch that the consumer has sent ahead is answered: after `fetch.max.wait.ms`, where none
-is left. So polls are few and large, and nobody waits for records that a bounded read does not want
-(`benchmarks/read_wait.py` measures it)."""
+"""Differences from Kafka's defaults. After each poll Spark asks for the first and last offset of the partition, and the
+broker answers only when it has answered the consumer's next fetch: after `fetch.max.wait.ms`, if no records are left.
+So polls are few and large, and a bounded read does not wait for records beyond its end (`benchmarks/read_wait.py`
+measures it)."""
 
 
 def read_ranges(spark: SparkSession, plan: CheckpointPlan, name: str, options: KafkaOptions) -> DataFrame:
-    """The records of one input's ranges, which may not all be empty; nothing is read before an action.
+    """Returns the records in the ranges of one input, not all empty; nothing is read before an action.
 
-    `failOnDataLoss` stays at its default, true: with false Spark would skip trimmed offsets in silence.
+    `failOnDataLoss` stays at its default, true: with false, Spark silently skips trimmed offsets.
     """
     ranges = plan.ranges_of(name)
     reader = (
@@ -72,20 +72,20 @@ def _per_topic(ranges: OffsetRanges, bound: Callable[[OffsetRange], int] | None)
 
 
 def refuse_recreated(planned: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Spark knows no topic ids: it reads the old range of a new topic of the same name without a complaint (J9).
+    """Spark ignores topic ids: it reads the old range from a new topic of the same name without an error.
 
     Args:
         planned: the plan's ids of the topics that were read.
-        now: today's; one that is gone is left out.
+        now: the current ids; a topic that no longer exists is left out.
 
     Raises:
-        DataLostError: a topic has another id than the plan.
+        DataLostError: a topic has a different id than in the plan.
     """
     for topic, then in planned.items():
         if now.get(topic) != then:
             raise DataLostError(
-                f"data lost: topic {topic} was deleted or recreated while it was read: its id was {then},"
-                f" now it is {now.get(topic, 'none')}",
+                f"data lost: topic {topic} was deleted or recreated while it was read: its id was {then}"
+                f" and is now {now.get(topic, 'none')}",
                 safe="every completed checkpoint is intact; nothing was published.",
                 next="run the pipeline again: its planner names the exact gap, and --accept-loss records it.",
             )

@@ -1,10 +1,10 @@
-"""Classes of a Spark driver as one file that its JVM maps, instead of reading and verifying twenty thousand of them.
+"""Archives the classes of a Spark driver in one file that its JVM maps, instead of verifying twenty thousand classes.
 
-Java calls it a dynamic archive of shared classes (JEP 350). `make setup-driver` makes it; a driver of our own uses the
-one of its Java and its jars, and starts without it where there is none. Run as
-`python -m tidemark.engine.session.class_archive
-FOLDER`, the folder with the jars. Java checks the jars once more, by size and time of change, and goes on without an
-archive that does not fit. Importing this imports no pyspark.
+Java calls this a dynamic archive of shared classes (JEP 350). `make setup-driver` creates it. A driver started by
+Tidemark uses the archive for its Java and its jars, or starts without one. Java checks the size and modification time
+of the jars, and continues without an archive that does not fit. Importing this module does not import pyspark.
+
+Run it as `python -m tidemark.engine.session.class_archive FOLDER`, with the folder of jars.
 """
 
 import os
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = "class-archives"
-"""Beside the folders of jars."""
+"""Next to the folders of jars."""
 _CLASS_PATH, _OPTIONS = "spark.driver.extraClassPath", "spark.driver.defaultJavaOptions"
 QUIET = "-Xlog:disable -Xlog:all=warning:stderr -Xlog:cds*=off:stderr -Xlog:class+path*=off:stderr"
-"""A JVM prints what it complains of to stdout, where answers are; of an archive that is stale nobody need know."""
+"""A JVM prints its warnings to stdout, where results are; a stale archive needs no warning."""
 COMPILE_LATE = " ".join(
     f"-XX:Tier4{name}Threshold={count}"
     for name, count in {"Invocation": 50_000, "MinInvocation": 6_000, "Compile": 150_000, "BackEdge": 400_000}.items()
 )
-"""Ten times Java's own counts: its second compiler takes a third of a short driver's processor time, beside tasks that
-could use it, and most of what it makes is never run again. What loops over records is over these counts soon."""
+"""Ten times Java's defaults: the second compiler takes a third of a short driver's CPU time away from tasks, and most
+of the code that it compiles never runs again. Loops over records soon exceed these counts."""
 _LIGHTLY = "-XX:TieredStopAtLevel=1"
 _PATIENCE = 300.0
-"""Seconds for a JVM to write its archive and to end."""
+"""Seconds for a JVM to write its archive and exit."""
 
 
 def is_own_process(master: str) -> bool:
-    """Whether a master's executors are the driver itself, so that its class path is theirs."""
+    """Whether the executors of a master run in the driver itself and share its class path."""
     return master == "local" or master.startswith("local[")
 
 
 def jars_below(*folders: Path | None) -> list[Path]:
-    """The jars of some folders by name; without links, so that one archive serves whoever sees them."""
+    """Returns the jars in some folders by name, with links resolved, so that all users of them share one archive."""
     return [jar.resolve() for folder in folders if folder for jar in sorted(folder.glob("*.jar"))]
 
 
 def jar_conf(master: str, folders: Sequence[Path | None], given: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """How a driver of our own gets jars; one whose executors are itself starts with their archive, if there is one.
+    """Returns how a local driver gets jars; a driver that is its own executor uses their archive, if it exists.
 
-    Jars of `spark.jars` are copied and served, and loaded by a class loader whose classes no archive can hold. So only
-    a cluster's executors get them that way.
+    Jars in `spark.jars` are copied and served, and loaded by a class loader whose classes no archive can hold, so only
+    the executors of a cluster get them that way.
 
     Args:
-        master: of the driver.
-        folders: with the jars, besides Spark's own.
-        given: configuration that somebody else wants; what it says of the same settings comes after ours.
+        master: master of the driver.
+        folders: folders with the jars, in addition to Spark's own.
+        given: the caller's configuration; its values for the same settings are appended to these.
         spark_home: the folder of the pyspark wheel.
     """
     jars = jars_below(*folders)
@@ -73,7 +73,7 @@ def jar_conf(master: str, folders: Sequence[Path | None], given: Mapping[str, st
 
 
 def archive_of(jars: Sequence[Path], spark_home: Path) -> Path | None:
-    """Where the archive for this Java, these jars and this Spark is, or would be; None without a Java or jars."""
+    """Returns the path of the archive for this Java, these jars and this Spark; None without a Java or jars."""
     java = _virtual_machine()
     if java is None or not jars:
         return None
@@ -85,15 +85,15 @@ def archive_of(jars: Sequence[Path], spark_home: Path) -> Path | None:
 
 
 def make_archive(jars: Sequence[Path]) -> Path:
-    """Runs queries like a checkpoint's in a driver of this process, whose JVM writes down what it has loaded.
+    """Runs queries like those of a checkpoint in a driver of this process, whose JVM archives the loaded classes.
 
-    Two processes may do so at once: each writes a file of its own, and the later one stays.
+    Two processes may do so at once: each writes its own file, and the later one remains.
 
     Args:
-        jars: besides Spark's own, as `jars_below` finds them.
+        jars: jars in addition to Spark's own, from `jars_below`.
 
     Returns:
-        The archive, which may have been there already.
+        The archive, which may have existed already.
 
     Raises:
         EngineError: there is no Java or no jar, or the JVM wrote nothing.
@@ -114,8 +114,8 @@ def make_archive(jars: Sequence[Path]) -> Path:
         if not made.is_file():
             said = log.read_text(errors="replace")[-500:] if log.is_file() else "nothing"
             raise EngineError(
-                f"the JVM wrote no archive of its classes and said: {said}",
-                safe="drivers start without it, only later.",
+                f"the JVM did not write an archive of its classes: {said}",
+                safe="drivers start without it, but more slowly.",
                 next="unset SPARK_CONF_DIR (a folder with files cannot be on the class path), then make setup-driver.",
             )
         made.replace(archive)
@@ -124,7 +124,7 @@ def make_archive(jars: Sequence[Path]) -> Path:
 
 @contextmanager
 def _driver(jars: Sequence[Path], conf: Mapping[str, str]) -> "Iterator[SparkSession]":
-    """A driver whose JVM has ended afterwards."""
+    """Yields a driver; its JVM has exited afterwards."""
     from tidemark.engine.session.session import SparkSettings, open_session
 
     own = {**conf, _CLASS_PATH: os.pathsep.join(map(str, jars))}
@@ -136,7 +136,7 @@ def _driver(jars: Sequence[Path], conf: Mapping[str, str]) -> "Iterator[SparkSes
 
 
 def ended(spark: Any) -> None:
-    """Stops a driver that this process has started, and waits until its JVM has ended and written what it had to."""
+    """Stops a driver that this process has started, and waits until its JVM has written its files and exited."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
@@ -145,7 +145,7 @@ def ended(spark: Any) -> None:
 
 
 def _train(spark: "SparkSession", scratch: Path) -> None:
-    """What a checkpoint loads; of Kafka's client all but what an answer of a broker needs, because there is none."""
+    """Loads what a checkpoint loads, except the parts of Kafka's client that need an answer from a broker."""
     from tidemark.engine.session.warm_up import warm_session
 
     warm_session(spark, scratch / "warm-up")
@@ -155,12 +155,12 @@ def _train(spark: "SparkSession", scratch: Path) -> None:
         reader = reader.option(f"kafka.{name}", value)
     try:
         reader.load().count()
-    except Exception as nobody:
-        print(f"no broker answers, as expected: {type(nobody).__name__}", file=sys.stderr)
+    except Exception as no_answer:
+        print(f"no broker answers, as expected: {type(no_answer).__name__}", file=sys.stderr)
 
 
 def _virtual_machine() -> Path | None:
-    """The library of the Java that Spark's scripts would start."""
+    """Returns the library of the Java that Spark's scripts would start."""
     home = os.environ.get("JAVA_HOME")
     launcher = Path(home, "bin", "java") if home else Path(shutil.which("java") or "/nowhere")
     library = launcher.resolve().parents[1] / "lib" / "server" / "libjvm.so"
@@ -168,7 +168,7 @@ def _virtual_machine() -> Path | None:
 
 
 def main() -> int:
-    """Makes the archive for the jars below the folder named by the first argument, and prints where it is.
+    """Creates the archive for the jars below the folder given as first argument, and prints its path.
 
     Returns:
         The exit code.

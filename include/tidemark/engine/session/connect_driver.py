@@ -1,15 +1,15 @@
 """The application of the embedded Spark, run by spark-submit: a driver whose plugin serves Connect.
 
-Spark's own server class gives every session a class loader, for classes that its client may send, and so compiles the
-queries of each session anew, although ours send none (docs/adr/0011). It leaves no way to say otherwise; an
-application of one's own does.
+Spark's own server class gives every session a class loader for classes that its client may send. So it compiles the
+queries of each session again, although Tidemark sends no classes (docs/adr/0011). No option turns this off, but a
+separate application does.
 """
 
 import sys
 
 
 def main() -> None:
-    """Serves until the JVM is gone, which closes this process's standard input."""
+    """Serves until the JVM exits, which closes the standard input of this process."""
     from pyspark.sql import SparkSession
 
     SparkSession.builder.getOrCreate()

@@ -1,4 +1,4 @@
-"""The answer of a process to the one that started it: a file with what a verb returned, or with its error."""
+"""Passes the result of a child process to its parent: a file with the return value of a verb, or with its error."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,10 +8,10 @@ from tidemark.errors import TidemarkError
 
 
 def answer(path: str, verb: Callable[[], Mapping[str, object]]) -> int:
-    """Calls a verb and writes the answer; called by the entry points of `spark_jobs/`.
+    """Calls a verb and writes its result; called by the entry points of `spark_jobs/`.
 
     Returns:
-        The exit code: 0, or that of an error of ours. Any other exception leaves no answer.
+        The exit code: 0, or that of a `TidemarkError`. Any other exception leaves no result file.
     """
     code, body = 0, dict[str, object]()
     try:

@@ -1,7 +1,7 @@
-"""How long a Connect client waits for a server that does not answer: one patience for all calls of a session.
+"""How long a Connect client waits for a server that does not answer: one limit for all calls of a session.
 
-Spark's own policies count per call. A server that is gone is then waited for once more by each call that cleans up, and
-by the threads that release results, which the process waits for at its end.
+Spark's own policies count per call. If the server is gone, each call that cleans up waits again, and so do the threads
+that release results, for which the process waits when it exits.
 """
 
 import time
@@ -9,17 +9,17 @@ import time
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState, extract_retry_info
 
 PATIENCE = 9.0
-"""Seconds from a call's first failure until its server counts as gone: longer than a blip of the network, and less
-than anybody waits who could start another attempt, which is what repairs a checkpoint (I9)."""
+"""Seconds from the first failure of a call until its server counts as gone: longer than a short network outage, and
+shorter than a person waits before starting another attempt, which repairs a checkpoint."""
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 100, 1_000
 RECONNECTING = [("grpc.initial_reconnect_backoff_ms", _FIRST_PAUSE_MS), ("grpc.max_reconnect_backoff_ms", 1_000)]
-"""Options of a channel: gRPC's own pauses grow to two minutes, in which each call fails without asking the network."""
+"""Options of a channel: gRPC's own pauses grow to two minutes, during which each call fails without trying."""
 
 
 class Patience(DefaultPolicy):
-    """Tries again while the server does not answer, for so long; afterwards no call of the session waits any more.
+    """Retries while the server does not answer, up to the limit; then no call of the session waits any more.
 
-    A server that says itself when to try again is alive: that is for another policy.
+    A server that itself says when to retry is alive: that is for another policy.
     """
 
     def __init__(self, seconds: float = PATIENCE) -> None:
@@ -48,7 +48,7 @@ class _Call(RetryPolicyState):
         self._until: float | None = None
 
     def next_attempt(self, exception: BaseException | None = None) -> int | None:
-        """Milliseconds to wait before the next try; None = the server is gone."""
+        """Returns milliseconds to wait before the next try; None = the server is gone."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + self._patience.seconds
@@ -59,7 +59,7 @@ class _Call(RetryPolicyState):
 
 
 def policies() -> list[RetryPolicy]:
-    """Those of one session."""
+    """Returns the retry policies of one session."""
     return [
         Patience(),
         DefaultPolicy(max_retries=10, initial_backoff=_FIRST_PAUSE_MS, backoff_multiplier=2.0, max_backoff=5_000),

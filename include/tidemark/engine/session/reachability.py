@@ -1,4 +1,4 @@
-"""Whether a Spark Connect server listens, asked before its client, which retries for ten minutes before it fails."""
+"""Checks that a Spark Connect server listens, before its client retries for ten minutes."""
 
 import socket
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ def refuse_unreachable(address: str) -> None:
     """Checks that something listens at the address of a Spark Connect server.
 
     Raises:
-        UsageError: it is no address.
+        UsageError: the address is invalid.
         EngineError: nothing listens there.
     """
     at = urlsplit(address)
@@ -21,8 +21,8 @@ def refuse_unreachable(address: str) -> None:
         port = at.port or _CONNECT_PORT
     except ValueError as error:
         raise UsageError(
-            f"TIDEMARK_SPARK is no address: {address}",
-            next="write it as in sc://spark:15002, with options behind a slash: sc://spark:443/;use_ssl=true",
+            f"TIDEMARK_SPARK is not a valid address: {address}",
+            next="write sc://spark:15002, with options after a slash: sc://spark:443/;use_ssl=true",
         ) from error
     try:
         socket.create_connection((at.hostname or "localhost", port), _CONNECT_TIMEOUT).close()

@@ -1,7 +1,8 @@
-"""The one Spark session factory: a Connect session whose id is derived from (plan, attempt), or a classic driver.
+"""The Spark session factory: a Connect session whose id is derived from (plan, attempt), or a classic driver.
 
-A killed client does not end its query on a Connect server, so the next attempt derives the id of the one before,
-interrupts and releases it. A released id stays closed on the server: a zombie client gets nothing more from it.
+Killing a client does not stop its query on a Connect server. So the next attempt derives the session id of the previous
+one, and interrupts and releases that session. A released id stays closed on the server: a zombie client gets no more
+results from it.
 """
 
 import atexit
@@ -33,9 +34,9 @@ _FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 
 @cache
 def packed() -> Path:
-    """The package's Python files as a zip, which a worker imports from; the same files make the same bytes.
+    """Returns a zip of the package's Python files, from which workers import; the same files give the same bytes.
 
-    It lies in a temporary folder of this user's and goes with this process, which serves it to its executors.
+    It is in a temporary folder of this user and is deleted when this process, which serves it to executors, exits.
     """
     files = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sorted(PACKAGE.rglob("*.py"))}
     digest = sha256()
@@ -55,8 +56,9 @@ _SPARK_HOME = Path(pyspark.__file__).parent
 _PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _DELTA = "spark.databricks.delta"
 _OPENED: list[Any] = []
-"""Every client session of this process, for good: the collector must never find one. Its finalizer closes channel and
-thread pool wherever it happens to run, and in the middle of a call that waits for ever (SPARK-55020, SPARK-55406)."""
+"""Every client session of this process, for ever, so that none is garbage-collected. The finalizer closes the channel
+and thread pool on whatever thread it runs, and in the middle of a call it blocks for ever (SPARK-55020,
+SPARK-55406)."""
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _ESCAPED = r'(?:[^"\\]|\\.)*'
 REDACTED = "|".join(
@@ -67,11 +69,11 @@ REDACTED = "|".join(
         f'kafka[.][a-z.]*password"\\s*value:\\s*{_TEXT}',
     )
 )
-"""Credentials for Kafka in texts of plans: as they are, and inside a quoted string, as a Connect server prints them."""
+"""Kafka credentials in texts of plans: as they are, and inside a quoted string, as a Connect server prints them."""
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
-    # Our plans are one shuffle deep, and re-planning costs more than a small batch; a method beyond 8,000 bytes of
-    # code is never compiled by the JVM, so a wide record is better split up than fused.
+    # Tidemark's plans are one shuffle deep, and re-planning costs more than a small batch. The JVM never compiles a
+    # method of more than 8,000 bytes, so a wide record is better split up than fused.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.session.timeZone": "UTC",
@@ -85,7 +87,7 @@ SESSION_CONF: Mapping[str, str] = {
     f"{_DELTA}.vacuum.logging.enabled": "false",
     f"{_DELTA}.snapshotPartitions": "2",
 }
-"""Mandatory in every session (facts.md 2 and the short list); set per session, so they hold over Connect too."""
+"""Mandatory settings of every session; set per session, so that they apply over Connect too."""
 STATIC_CONF: Mapping[str, str] = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -93,7 +95,7 @@ STATIC_CONF: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What a driver of our own starts with; a Connect server is given the same by whoever starts it."""
+"""Settings of a local driver; a Connect server is started with the same ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +103,12 @@ class SparkSettings:
     """Where Spark is.
 
     Attributes:
-        master: `sc://host:port` (Connect), or a master for a driver in this process: `local[2]`, `spark://...`.
-        jars: folder with Spark's extra jars, for a driver of our own.
-        s3_jars: folder with those that it needs for a warehouse in a bucket.
-        parallelism: shuffle partitions; about the cores.
-        conf: more configuration, for a driver of our own.
-        session_conf: more configuration of every session, such as where the warehouse is reached; no secrets.
+        master: `sc://host:port` (Connect), or the master of a driver in this process: `local[2]`, `spark://...`.
+        jars: folder with Spark's extra jars, for a local driver.
+        s3_jars: folder with the additional jars for a warehouse in a bucket.
+        parallelism: shuffle partitions; about the number of cores.
+        conf: more configuration for a local driver.
+        session_conf: more configuration of every session, such as the address of the warehouse; no secrets.
     """
 
     master: str = field(repr=False)
@@ -123,21 +125,21 @@ class SparkSettings:
 
 
 def session_id(owner: str, attempt: int) -> str:
-    """The Connect session id of an attempt.
+    """Returns the Connect session id of an attempt.
 
     Args:
-        owner: what is attempted, unique among all plans and jobs of the server: `<pipeline>/chk-17`.
-        attempt: its number.
+        owner: the plan or job, with a name that is unique on the server: `<pipeline>/chk-17`.
+        attempt: number of the attempt.
     """
     digits = hashlib.sha256(f"tidemark {owner}/{attempt}".encode()).hexdigest()
     return "-".join((digits[:8], digits[8:12], f"5{digits[13:16]}", f"8{digits[17:20]}", digits[20:32]))
 
 
 def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
-    """The session of one attempt, configured.
+    """Returns the configured session of one attempt.
 
     Raises:
-        EngineError: the server does not answer, or this session was released by a later attempt.
+        EngineError: the server does not answer, or a later attempt has released this session.
     """
     with translated():
         spark = _remote(settings, owner, attempt) if settings.is_connect else _classic(settings, owner)
@@ -147,7 +149,7 @@ def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSess
 
 
 def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
-    """Sets all; a Connect client asks once, because a request per setting takes a fifteenth of a small checkpoint."""
+    """Sets all options in one request: a request per option takes a fifteenth of a small checkpoint over Connect."""
     at_once = getattr(spark.conf, "_set_all", None)
     if at_once is not None:
         at_once(conf, silent=False)
@@ -157,31 +159,31 @@ def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def end_session(settings: SparkSettings, owner: str, attempt: int) -> None:
-    """Interrupts what an earlier attempt may still run on the server, and releases its session for good.
+    """Interrupts what an earlier attempt may still run on the server, and releases its session permanently.
 
-    Called by the owner of attempt n for attempt n-1, before it reads anything. It only spares work: safety rests on
+    The owner of attempt n calls it for attempt n-1 before it reads anything. It only saves work: correctness depends on
     the outcome key and on the compare-and-set of each commit.
     """
     if not settings.is_connect or attempt < 1:
         return
     with translated():
-        # A release interrupts too; to a session that is closed already every other call is an error.
+        # A release interrupts too; on a closed session every other call is an error.
         _remote(settings, owner, attempt).stop()
 
 
 def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
-    # A driver of our own does without.
+    # A local driver has no such session.
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     base = settings.master if "/;" in settings.master else f"{settings.master.rstrip('/')}/"
     url = f"{base};session_id={session_id(owner, attempt)};user_id={_USER}"
-    # As `builder.remote(url)` does, which takes no options of a channel.
+    # As in `builder.remote(url)`, which takes no channel options.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     session: Any = ConnectSession.builder.channelBuilder(DefaultChannelBuilder(url, RECONNECTING)).create()
     _OPENED.append(session)
-    # The default waits for ten minutes for a server that is gone; a checkpoint is repaired by its next attempt (I9).
+    # The default waits ten minutes for a server that is gone, but the next attempt already repairs a checkpoint.
     session.client.set_retry_policies(policies())
-    # We use none of Spark's ML; its clean-up at the end of the process would wait long for a server that is gone.
+    # Tidemark does not use Spark's ML, whose clean-up at exit would wait long for a server that is gone.
     cleanup = getattr(session.client, "_cleanup_ml_cache", None)
     if cleanup is not None:
         atexit.unregister(cleanup)
@@ -198,7 +200,7 @@ def _classic(settings: SparkSettings, owner: str) -> SparkSession:
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     if is_own:
-        # Else it is PYSPARK_PYTHON, or the first `python3` of the shell, which need not have a library of ours.
+        # Otherwise it is PYSPARK_PYTHON or the shell's first `python3`, which may lack Tidemark's libraries.
         session.sparkContext.pythonExec = sys.executable
     else:
         session.sparkContext.addPyFile(str(packed()))
@@ -206,7 +208,7 @@ def _classic(settings: SparkSettings, owner: str) -> SparkSession:
 
 
 def _python_path(given: Mapping[str, str]) -> dict[str, str]:
-    """Leads workers to the package that this process has; from where libraries are installed they have it anyway."""
+    """Adds this process's package to the path of workers; where libraries are installed they have it anyway."""
     place = str(PACKAGE.parent)
     if place in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         return {}

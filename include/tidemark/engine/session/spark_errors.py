@@ -1,4 +1,4 @@
-"""The one seam at which errors of Spark, Py4J and gRPC become ours; no other module of the engine catches them."""
+"""Translates errors of Spark, Py4J and gRPC to Tidemark's; no other module of the engine catches them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,17 +31,17 @@ _FOREIGN = ("pyspark", "py4j", "grpc")
 
 
 class NumericOverflow(EngineError):
-    """A sum left its type inside Spark, which does not name the key: the caller finds it by a second query."""
+    """A sum overflowed inside Spark, which does not name the key; the caller finds it with a second query."""
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Runs a block, mapping foreign errors.
+    """Runs a block and translates foreign errors.
 
     Raises:
-        DataLostError: part of a range is not in the log any more.
+        DataLostError: part of a range is no longer in the log.
         BrokerError: Kafka did not answer.
-        StoreError: the disk refused.
+        StoreError: the disk refused to read or write.
         StateOverflowError: a key's state does not fit; the message names the key.
         NumericOverflow: the same, without the key.
         EngineError: any other failure of Spark, with the first lines of its message.
@@ -68,38 +68,38 @@ def _ours(message: str) -> TidemarkError:
             next="run the pipeline again: its planner names the exact gap, and --accept-loss records it.",
         )
     if any(mark in message for mark in _NUMBERS):
-        return NumericOverflow(f"a sum left its type: {first}", next="look at the values of the summed fields.")
+        return NumericOverflow(f"a sum overflowed its type: {first}", next="check the values of the summed fields.")
     if any(mark in message for mark in _BROKER):
         return BrokerError(
             f"Kafka did not answer: {first}",
             safe="every completed checkpoint is intact; nothing was published.",
-            next="start the broker, or mend its address and credentials, then run the pipeline again.",
+            next="start the broker, or correct its address and credentials, then run the pipeline again.",
         )
     if any(mark in message for mark in _DISK):
         return StoreError(
-            f"the disk refused: {first}",
+            f"the disk refused to read or write: {first}",
             safe="every completed checkpoint is intact; nothing was published.",
-            next="make room or mend the permissions, then run the pipeline again.",
+            next="free some space or correct the permissions, then run the pipeline again.",
         )
     if _GONE in message:
         return EngineError(
-            f"Spark does not answer any more: {first}",
+            f"Spark no longer answers: {first}",
             safe="every completed checkpoint is intact; nothing was published.",
             next="tidemark up --only spark    (or start your own server), then run the pipeline again.",
         )
     return EngineError(
         f"Spark failed: {first}",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="look at the log of Spark, then run the pipeline again: it repeats the same ranges.",
+        next="check Spark's log, then run the pipeline again: it repeats the same ranges.",
     )
 
 
 def overflow(what: str) -> StateOverflowError:
-    """The error of a key whose state does not fit."""
+    """Returns the error for a key whose state does not fit."""
     return StateOverflowError(
         f"state overflow: {what}",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="widen the field's type or its limit, or keep the record out, then run the pipeline again.",
+        next="widen the type or limit of the field, or remove the record, then run the pipeline again.",
     )
 
 

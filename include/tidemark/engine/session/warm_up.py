@@ -1,7 +1,7 @@
 """The first query of a new Spark server, shaped like a checkpoint: JSON, strict decoding, a fold, Parquet, a look-up.
 
-Called by nobody in the engine: `tidemark up` runs it as a child process, because the stack does not import pyspark.
-Run as `python -m tidemark.engine.session.warm_up sc://HOST:PORT FOLDER`; it leaves nothing behind.
+The engine never calls it: `tidemark up` runs it as a child process, because the stack does not import pyspark. Run as
+`python -m tidemark.engine.session.warm_up sc://HOST:PORT FOLDER`; it leaves nothing behind.
 """
 
 import shutil
@@ -19,7 +19,7 @@ RECORDS = 2000
 
 
 def main() -> int:
-    """Warm the server named by the first argument, with scratch files below the second.
+    """Warms up the server given as first argument, with scratch files in the folder given as second.
 
     Returns:
         The exit code.
@@ -33,11 +33,11 @@ def main() -> int:
 
 
 def warm(address: str, scratch: Path) -> None:
-    """Make the server load and compile what a checkpoint will need.
+    """Makes the server load and compile what a checkpoint needs.
 
     Args:
         address: a Spark Connect URL.
-        scratch: a folder that both sides can write.
+        scratch: a folder that both sides can write to.
     """
     from pyspark.sql import SparkSession
 
@@ -49,7 +49,7 @@ def warm(address: str, scratch: Path) -> None:
 
 
 def warm_session(spark: "SparkSession", scratch: Path) -> None:
-    """The queries themselves, in a session that stays open; arguments as of `warm`."""
+    """Runs the queries in a session, which stays open; the arguments are those of `warm`."""
     for turn in range(ROUNDS):
         _checkpoint(spark, scratch / f"run-{turn}")
     _look_up(spark, scratch / "table")
@@ -73,7 +73,7 @@ def _checkpoint(spark: "SparkSession", run: Path) -> None:
 
 
 def _look_up(spark: "SparkSession", table: Path) -> None:
-    """A table committed as ours are, resolved as ours are."""
+    """Commits a table as Tidemark does, and resolves it."""
     import deltalake
     import pyarrow
     from pyspark.sql import functions as F  # noqa: N812
@@ -85,7 +85,7 @@ def _look_up(spark: "SparkSession", table: Path) -> None:
 
 
 def _process(spark: "SparkSession") -> None:
-    """One Python worker, sorted streams in and out."""
+    """Runs one Python worker, with sorted streams in and out."""
     sorted_stream = spark.range(RECORDS).repartition("id").sortWithinPartitions("id")
     sorted_stream.mapInArrow(_unchanged, "id bigint").count()
 

@@ -1,7 +1,7 @@
-"""Compaction: merges levels of one completed checkpoint's handle into `base` (design section 5; step 11).
+"""Compaction: merges levels of one completed checkpoint's handle into `base`.
 
-It may run beside later checkpoints, be late, fail or be killed: only the next plan adopts its record, and until then
-nothing names what it wrote. Order: job record, files, commit to `base`, fsync, compaction record.
+It may run during later checkpoints, be late, fail or be killed: only the next plan adopts its record, and until then
+nothing refers to its files. The order is: job record, files, commit to `base`, fsync, compaction record.
 """
 
 from collections.abc import Callable
@@ -33,15 +33,15 @@ class CompactionTask:
     """One operator's handle in one completed checkpoint.
 
     Attributes:
-        pipeline: its name.
-        timeline: of the checkpoint.
-        checkpoint: its id.
-        schema: the stored schema, as the manifest carries it.
-        handle: the state, as the manifest names it.
-        now: the checkpoint's clocks.
-        table: `<pipeline>/state/<uid>/<timeline>-<n>`, the folder that the timeline's plans write to.
-        policy: when levels are merged, and which.
-        revision: of the manifest.
+        pipeline: name of the pipeline.
+        timeline: timeline of the checkpoint.
+        checkpoint: id of the checkpoint.
+        schema: the stored schema, as in the manifest.
+        handle: the state, as in the manifest.
+        now: the clocks of the checkpoint.
+        table: `<pipeline>/state/<uid>/<timeline>-<n>`, the folder that the plans of the timeline write to.
+        policy: which levels are merged, and when.
+        revision: revision of the manifest.
     """
 
     pipeline: str
@@ -56,25 +56,25 @@ class CompactionTask:
 
     @property
     def base(self) -> str:
-        """The table that compactions commit to."""
+        """The table to which compactions commit."""
         return f"{self.table}/base"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compactor:
-    """Compacts what is due.
+    """Compacts operators that are due.
 
     Attributes:
-        session: opens a Spark session; called only when something is due.
+        session: opens a Spark session; called only if something is due.
         warehouse: root of all tables, as Spark names it.
-        tables: where commits go.
+        tables: commits to tables.
         clock: stamps the job record.
         write_ids: names the job and the commit.
-        listener: called at steps `compact.job`, `.files`, `.commit`, `.record`; inside the commit, between the
-            table's version and the commit, `commit.compact`.
+        listener: called at steps `compact.job`, `.files`, `.commit`, `.record`; inside the commit, between the version
+            of the table and the commit, `commit.compact`.
         put_job: puts a job record under a key.
         put_record: puts a compaction record under a key.
-        arrow: the warehouse's file system.
+        arrow: the file system of the warehouse.
     """
 
     session: Callable[[], SparkSession]
@@ -88,12 +88,12 @@ class Compactor:
     arrow: ArrowSystem = this_machine
 
     def compact(self, task: CompactionTask) -> CompactionRecord | None:
-        """Compacts one operator, or answers None where nothing is due.
+        """Compacts one operator; returns None if nothing is due.
 
         Raises:
             StateOverflowError: merged state does not fit; the message names the key.
             ConflictError: another compaction committed at the same time.
-            StoreError, EngineError: as the steps raise them. Nothing names what was written then.
+            StoreError, EngineError: raised by the steps. Nothing refers to the written files in that case.
         """
         wanted = due(task.schema, task.handle, groups_of(task.handle, self.tables.files_of), task.policy)
         if wanted is None:
@@ -157,7 +157,7 @@ class Compactor:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Inside the commit, behind the table's version. Of no attempt: a stale compaction conflicts, or is not adopted."""
+    """Stands inside the commit in place of a fence, because a stale compaction conflicts or is not adopted."""
 
     listener: StepListener
 

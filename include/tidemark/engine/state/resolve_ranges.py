@@ -1,6 +1,7 @@
-"""Resolves a state in Spark's Python workers, a range of key groups in each: Spark only takes the rows (ADR 0019).
+"""Resolves a state in Spark's Python workers, a range of key groups in each; Spark only collects the rows (adr/0019).
 
-Nothing is shuffled or broadcast, because all rows of a key have its key group. How a range is read is not known here.
+Nothing is shuffled or broadcast, because all rows of a key have its key group. The caller supplies the reader of a
+range.
 """
 
 import math
@@ -17,27 +18,27 @@ from tidemark.sql.fold_columns import quoted, spark
 from tidemark.sql.resolve import empty_columns
 
 RangeReader = Callable[[KeyGroupRange], Iterator[pa.RecordBatch]]
-"""Yields the resolved rows of a range of key groups; it travels pickled."""
+"""Yields the resolved rows of a range of key groups; pickled to travel to workers."""
 FEWEST, MOST = 500_000, 8_000_000
-"""Stored rows of one task: with fewer its start costs more than its work, with more its memory is not bounded."""
+"""Stored rows per task: with fewer, starting a task costs more than its work; with more, its memory is unbounded."""
 
 
 def resolved_by_ranges(session: SparkSession, schema: OperatorSchema, rows: int, reader: RangeReader) -> DataFrame:
-    """One row per live key, as `resolving.resolved` gives them; every column may be null, says the schema.
+    """Returns one row per live key, like `resolve_sql.resolved`; the schema says that every column may be null.
 
     Args:
-        session: classic or Connect; its Python workers must have this release of Tidemark, and what the reader needs.
+        session: classic or Connect; its Python workers need this release of Tidemark, and what the reader needs.
         schema: the operator's stored schema.
-        rows: how many rows are stored.
+        rows: number of stored rows.
         reader: resolves one range.
     """
     ranges = key_group_ranges(schema.key_groups, _tasks(session, schema, rows))
     columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
     numbers = session.range(0, len(ranges), 1, len(ranges))
-    return numbers.mapInArrow(partial(_read, reader, ranges), spark(columns))
+    return numbers.mapInArrow(partial(_read_ranges, reader, ranges), spark(columns))
 
 
-def _read(
+def _read_ranges(
     reader: RangeReader, ranges: Sequence[KeyGroupRange], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
@@ -46,6 +47,6 @@ def _read(
 
 
 def _tasks(session: SparkSession, schema: OperatorSchema, rows: int) -> int:
-    """One per core, if each has enough to do; as many times more as a large state needs; at most one per key group."""
+    """Returns one task per core if each has enough work, more for a large state, at most one per key group."""
     wide = max(1, min(parallelism(session, schema), math.ceil(rows / FEWEST)))
     return min(wide * math.ceil(max(rows, 1) / (wide * MOST)), schema.key_groups)

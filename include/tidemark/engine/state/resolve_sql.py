@@ -1,4 +1,4 @@
-"""Resolves a state handle through Spark: the rows of its files, merged by key."""
+"""Resolves a state handle with Spark: reads the rows of its files and merges them by key."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -21,17 +21,17 @@ from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, si
 def resolved(
     warehouse: SparkWarehouse, schema: OperatorSchema, handle: StateHandle, now: Now, *, whole: bool = False
 ) -> DataFrame:
-    """One row per live key: key columns, state fields, `_changed`.
+    """Returns one row per live key: key columns, state fields, `_changed`.
 
     Args:
-        warehouse: where it lies, and the session.
+        warehouse: the warehouse of the handle, with the session.
         schema: the operator's stored schema.
-        handle: its state.
-        now: the checkpoint's clocks.
-        whole: merge every row, also those of the oldest group that no newer row touches; the answer is the same.
+        handle: the state.
+        now: the clocks of the checkpoint.
+        whole: merge every row, even rows of the oldest group without newer rows; the result is the same.
 
     Raises:
-        StoreError: a version of the handle is gone.
+        StoreError: a version of the handle does not exist any more.
     """
     session = warehouse.session
     if not handle:
@@ -44,16 +44,16 @@ def resolved(
 
 
 def union_of(warehouse: SparkWarehouse, table: SinkTable) -> DataFrame:
-    """The rows of a sink as of a manifest, with `_checkpoint`: those of every declaration in the columns of its own.
+    """Returns the rows of a sink as of a manifest, with `_checkpoint`; rows of every declaration get its columns.
 
     Args:
-        warehouse: where it lies. Its session needs
+        warehouse: the warehouse of the sink. Its session needs
             `spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration=false`, or Delta refuses
             versions older than a week although all their files exist.
         table: the sink.
 
     Raises:
-        StoreError: a version of the sink is gone, or has other files than were committed.
+        StoreError: a version of the sink is missing, or has other files than were committed.
     """
     session = warehouse.session
     if not table.handle:
@@ -74,10 +74,10 @@ def _sunk(table: SinkTable, path: str) -> list[str]:
 
 
 def _split(warehouse: SparkWarehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:
-    """Two readings of the oldest group, without a shuffle of it: rows that stand alone, and those that are merged.
+    """Reads the oldest group twice without a shuffle: the rows without newer ones, and those to be merged.
 
-    Keys are told apart by a hash, whose look-up costs a fraction of that of texts. Two keys of one hash go the long way
-    together, where they are merged by what they are.
+    A hash distinguishes keys, because looking it up costs a fraction of looking up texts. Two keys with the same hash
+    are both merged, by their full values.
     """
     session = warehouse.session
     below, newer = warehouse.rows_of(schema, groups[:1]), warehouse.rows_of(schema, groups[1:])
@@ -90,12 +90,12 @@ def _split(warehouse: SparkWarehouse, schema: OperatorSchema, groups: Sequence[G
 
 
 def compacted(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, *, deepest: bool) -> DataFrame:
-    """The rows that a compaction writes."""
+    """Returns the rows that a compaction writes."""
     return session.sql(compacted_sql(schema, "{rows}", now, deepest=deepest, dialect=SPARK), rows=rows)
 
 
 def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:
-    """One row per key of the given stored rows: key columns, state fields, `_changed`."""
+    """Merges stored rows to one row per key: key columns, state fields, `_changed`."""
     return session.sql(resolving_sql(schema, "{rows}", now, dialect=SPARK), rows=rows)
 
 

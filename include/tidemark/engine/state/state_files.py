@@ -1,7 +1,7 @@
-"""The stored rows of state handles in Spark: their files by name, read as the plain Parquet that they are.
+"""The stored rows of state handles in Spark: reads the files by name, as plain Parquet.
 
-The names come from the commits of the handle's versions (port `StateTables`), in milliseconds. Spark's own time travel
-replays each table's log in jobs of its own, once per table and reading, and refuses versions older than a week.
+The names come from the commits of the handle's versions (port `StateTables`) within milliseconds. Spark's own time
+travel replays the log of each table in separate jobs, once per table and read, and refuses versions older than a week.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from tidemark.sql.resolve import run_columns, stored_columns
 from tidemark.sql.schema_mapping import mapped_sql, table_columns
 
 _SMALL = 500_000
-"""Up to so many keys are sent to every task, so that stored rows are filtered where they are read."""
+"""Up to this many keys are sent to every task, so that stored rows are filtered as they are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWarehouse:
-    """Where state lies, as one Spark session sees it.
+    """The warehouse as one Spark session sees it.
 
     Attributes:
         session: classic or Connect.
-        root: of all tables, as Spark names it.
-        files_of: names the files of a segment.
-        arrow: the root's file system, as pyarrow has it; None = this machine's. Asked again and again, because
+        root: root of all tables, as Spark names it.
+        files_of: returns the files of a segment.
+        arrow: returns the file system of the root for pyarrow; None = the local one. Called each time, because
             credentials are renewed.
     """
 
@@ -42,32 +42,32 @@ class SparkWarehouse:
     arrow: ArrowSystem = this_machine
 
     def groups(self, handle: StateHandle) -> list[Group]:
-        """The files of a handle by run and compaction output, oldest first.
+        """Returns the files of a handle by run and compaction output, oldest first.
 
         Raises:
-            StoreError: a version of the handle is gone.
+            StoreError: a version of the handle does not exist any more.
         """
         return groups_of(handle, self.files_of)
 
     def stored(self, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
-        """The stored rows of a handle that has segments, in `stored_columns`.
+        """Returns the stored rows of a handle with segments, in `stored_columns`.
 
         Raises:
-            StoreError: a version of the handle is gone.
+            StoreError: a version of the handle does not exist any more.
         """
         return self.rows_of(schema, self.groups(handle))
 
     def stored_of(self, schema: OperatorSchema, handle: StateHandle, keys: DataFrame, at_most: int) -> DataFrame:
-        """As `stored`, of some keys only.
+        """Returns the stored rows of some keys only; see `stored`.
 
         Args:
             schema: the stored schema.
             handle: the state.
-            keys: their columns and `_key_group`, which lets files be skipped; a key may be there more than once.
-            at_most: rows of `keys`.
+            keys: key columns and `_key_group`, by which files are skipped; a key may occur more than once.
+            at_most: upper bound of the number of rows of `keys`.
 
         Raises:
-            StoreError: a version of the handle is gone.
+            StoreError: a version of the handle does not exist any more.
         """
         names = ["_key_group", *(k.name for k in schema.keys)]
         wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
@@ -75,7 +75,7 @@ class SparkWarehouse:
         return rows.join(wanted, names, "left_semi").select(*rows.columns)
 
     def rows_of(self, schema: OperatorSchema, groups: Sequence[Group]) -> DataFrame:
-        """The stored rows of some groups: one read for all files of one layout."""
+        """Returns the stored rows of some groups, with one read for all files of one layout."""
         paths: dict[str, list[str]] = {}
         for group in groups:
             table = group.segment.path if schema.layout(group.segment.path) is not None else ""
@@ -86,12 +86,12 @@ class SparkWarehouse:
         return reduce(DataFrame.unionAll, (self.files(schema, found, table) for table, found in paths.items() if found))
 
     def files(self, schema: OperatorSchema, paths: Sequence[str], table: str = "") -> DataFrame:
-        """The stored rows of files.
+        """Returns the stored rows of files.
 
         Args:
             schema: the stored schema.
-            paths: of the files, relative to the warehouse.
-            table: the table of the files, as a segment names it; without it they have the schema's own columns.
+            paths: paths of the files, relative to the warehouse.
+            table: the table of the files, as a segment names it; without it the files have the columns of the schema.
         """
         columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in table_columns(schema, table))
         rows = self.session.read.schema(spark(columns)).parquet(*(f"{self.root}/{path}" for path in paths))

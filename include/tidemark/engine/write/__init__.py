@@ -1,1 +1,1 @@
-"""Sorted Parquet of an attempt, and the statistics that its commit relies on."""
+"""Writes the sorted Parquet files of an attempt, with the statistics that its commit uses."""

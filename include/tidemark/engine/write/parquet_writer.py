@@ -1,4 +1,4 @@
-"""Writes sorted Parquet to a folder of an attempt's own; nothing of it exists for readers until a commit names it."""
+"""Writes sorted Parquet to a folder of one attempt; readers see none of it until a commit names the files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from tidemark.engine.write.written_files import ArrowSystem, this_machine, writt
 from tidemark.model.checkpoint.table_writes import WrittenRun
 
 _ROWS_PER_FILE = 4_000_000
-"""Of a run, whose size is not known before it is written."""
+"""File size of a run, whose total size is unknown before it is written."""
 _COUNT = "rows"
 _OPTIONS = {
     "compression": "zstd",
-    # Small row groups, because files are sorted by key group: a look-up of one key then decodes one of many.
+    # Small row groups: files are sorted by key group, so looking up one key decodes only one of many groups.
     "parquet.block.size": str(8 * 2**20),
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
 
 def files_for(at_most: int) -> int:
-    """How many files a run of at most so many rows is written to."""
+    """Returns the number of files for a run of at most this many rows."""
     return max(1, -(-at_most // _ROWS_PER_FILE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """Where the files of one run go.
+    """The folder of the files of one run.
 
     Attributes:
         path: path or URI of `<warehouse>/<table>/<id>.<attempt>`; must not exist.
@@ -49,18 +49,18 @@ def write_rows(
 ) -> WrittenRun:
     """Writes rows, sorted within each file, and compares the footers with the count that the write reported.
 
-    Where it reported none, the rows are counted again.
+    If the write reported no count, the rows are counted again.
 
     Args:
-        rows: what to write.
+        rows: the rows to write.
         order: columns to sort by.
-        folder: where.
-        files: how many files, at most.
+        folder: the target folder.
+        files: maximum number of files.
         bounded: columns that get statistics in the log.
-        observed: what the rows are observed by already; it is told when the write is over.
+        observed: an observation that the rows already carry; it is completed after the write.
 
     Raises:
-        StoreError: footers and reported count differ.
+        StoreError: the footers differ from the reported count.
     """
     observed = observed or Observed()
     shaped = rows.coalesce(files).sortWithinPartitions(*order)

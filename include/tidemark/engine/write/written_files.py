@@ -1,4 +1,4 @@
-"""Parquet files that Spark has written: listing, footers, and the statistics that a commit believes."""
+"""Parquet files that Spark has written: their listing, footers, and the statistics that a commit trusts."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -13,21 +13,21 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import WrittenFile, WrittenRun
 
 ArrowSystem = Callable[[], Any]
-"""The file system of a warehouse, as pyarrow has it; None = this machine's."""
+"""The file system of a warehouse for pyarrow; None = the local one."""
 
 
 def this_machine() -> None:
-    """Files of a local or shared disk."""
+    """Returns the file system of a local or shared disk."""
 
 
 def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem = this_machine) -> WrittenRun:
-    """The files that a listing of the attempt's folder shows, with their footers.
+    """Returns the files in the folder of the attempt, with their footers.
 
-    Correctness does not rest on the listing: the rows of the footers must add up to what the write reported.
+    Correctness does not depend on the listing: the rows of the footers must add up to the reported count.
 
     Args:
         path: path or URI of the folder `<warehouse>/<table>/<id>.<attempt>`.
-        rows: what the write reported.
+        rows: number of rows that the write reported.
         bounded: columns whose bounds are exact, for data skipping.
         arrow: the file system of the path.
 
@@ -38,7 +38,7 @@ def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem
     name = path.rpartition("/")[2]
     try:
         found = [i for i in system.get_file_info(fs.FileSelector(folder)) if i.extension == "parquet"]
-        files = tuple(_written(system, i, f"{name}/{i.base_name}", bounded) for i in found)
+        files = tuple(_read_footer(system, i, f"{name}/{i.base_name}", bounded) for i in found)
     except OSError as error:
         raise _unreadable(folder, str(error)) from error
     held = sum(f.rows for f in files)
@@ -48,11 +48,11 @@ def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem
 
 
 def bounded_columns(schema: OperatorSchema) -> tuple[str, ...]:
-    """Columns of a run that get minimum and maximum in the log: the keys and the key group."""
+    """Returns the columns of a run that get a minimum and maximum in the log: the keys and the key group."""
     return (*(k.name for k in schema.keys), "_key_group")
 
 
-def _written(system: Any, info: Any, path: str, bounded: Iterable[str]) -> WrittenFile:
+def _read_footer(system: Any, info: Any, path: str, bounded: Iterable[str]) -> WrittenFile:
     with system.open_input_file(info.path) as source:
         footer = pq.ParquetFile(source).metadata
         return WrittenFile(path=path, size=info.size, rows=footer.num_rows, stats=_stats(footer, frozenset(bounded)))
@@ -76,7 +76,7 @@ def _stats(footer: Any, bounded: frozenset[str]) -> str:
 
 
 def _json(value: Any) -> Any:
-    """A bound in Delta's JSON form; timestamps there have milliseconds, so they are left to the file's own footer."""
+    """Returns a bound in Delta's JSON form; timestamps there have milliseconds, so these stay in the file's footer."""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return value.isoformat() if isinstance(value, date) else value
@@ -84,7 +84,7 @@ def _json(value: Any) -> Any:
 
 def _unreadable(folder: str, why: str) -> StoreError:
     return StoreError(
-        f"run not usable: {folder}: {why}",
+        f"unusable run: {folder}: {why}",
         safe="every completed checkpoint is intact; nothing was committed.",
-        next="look at the disk, then run the pipeline again: it writes the run anew under another attempt.",
+        next="check the disk, then run the pipeline again: another attempt writes the run again.",
     )

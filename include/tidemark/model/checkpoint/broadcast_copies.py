@@ -1,4 +1,4 @@
-"""A copy of a table of somebody else's: the run that replaces a broadcast state by a new version of it (A11)."""
+"""Copies of external tables: the run that replaces a broadcast state by a new version of the table."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableVersion:
-    """A version of a table, and the id that tells it from another table at the same place.
+    """A version of a table, and the id that distinguishes it from another table at the same path.
 
     Attributes:
         id: Delta's id of the table.
@@ -27,13 +27,13 @@ class TableVersion:
 def copied_rows(
     plan: CheckpointPlan, uid: str, records: Iterable[Mapping[str, Any]], before: Iterable[tuple[Any, ...]]
 ) -> list[dict[str, Any]]:
-    """The run: a full value for every key of the version, a tombstone for every key that it does not have any more.
+    """Returns the run: a full value for every key of the version, and a tombstone for every key that it lacks.
 
     Args:
         plan: the plan.
         uid: the broadcast state.
         records: rows of the version, by field; keys are unique and not null.
-        before: the keys that the state has so far.
+        before: the current keys of the state.
 
     Returns:
         Rows with the columns of `run_columns`, sorted by (key group, key).

@@ -11,13 +11,13 @@ from tidemark.model.core.offsets import OffsetRange
 
 
 def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, object]:
-    """The facts of a completed checkpoint, JSON values only.
+    """Returns the facts of a completed checkpoint as JSON values.
 
     Returns:
-        id, timeline, sequence, parent, interval, `start` and `end` of each partition, records, dead letters and
-        touched keys per operator, records emitted per process, the table of each sink, bytes of the run and of the
-        whole state, gate, milliseconds per step; how many offsets the log held beyond the ranges when they were
-        planned; the watermark, over all and per partition, and the versions of the tables that broadcast states copy.
+        id, timeline, sequence, parent, interval, `start` and `end` of each partition, records, dead letters and touched
+        keys per operator, records emitted per process, the table of each sink, bytes of the run and of the whole state,
+        gate, milliseconds per step, the number of offsets beyond the ranges at planning, the watermark in total and per
+        partition, and the versions of the tables that broadcast states copy.
     """
     plan, sealed = checkpoint.plan, checkpoint.sealed
     interval = plan.interval
@@ -53,12 +53,12 @@ def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def range_facts(offsets: OffsetRange) -> dict[str, object]:
-    """A range of offsets; `end` is the first that is not in it."""
+    """A range of offsets; `end` is exclusive."""
     return {"start": offsets.start, "end": offsets.end}
 
 
 def loss_facts(gap: Gap) -> dict[str, object]:
-    """Offsets that were not read, and why."""
+    """Offsets that were not read, and the reason."""
     return {"partition": str(gap.partition), **range_facts(gap.lost), "why": gap.why}
 
 
@@ -67,7 +67,7 @@ def _segment(s: Segment) -> dict[str, object]:
 
 
 def as_text(told: Mapping[str, object]) -> str | None:
-    """A range, a loss or a segment of the facts, as people read it; None of anything else."""
+    """Returns a range, a loss or a segment of the facts as text for people; None for anything else."""
     match told:
         case {"partition": partition, "start": start, "end": end, "why": why, **rest} if not rest:
             return f"{partition} [{start}, {end}): {why}"
@@ -85,7 +85,7 @@ def _gate(checkpoint: Checkpoint) -> str:
 
 
 def iso(ms: int) -> str:
-    """Milliseconds since the epoch as ISO 8601 in UTC."""
+    """Returns milliseconds since the epoch as ISO 8601 in UTC."""
     return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -93,10 +93,10 @@ Facts = Mapping[str, object]
 
 
 def changed_assets(made: Checkpoint) -> dict[str, Facts]:
-    """The assets that a checkpoint changed, by name, each with facts of its own; JSON values only.
+    """Returns the assets that a checkpoint changed, by name, each with its own facts as JSON values.
 
-    State changes where a key or a list was touched, dead letters where a record was rejected, a sink where it got rows.
-    A compaction that was adopted changes files, not what readers see, and is no change here.
+    State changes if a key or a list was touched, dead letters if a record was rejected, a sink if it got rows. An
+    adopted compaction changes files, not what readers see, so it is not a change.
     """
     plan = made.plan
     shared: Facts = {
@@ -124,5 +124,5 @@ def _of(made: Checkpoint, ack: Ack) -> Iterator[tuple[str, Facts]]:
 
 
 def _table(handle: StateHandle) -> Facts:
-    """All rows and bytes, and the version that readers open of each table."""
+    """Returns the rows and bytes in total, and the version of each table for readers."""
     return {"rows": handle.rows, "bytes": handle.bytes, "versions": {s.path: s.version for s in handle}}

@@ -1,9 +1,8 @@
-"""Frozen dataclasses to JSON and back, by their annotations: every object of the store uses it.
+"""Frozen dataclasses to JSON and back, by their annotations; every object of the store uses it.
 
-Supported: str, int, float, bool, None, enums, nested dataclasses, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`,
-`Mapping[TopicPartition, X]`; `OperatorSchema` and `FieldType` bring their own form. Unknown and missing keys are
-damage, but for fields that a later release added: with `metadata=ADDED` an empty one is left out, as if it had never
-been.
+Supported are str, int, float, bool, None, enums, nested dataclasses, `X | None`, `tuple[X, ...]`, `Mapping[str, X]` and
+`Mapping[TopicPartition, X]`; `OperatorSchema` and `FieldType` have their own form. Unknown and missing keys are damage,
+except for fields that a later release added: with `metadata=ADDED` an empty field is omitted, as if it did not exist.
 """
 
 import types
@@ -22,28 +21,28 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 T = TypeVar("T")
 
 Convert = Callable[[Any], Any]
-"""Of one type, made once: manifests hold the same few types many times."""
+"""Codecs by type, created once: manifests contain the same few types many times."""
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 ADDED = {"added": True}
-"""Metadata of a dataclass field that objects of earlier releases lack; it needs a default."""
+"""Metadata of a dataclass field that objects of earlier releases lack; the field needs a default."""
 
 
 def to_json(value: Any) -> Any:
-    """The JSON form of a value of one of the supported types."""
+    """Returns the JSON form of a value of one of the supported types."""
     kind: Any = type(value)
     return value if kind in _SCALARS else _writer(kind)(value)
 
 
 def from_json(cls: type[T], body: Any, where: str) -> T:
-    """The value of type `cls` that `body` is the JSON form of.
+    """Returns the value of type `cls` for its JSON form `body`.
 
     Args:
         cls: a dataclass.
         body: parsed JSON.
-        where: the object's key, for the message.
+        where: key of the object, for the message.
 
     Raises:
-        CorruptObjectError: a key is missing or unknown, or a value is of another type.
+        CorruptObjectError: a key is missing or unknown, or a value has another type.
     """
     kind: Any = cls
     try:
@@ -99,7 +98,7 @@ def _added(cls: type) -> frozenset[str]:
 
 @cache
 def _readers(cls: type) -> dict[str, Convert]:
-    """Per field; found at the first read, so that a type may hold itself."""
+    """Codecs per field, created at the first read, so that a type may contain itself."""
     hints = get_type_hints(cls)
     return {name: _reader(hints[name]) for name in _names(cls)}
 
@@ -147,7 +146,7 @@ def _scalar_reader(kind: Any) -> Convert:
         if kind is float and isinstance(body, int) and not isinstance(body, bool):
             return float(body)
         if not isinstance(body, kind) or (kind is int and isinstance(body, bool)):
-            raise ValueError(f"{body!r} is no {kind.__name__}")
+            raise ValueError(f"{body!r} is not a {kind.__name__}")
         return body
 
     return read

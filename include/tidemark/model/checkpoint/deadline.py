@@ -1,6 +1,6 @@
-"""Whether checkpoints come often enough: deadlines as people set them, and what they say of a pipeline at a moment.
+"""Whether checkpoints complete often enough: deadlines as people set them, and the state of a pipeline against them.
 
-Flink has no such alert: it tells the time of the last completed checkpoint as a metric, and somebody has to watch it.
+Flink has no such alert: it reports the time of the last completed checkpoint as a metric, which you have to monitor.
 """
 
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from tidemark.model.core.names import checked_name
 from tidemark.model.core.savepoint_expiry import span_ms
 
 EVERY = ""
-"""Stands for every pipeline that has no deadline of its own."""
+"""Stands for every pipeline without its own deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Punctuality:
-    """How a pipeline stands to its deadline.
+    """The state of a pipeline against its deadline.
 
     Attributes:
-        now_ms: the moment, in milliseconds since the epoch.
-        since_ms: what the deadline runs from: when the newest checkpoint of the live timeline was sealed, or when a
-            restore began that timeline, or, before the first checkpoint, when the first one was planned; None = never.
-        deadline_ms: the longest time without a completed checkpoint; None = any.
+        now_ms: the current time, in milliseconds since the epoch.
+        since_ms: start of the deadline: when the newest checkpoint of the live timeline was sealed, or when a restore
+            began that timeline, or before the first checkpoint, when that was planned; None = never.
+        deadline_ms: the longest time without a completed checkpoint; None = no limit.
         stopped: whether a person stopped the pipeline; then nothing is due.
     """
 
@@ -33,7 +33,7 @@ class Punctuality:
 
     @property
     def age_ms(self) -> int | None:
-        """How long ago that was; never negative, however clocks differ."""
+        """Time since then; never negative, even if clocks differ."""
         return None if self.since_ms is None else max(0, self.now_ms - self.since_ms)
 
     @property
@@ -45,21 +45,21 @@ class Punctuality:
 
     @property
     def late_since_ms(self) -> int | None:
-        """When it became late: the same for everybody who asks, so that one alert can be told from the next."""
+        """When the checkpoint became late: the same for every caller, so it identifies an alert."""
         if not self.is_late or self.since_ms is None or self.deadline_ms is None:
             return None
         return self.since_ms + self.deadline_ms
 
 
 def parse_deadlines(text: str) -> Mapping[str, int]:
-    """Milliseconds per pipeline, `EVERY` for all others; empty where nothing is set.
+    """Parses deadlines to milliseconds per pipeline, with `EVERY` for all others; empty if none is set.
 
     Args:
-        text: a span (`26h`), or some of pipelines (`flights=26h,payments=30m`), or both (`2d,payments=30m`).
+        text: a span (`26h`), spans of pipelines (`flights=26h,payments=30m`), or both (`2d,payments=30m`).
 
     Raises:
-        UsageError: no span, a span of 0, or a pipeline twice.
-        NameRefusedError: no pipeline is called so.
+        UsageError: a span is invalid or 0, or a pipeline occurs twice.
+        NameRefusedError: a name is not valid for a pipeline.
     """
     found: dict[str, int] = {}
     for part in (part.strip() for part in text.split(",") if part.strip()):

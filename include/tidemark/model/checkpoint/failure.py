@@ -1,10 +1,10 @@
-"""Why a checkpoint failed: a closed set, stored with the message (E7), and which reasons count (E8)."""
+"""Why a checkpoint failed: a closed set, stored with the message, and which of the reasons count."""
 
 from enum import Enum
 
 
 class FailureReason(Enum):
-    """Reason of an abort or of an attempt's end."""
+    """The reason of an abort, or of the end of an attempt."""
 
     EXPECTATION_FAILED = "EXPECTATION_FAILED"
     """The quality gate's critical expectations did not hold."""
@@ -13,13 +13,13 @@ class FailureReason(Enum):
     DEAD_LETTERS_EXCEEDED = "DEAD_LETTERS_EXCEEDED"
     """More than `max_dead_letters` of the records could not be applied."""
     EXPIRED = "EXPIRED"
-    """The attempt or the DAG run passed its timeout (D3)."""
+    """The attempt or the DAG run exceeded its timeout."""
     CODE_CHANGED = "CODE_CHANGED"
-    """The pipeline's fingerprint is not the plan's any more."""
+    """The pipeline's fingerprint no longer matches the plan's."""
     OFFSET_LOST = "OFFSET_LOST"
-    """Planned offsets were deleted, or their topic recreated or shortened, before they were read (I6).
+    """Planned offsets, or the planned version of a broadcast table, were deleted before they were read.
 
-    So is the planned version of a table that is broadcast.
+    A topic that was recreated or shortened has the same effect.
     """
     STATE_OVERFLOW = "STATE_OVERFLOW"
     """A key's state does not fit its type or bound."""
@@ -30,41 +30,41 @@ class FailureReason(Enum):
     BROKER_ERROR = "BROKER_ERROR"
     """Kafka did not answer."""
     RECORD_REFUSED = "RECORD_REFUSED"
-    """Kafka refuses one emitted record; the plan waits until the topic takes it or `tidemark sink skip` names it."""
+    """Kafka refuses one emitted record; the plan waits until the topic accepts it or you run `tidemark sink skip`."""
     STORE_ERROR = "STORE_ERROR"
     """The store or the disk refused to read or write."""
     ENGINE_ERROR = "ENGINE_ERROR"
     """Spark failed."""
     MIN_PAUSE = "MIN_PAUSE"
-    """Asked for before the minimum pause was over; nothing was planned."""
+    """The checkpoint was requested before the minimum pause was over; nothing was planned."""
     STOPPED = "STOPPED"
     """A stop record forbids plans."""
     STATE_ERASED = "STATE_ERASED"
     """A key was erased from the state that the plan reads."""
     PROMOTED = "PROMOTED"
-    """The plan was made on a fork, which sends nothing to Kafka; the fork is live now."""
+    """The plan was made on a fork, which sends nothing to Kafka, and the fork is now live."""
     DECLINED = "DECLINED"
     """`tidemark checkpoint abort`, or the DAG run was marked failed."""
     PUBLISH_FAILED = "PUBLISH_FAILED"
     """The manifest could not be written."""
     SUBSUMED = "SUBSUMED"
-    """The slot was taken by a closing: the timeline ended first."""
+    """A closing took the slot: the timeline ended first."""
     TASK_FAILURE = "TASK_FAILURE"
-    """Any other error of ours, with its traceback in the log."""
+    """Any other error of Tidemark, with its traceback in the log."""
 
     @property
     def counts(self) -> bool:
-        """Whether it counts against `tolerable_failed_checkpoints` (E8)."""
+        """Whether it counts towards `tolerable_failed_checkpoints`."""
         return self not in _UNCOUNTED
 
     @property
     def aborts(self) -> bool:
-        """Whether a new try of the same plan cannot help, so that the plan is aborted at once."""
+        """Whether a retry of the same plan cannot succeed, so that the plan is aborted at once."""
         return self in _FINAL
 
     @property
     def waits(self) -> bool:
-        """Whether the plan stays open, and no retry helps, until a person has acted."""
+        """Whether the plan stays open, and no retry succeeds, until a person has acted."""
         return self is FailureReason.RECORD_REFUSED
 
 

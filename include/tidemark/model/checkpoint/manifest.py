@@ -22,8 +22,8 @@ class Commit:
     Attributes:
         path: table, relative to the warehouse.
         version: Delta version.
-        write_id: found in the commit's metadata.
-        sha256: of the commit's JSON file, so that `verify` names a later damage.
+        write_id: id in the commit's metadata.
+        sha256: hash of the commit's JSON file, by which `verify` detects later damage.
     """
 
     path: str
@@ -34,15 +34,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revised:
-    """Why a manifest, or a genesis, stands in place of an earlier one (ADR 0015).
+    """Why a manifest or a genesis replaces an earlier one (adr/0015).
 
     Attributes:
         revision: ascending from 1; the highest one counts.
-        predecessor: sha256 of the object that it stands in place of.
+        predecessor: sha256 of the object that it replaces.
         erasure: number of the erasure that wrote it.
-        commits: of the erasure, on which its segments rely.
+        commits: commits of the erasure that its segments need.
         at_ms: clock of the writer, for people.
-        write_id: of the writer.
+        write_id: id of the writer.
     """
 
     revision: int
@@ -55,22 +55,22 @@ class Revised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """What one operator reports for one attempt (E4).
+    """The report of one operator for one attempt.
 
     Attributes:
         uid: the operator.
         handle: its state after this checkpoint.
         dead_letters: handle of its dead-letter table after this checkpoint.
-        commits: commits made by this attempt for this uid; empty where nothing was written.
+        commits: commits made by this attempt for this uid; empty if nothing was written.
         read: records in the ranges.
-        applied: those that were folded; `read == applied + dead_lettered`.
-        dead_lettered: those that were not.
+        applied: number of folded records; `read == applied + dead_lettered`.
+        dead_lettered: number of the other records.
         keys: rows of the run = keys touched.
         run_bytes: bytes of the run's files (Flink's checkpointed size).
-        timings_ms: per step: read, fold, write, commit.
+        timings_ms: milliseconds per step: read, fold, write, commit.
         emitted: records that its function emitted.
-        sink: handle of its sink's table after this checkpoint; empty where it has none.
-        operator_state: its lists after this checkpoint; empty where it declares none.
+        sink: handle of its sink's table after this checkpoint; empty without a sink.
+        operator_state: its lists after this checkpoint; empty if it declares none.
     """
 
     uid: str
@@ -97,7 +97,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """The outcome of one expectation: frame (`records`, `changes.<uid>`, `state.<uid>`), type, and what was seen."""
+    """The outcome of one expectation: its frame (`records`, `changes.<uid>`, `state.<uid>`), type, and details."""
 
     frame: str
     type: str
@@ -108,7 +108,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the gate said of a candidate. A pipeline without a gate has an empty, passing one."""
+    """The gate's verdict on a candidate; for a pipeline without a gate it is empty and passes."""
 
     passed: bool = True
     error: str | None = None
@@ -117,13 +117,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """What the read of the ranges found, over all operators.
+    """The result of reading the ranges, over all operators.
 
     Attributes:
         records: records read, whether decodable or not.
-        watermark_ms: greatest event time seen up to and including this batch, per design section 3; None = none.
+        watermark_ms: greatest event time up to and including this batch; None = no event time yet.
         bytes: key and value bytes read.
-        watermarks: per partition of the pipeline's sources, the greatest event time seen in it so far (J13).
+        watermarks: greatest event time so far per partition of the pipeline's sources.
     """
 
     records: int
@@ -135,13 +135,13 @@ class BatchFacts:
     def after(
         cls, plan: CheckpointPlan, *, records: int, size: int, seen: Mapping[TopicPartition, int]
     ) -> "BatchFacts":
-        """The facts of a batch on top of what the plan's parent has seen.
+        """Combines the facts of a batch with those of the plan's parent.
 
         Args:
             plan: the plan.
             records: records read.
             size: bytes read.
-            seen: greatest event time of the batch per partition, where it has a good record.
+            seen: greatest event time of the batch per partition that has a good record.
         """
         marks = dict(plan.watermarks)
         for tp, at in seen.items():
@@ -151,7 +151,7 @@ class BatchFacts:
 
 
 class Acknowledgement(Enum):
-    """Answer of `PendingCheckpoint.acknowledge` (Flink's TaskAcknowledgeResult)."""
+    """The result of `PendingCheckpoint.acknowledge` (Flink's TaskAcknowledgeResult)."""
 
     SUCCESS = "success"
     DUPLICATE = "duplicate"
@@ -159,14 +159,14 @@ class Acknowledgement(Enum):
 
 
 class PendingCheckpoint:
-    """Collects one ack per operator of a plan; complete when every uid has answered."""
+    """Collects one ack per operator of a plan; it is complete when every uid has acknowledged."""
 
     def __init__(self, plan: CheckpointPlan) -> None:
         self.plan = plan
         self._acks: dict[str, Ack] = {}
 
     def acknowledge(self, ack: Ack) -> Acknowledgement:
-        """Takes an ack; a second one of the same uid and one of an unknown uid change nothing."""
+        """Takes an ack; a second ack of the same uid, or one of an unknown uid, changes nothing."""
         if ack.uid not in self.plan.handles:
             return Acknowledgement.UNKNOWN
         if ack.uid in self._acks:
@@ -176,7 +176,7 @@ class PendingCheckpoint:
 
     @property
     def acks(self) -> tuple[Ack, ...]:
-        """What was acknowledged so far, in the plan's order."""
+        """The acks so far, in the plan's order."""
         return tuple(self._acks[uid] for uid in self.plan.handles if uid in self._acks)
 
     @property
@@ -185,10 +185,10 @@ class PendingCheckpoint:
         return [uid for uid in self.plan.handles if uid not in self._acks]
 
     def sealed(self, *, attempt: int, facts: BatchFacts, verdict: Verdict, timings_ms: Mapping[str, int]) -> "Sealed":
-        """All there is to publish.
+        """Returns everything that is to be published.
 
         Raises:
-            UsageError: an operator has not acknowledged, so the snapshot would not be global (E5).
+            UsageError: an operator has not acknowledged, so the snapshot would not be global.
         """
         if self.missing:
             raise UsageError(f"no ack of {', '.join(self.missing)}", next="this is a defect of Tidemark: report it.")
@@ -197,18 +197,18 @@ class PendingCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """A candidate that passed its gate, with all acks; whoever finds it publishes it.
+    """A candidate that passed its gate, with all acks; any process that finds it may publish it.
 
     Attributes:
-        attempt: which try.
-        acks: of all operators, in the plan's order.
-        facts: what the read found.
-        verdict: of the gate.
-        timings_ms: per step.
-        rejected: records that at least one operator could not apply, each counted once. 0 where there are none, and in
-            manifests of 0.1, which count per operator only: see `dead_lettered`.
-        sealed_at_ms: clock of the attempt when all operators had acknowledged; 0 in manifests of 0.1, whose outcome
-            has the time of its put.
+        attempt: number of the attempt.
+        acks: acks of all operators, in the plan's order.
+        facts: facts of the batch.
+        verdict: verdict of the gate.
+        timings_ms: milliseconds per step.
+        rejected: records that at least one operator could not apply; each counts once. It is 0 if there are none, and
+            in manifests of release 0.1, which count per operator only: see `dead_lettered`.
+        sealed_at_ms: clock of the attempt when all operators had acknowledged; 0 in manifests of release 0.1, whose
+            outcome has the time of its put.
     """
 
     attempt: int
@@ -231,22 +231,22 @@ class Sealed:
 
     @property
     def dead_lettered(self) -> int:
-        """Records that at least one operator could not apply, each counted once; see `dead_lettered_at_most`."""
+        """Records that at least one operator could not apply; each counts once. See `dead_lettered_at_most`."""
         return rejected_records(self.rejected, [ack.dead_lettered for ack in self.acks], self.facts.records)[0]
 
     @property
     def dead_lettered_at_most(self) -> bool:
-        """Whether `dead_lettered` is an upper bound: by a manifest of 0.1, operators may share rejected records."""
+        """Whether `dead_lettered` is an upper bound: in manifests of 0.1, operators may share rejected records."""
         return rejected_records(self.rejected, [ack.dead_lettered for ack in self.acks], self.facts.records)[1]
 
 
 def rejected_records(rejected: int, per_operator: Sequence[int], records: int) -> tuple[int, bool]:
-    """How many records were rejected, and whether that is an upper bound.
+    """Returns how many records were rejected, and whether that is an upper bound.
 
     Args:
-        rejected: as the manifest says; 0 where it does not.
+        rejected: number in the manifest; 0 if it has none.
         per_operator: dead letters of each operator.
-        records: all that were read.
+        records: number of records read.
     """
     if rejected:
         return rejected, False
@@ -257,15 +257,15 @@ def rejected_records(rejected: int, per_operator: Sequence[int], records: int) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A completed checkpoint; its written form is the manifest, and the put of that is the commit point.
+    """A completed checkpoint. Its written form is the manifest, and putting that is the commit point.
 
-    Built from a plan and what was sealed only, so that every publisher writes the same bytes.
+    It is built only from a plan and a sealed candidate, so every publisher writes the same bytes.
 
     Attributes:
-        plan: the plan, whole.
+        plan: the complete plan.
         sealed: acks of all operators, verdict, counts, timings.
         covered_until_ms: end of the newest interval that this timeline covers; None = none yet.
-        revised: why it is not as it was published; None where it is.
+        revised: why it was revised; None if it was not.
     """
 
     plan: CheckpointPlan
@@ -274,7 +274,7 @@ class Checkpoint:
     revised: Revised | None = field(default=None, metadata=ADDED)
 
     def __post_init__(self) -> None:
-        # Without regard to order: a plan that was read back names its operators in order of names.
+        # Compared regardless of order: a plan read from a file lists its operators ordered by name.
         acked = [a.uid for a in self.sealed.acks]
         if sorted(acked) != sorted(self.plan.handles):
             raise UsageError(
@@ -289,7 +289,7 @@ class Checkpoint:
 
     @property
     def revision(self) -> int:
-        """How often it was revised."""
+        """The number of its revisions."""
         return 0 if self.revised is None else self.revised.revision
 
     @property
@@ -299,7 +299,7 @@ class Checkpoint:
 
     @property
     def now(self) -> Now:
-        """What the time is at this checkpoint, on both clocks: state that has expired by then is hidden (B4)."""
+        """The time at this checkpoint, on both clocks: state that has expired by then is hidden."""
         return Now(event_time_ms=self.sealed.facts.watermark_ms, logical_time_ms=self.plan.logical_time_ms)
 
     def ack(self, uid: str) -> Ack | None:

@@ -1,4 +1,4 @@
-"""Emitted rows with the id that a receiver knows them by, and the messages that Kafka gets of them (J2, J16)."""
+"""Emitted rows with the id by which receivers recognize them, and the messages that are sent to Kafka."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from tidemark.model.core.names import parse_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmittedRow:
-    """A row on its way to a sink; `id` is equal whenever it is written again by the same plan.
+    """A row on its way to a sink; `id` is the same whenever the same plan writes it again.
 
     Attributes:
         id: see `record_id`.
-        fields: what was emitted, by name.
+        fields: the emitted fields, by name.
     """
 
     id: str
@@ -24,13 +24,13 @@ class EmittedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A record to send; `id` is equal whenever it is sent again by the same plan.
+    """A record to send; `id` is the same whenever the same plan sends it again.
 
     Attributes:
         key: the message key, if any.
         value: the record as JSON.
         id: see `record_id`.
-        sink: name of the sink that it goes to, for messages to people.
+        sink: name of its sink, for messages to people.
     """
 
     key: bytes | None
@@ -46,17 +46,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlace:
-    """What the id of an emitted record says.
+    """The parts of an emitted record's id.
 
     Attributes:
-        pipeline: its name.
-        timeline: of the checkpoint.
+        pipeline: name of the pipeline.
+        timeline: timeline of the checkpoint.
         checkpoint: id of the checkpoint that emitted the record.
         uid: the operator that emitted it.
-        topic: of the record that it was emitted for.
-        partition: of that record.
-        offset: of that record.
-        number: counts what was emitted for that record, from 0.
+        topic: topic of the record that it was emitted for.
+        partition: partition of that record.
+        offset: offset of that record.
+        number: counts the records emitted for that record, from 0.
     """
 
     pipeline: str
@@ -70,10 +70,10 @@ class RecordPlace:
 
     @staticmethod
     def parse(record: str) -> "RecordPlace":
-        """Reads an id.
+        """Parses an id.
 
         Raises:
-            UsageError: it is none.
+            UsageError: the text is not an id.
         """
         try:
             pipeline, timeline, checkpoint, uid, place = record.split("/")
@@ -98,13 +98,13 @@ class RecordPlace:
 def emitted_rows(
     plan: CheckpointPlan, table: SinkTable, rows: Iterable[Mapping[str, object]], skipped: Collection[str] = ()
 ) -> Iterator[EmittedRow]:
-    """The rows of a sink, in their order, as it gets them.
+    """Returns the rows of a sink in order, as it receives them.
 
     Args:
-        plan: of the checkpoint that emitted them.
+        plan: plan of the checkpoint that emitted them.
         table: the sink.
         rows: emitted fields, and the columns of `ROW_ID`.
-        skipped: ids of rows that are left out.
+        skipped: ids of rows to leave out.
     """
     for row in rows:
         record = record_id(plan, row)
@@ -113,30 +113,30 @@ def emitted_rows(
 
 
 def commit_id(plan: CheckpointPlan) -> str:
-    """What a sink may know a checkpoint by: `<pipeline>/<timeline>/chk-<N>`, the beginning of its rows' ids."""
+    """Returns the id of a checkpoint for sinks: `<pipeline>/<timeline>/chk-<N>`, the prefix of its rows' ids."""
     return f"{plan.pipeline}/{plan.slot.timeline}/{plan.name}"
 
 
 def record_id(plan: CheckpointPlan, row: Mapping[str, object]) -> str:
-    """The deduplication id of an emitted record: pipeline/timeline/chk/uid/topic-partition-offset-n."""
+    """Returns the deduplication id of an emitted record: pipeline/timeline/chk/uid/topic-partition-offset-n."""
     uid, *place = (row[column] for column, _ in ROW_ID)
     return f"{commit_id(plan)}/{uid}/{'-'.join(map(str, place))}"
 
 
 def refused(message: Message, topic: str, why: str, safe: str) -> RecordRefusedError:
-    """The error for a record that Kafka refuses. It names the record and its size, never its content.
+    """Returns the error for a record that Kafka refuses; it names the record and its size, never its content.
 
     Args:
         message: the record.
-        topic: where it was sent to.
-        why: Kafka's words.
-        safe: what is intact.
+        topic: its target topic.
+        why: the message from Kafka.
+        safe: the intact parts.
     """
     pipeline, sink = message.id.split("/")[0], message.sink or "SINK"
     error = RecordRefusedError(
         f"topic {topic} refuses record {message.id} ({message.size:,} bytes): {why}",
         safe=safe,
-        next=f"raise max.message.bytes of topic {topic}, or mend what else it refuses, and run the pipeline again;"
+        next=f"raise max.message.bytes of topic {topic}, or fix the other reason, and run the pipeline again;"
         f" to leave the record out: tidemark sink skip {pipeline} {sink} {message.id}",
     )
     error.sink, error.record, error.size, error.why = message.sink, message.id, message.size, why

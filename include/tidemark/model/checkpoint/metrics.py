@@ -1,7 +1,7 @@
-"""What is measured of a pipeline: names, units, meanings and values, as gauges (K9).
+"""The metrics of a pipeline as gauges: names, units, meanings and values.
 
-Every gauge is computed from the warehouse, so that any process tells the same at any time, a metric that was lost is
-told again, and no restart resets a count, as it does in Flink. The names are Flink's where the meaning is.
+Every gauge is computed from the warehouse. So any process reports the same value at any time, a lost metric is reported
+again, and a restart does not reset counts, as it does in Flink. A gauge has Flink's name if it has Flink's meaning.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from tidemark.model.checkpoint.deadline import Punctuality
 from tidemark.model.checkpoint.manifest import Checkpoint
 
 NONE = -1
-"""The value of what does not exist yet, as in Flink."""
+"""The value of something that does not exist yet, as in Flink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +19,10 @@ class CheckpointCounts:
     """Counts over all timelines and all history.
 
     Attributes:
-        completed: checkpoints.
-        failed: plans that were aborted.
-        in_progress: plans that are open, or sealed and not yet published.
-        restarts: attempts that took over a plan which an earlier attempt had left.
+        completed: completed checkpoints.
+        failed: aborted plans.
+        in_progress: plans that are open, or sealed but not yet published.
+        restarts: attempts that took over a plan from an earlier attempt.
     """
 
     completed: int
@@ -32,22 +32,22 @@ class CheckpointCounts:
 
     @property
     def total(self) -> int:
-        """All that came to something."""
+        """The sum of all three."""
         return self.completed + self.failed + self.in_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a pipeline stands at a moment.
+    """The state of a pipeline at one time.
 
     Attributes:
-        pipeline: its name.
+        pipeline: name of the pipeline.
         tally: counts.
-        newest: the newest checkpoint of the live timeline, or the one that a restore began it with.
+        newest: the newest checkpoint of the live timeline, or the one that a restore started it from.
         sealed_ms: when that was sealed.
         restored_ms: when the newest restore was made.
         failures_in_row: failures since then that count.
-        layers: most live runs, and deepest level, of any operator; `NONE` where their tables cannot be read.
+        layers: most live runs, and deepest level, of any operator; `NONE` if their tables cannot be read.
         punctuality: age and deadline.
     """
 
@@ -66,10 +66,10 @@ class Metric:
     """One gauge.
 
     Attributes:
-        unit: `ms`, `bytes`, `ms since the epoch`, `id`, or what is counted.
-        flink: Flink's meaning of the name; empty where the name is ours.
-        meaning: what it is here.
-        of: its value.
+        unit: `ms`, `bytes`, `ms since the epoch`, `id`, or the counted things.
+        flink: Flink's meaning of the name; empty for a name of Tidemark's own.
+        meaning: its meaning in Tidemark.
+        of: computes its value.
     """
 
     unit: str
@@ -211,9 +211,9 @@ METRICS: Mapping[str, Metric] = {
         unit="0 or 1", meaning="whether that is exceeded; 0 while stopped", of=lambda s: int(s.punctuality.is_late)
     ),
 }
-"""Every gauge by its name, in the order in which they are told. `docs/how-to/monitor.md` has the same table."""
+"""Every gauge by name, in the order of reports. `docs/how-to/monitor.md` has the same table."""
 
 
 def gauges(standing: Standing) -> dict[str, float]:
-    """The value of every metric; `NONE` where there is nothing to measure yet."""
+    """Returns the value of every metric; `NONE` if there is nothing to measure yet."""
     return {name: metric.of(standing) for name, metric in METRICS.items()}

@@ -1,6 +1,6 @@
-"""Keys of the store's objects, below `<warehouse>/<pipeline>/` (design section 6).
+"""Keys of the store's objects, below `<warehouse>/<pipeline>/`.
 
-Numbers are padded, so that a listing in order of names is in order of numbers.
+Numbers are padded, so that a listing ordered by name is ordered by number.
 """
 
 from collections.abc import Iterable
@@ -9,155 +9,155 @@ from hashlib import sha256
 from tidemark.model.checkpoint.plan import Slot
 
 FIRST_TIMELINE = "t1"
-"""The timeline that a pipeline begins with; it has no genesis."""
+"""The first timeline of a pipeline; it has no genesis."""
 
 
 def number_of(key: str) -> int:
-    """The number that its last part begins with: of an id, a place, a delivery, a stop, a revision, a tombstone."""
+    """Returns the number at the start of a key's last part, such as an id, a sequence, or a revision."""
     return int(key.rpartition("/")[2].partition(".")[0])
 
 
 def greatest(listed: Iterable[str]) -> int:
-    """The greatest of their numbers; 0 where nothing is listed."""
+    """Returns the greatest of their numbers; 0 if there are none."""
     return max(map(number_of, listed), default=0)
 
 
 def id_key(number: int) -> str:
-    """Allocation of a checkpoint id."""
+    """Returns the key that allocates a checkpoint id."""
     return f"ids/{number:012d}.json"
 
 
 def plan_key(slot: Slot) -> str:
-    """The k-th plan of a slot."""
+    """Returns the key of the k-th plan of a slot."""
     return f"plans/{slot.timeline}/{slot.sequence:012d}.{slot.k:04d}.json"
 
 
 def abort_key(slot: Slot) -> str:
-    """Its abort record."""
+    """Returns the key of a plan's abort record."""
     return f"plans/{slot.timeline}/{slot.sequence:012d}.{slot.k:04d}.abort.json"
 
 
 def outcome_key(slot: Slot, attempt: int) -> str:
-    """Outcome of one of its attempts."""
+    """Returns the key of an attempt's outcome."""
     return f"plans/{slot.timeline}/{slot.sequence:012d}.{slot.k:04d}/{attempt:06d}.outcome.json"
 
 
 def slot_key(timeline: str, sequence: int) -> str:
-    """The place in a timeline that manifest, genesis and closing compete for."""
+    """Returns the key of a place in a timeline, for which manifest, genesis and closing compete."""
     return f"timelines/{timeline}/{sequence:012d}.json"
 
 
 def external_path(pipeline: str, slot: Slot) -> str:
-    """The manifest of a slot's checkpoint, relative to the warehouse (Flink's external path)."""
+    """Returns the key of the manifest of a slot's checkpoint (Flink's external path)."""
     return f"{pipeline}/{slot_key(slot.timeline, slot.sequence)}"
 
 
 def revision_key(timeline: str, sequence: int, revision: int) -> str:
-    """What stands in place of the manifest, or the genesis, of a slot."""
+    """Returns the key of a revision that replaces the manifest, or the genesis, of a slot."""
     return f"timelines/{timeline}/{sequence:012d}.r{revision}.json"
 
 
 def place_of(key: str) -> tuple[str, int]:
-    """Timeline and sequence of a `slot_key`, or of a `revision_key`."""
+    """Returns the timeline and sequence of a `slot_key` or a `revision_key`."""
     return key.split("/")[1], number_of(key)
 
 
 def revision_of(key: str) -> int:
-    """The revision of a `revision_key`; 0 of a `slot_key`."""
+    """Returns the revision of a `revision_key`; 0 for a `slot_key`."""
     part = key.rpartition("/")[2].split(".")[1]
     return int(part[1:]) if part.startswith("r") else 0
 
 
 def places(listed: Iterable[str]) -> list[tuple[str, int]]:
-    """The places that listed keys are of, each once."""
+    """Returns the places of the listed keys, each once."""
     return list(dict.fromkeys(map(place_of, listed)))
 
 
 def compaction_key(uid: str, job: str) -> str:
-    """Result of a compaction."""
+    """Returns the key of a compaction's result."""
     return f"compactions/{uid}/{job}.json"
 
 
 def job_key(job: str) -> str:
-    """An open job."""
+    """Returns the key of an open job."""
     return f"jobs/{job}.json"
 
 
 def job_end_key(job: str) -> str:
-    """The end of a job."""
+    """Returns the key of the end of a job."""
     return f"jobs/{job}.end.json"
 
 
 def delivery_key(sink: str, checkpoint: int) -> str:
-    """What a checkpoint emitted to a Kafka sink was sent."""
+    """Returns the key that records the delivery of a checkpoint to a Kafka sink."""
     return f"deliveries/{sink}/{checkpoint:012d}.json"
 
 
 def delivery_failure_key(sink: str, number: int) -> str:
-    """Why a sink could not send."""
+    """Returns the key that records why a sink could not send."""
     return f"delivery_failures/{sink}/{number:08d}.json"
 
 
 def skip_key(sink: str, record: str) -> str:
-    """A record that a sink leaves out; its id holds slashes, so the key is a hash."""
+    """Returns the key of a record that a sink skips; a hash, because the id of the record contains slashes."""
     return f"skips/{sink}/{sha256(record.encode()).hexdigest()}.json"
 
 
 def report_key(name: str, checkpoint: int) -> str:
-    """What came of reporting a checkpoint's offsets for an input."""
+    """Returns the key of a report of a checkpoint's offsets for an input."""
     return f"reports/{name}/{checkpoint:012d}.json"
 
 
 def query_key(sha256: str) -> str:
-    """A text of SQL, under the hash of its bytes."""
+    """Returns the key of a stored query, which contains the hash of its bytes."""
     return f"queries/{sha256}.sql"
 
 
 def stop_key(number: int) -> str:
-    """A stop or resume of the pipeline."""
+    """Returns the key of a stop or resume of the pipeline."""
     return f"stops/{number:08d}.json"
 
 
 def savepoint_key(name: str, revision: int) -> str:
-    """A revision of a savepoint."""
+    """Returns the key of a revision of a savepoint."""
     return f"savepoints/{name}/{revision:06d}.json"
 
 
 def tombstone_key(kind: str, name: str, number: int) -> str:
-    """A tombstone of a checkpoint (`chk-17`) or of a savepoint, or its withdrawal."""
+    """Returns the key of a tombstone of a checkpoint (`chk-17`) or a savepoint, or of its withdrawal."""
     return f"tombstones/{kind}s/{name}/{number:06d}.json"
 
 
 def fate_key(timeline: str, number: int) -> str:
-    """A promote or an end of a timeline that is announced."""
+    """Returns the key of a claim: the announcement of a timeline's promote or end."""
     return f"fates/{timeline}/{number:06d}.json"
 
 
 def retention_key(number: int) -> str:
-    """A retention rule of the pipeline; the newest one counts."""
+    """Returns the key of a retention rule of the pipeline; the newest one counts."""
     return f"retention/{number:06d}.json"
 
 
 def hold_key(savepoint: str, revision: int) -> str:
-    """A legal hold on a savepoint, or its end."""
+    """Returns the key of a legal hold on a savepoint, or of its end."""
     return f"holds/{savepoint}/{revision:06d}.json"
 
 
 def erasure_key(number: int) -> str:
-    """A key that is erased, and whose records are blocked."""
+    """Returns the key of an erasure: an erased key whose records are blocked."""
     return f"erasures/{number:06d}.json"
 
 
 def erasure_end_key(number: int) -> str:
-    """The end of an erasure."""
+    """Returns the key of the end of an erasure."""
     return f"erasures/{number:06d}.end.json"
 
 
 def sweep_key(number: int) -> str:
-    """What a sweep has decided."""
+    """Returns the key of the decision of a sweep."""
     return f"sweeps/{number:08d}.json"
 
 
 def swept_key(number: int) -> str:
-    """What became of it."""
+    """Returns the key of the result of a sweep."""
     return f"swept/{number:08d}.json"

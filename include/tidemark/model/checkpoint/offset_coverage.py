@@ -1,8 +1,8 @@
-"""Which source offsets a sink or a block-list covers, per topic id: a recreated topic starts from nothing.
+"""The source offsets that a sink or a block-list covers, per topic id: a recreated topic starts without coverage.
 
-Offsets mean nothing without the topic that they are counted in: Kafka starts again at 0 when a topic is deleted and
-created under the same name, and gives it another id. So coverage is kept per (topic id, partition), and the names of
-topics come in only where coverage meets the ranges of a plan.
+An offset has no meaning without its topic: if a topic is deleted and created again under the same name, Kafka starts at
+0 and assigns another id. So coverage is stored per (topic id, partition), and names of topics matter only when coverage
+is compared with the ranges of a plan.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 Ranges = tuple[OffsetRange, ...]
-"""Disjoint ranges of one partition, ascending, none empty, no two adjacent."""
+"""Disjoint ranges of one partition: ascending, not empty, not adjacent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class OffsetCoverage:
     """A set of offsets of several topics.
 
     Attributes:
-        by_id: per partition, with the *id* of its topic in place of the name, the ranges that are covered.
+        by_id: covered ranges per partition, with the *id* of its topic in place of the name.
 
     >>> from tidemark.model.core.offsets import OffsetRange, TopicPartition
     >>> p = TopicPartition("payments", 0)
@@ -33,11 +33,11 @@ class OffsetCoverage:
 
     @classmethod
     def of(cls, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, str]) -> "OffsetCoverage":
-        """The offsets of some ranges.
+        """Returns the coverage of some ranges.
 
         Args:
-            ranges: per partition, by the name of its topic.
-            topic_ids: Kafka's id of each topic; a partition whose topic has none is left out.
+            ranges: ranges per partition, by the name of its topic.
+            topic_ids: Kafka's id of each topic; a partition of a topic without an id is left out.
         """
         return cls(
             {
@@ -49,7 +49,7 @@ class OffsetCoverage:
 
     @classmethod
     def below(cls, ends: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]) -> "OffsetCoverage":
-        """All offsets below some ends."""
+        """Returns the coverage of all offsets below some ends."""
         return cls.of({tp: OffsetRange(0, end) for tp, end in ends.items()}, topic_ids)
 
     @property
@@ -70,13 +70,13 @@ class OffsetCoverage:
         return OffsetCoverage({tp: ranges for tp, ranges in found.items() if ranges})
 
     def contains(self, other: "OffsetCoverage") -> bool:
-        """Whether every offset of the other one is covered here too."""
+        """Whether this covers every offset that the other one covers."""
         return (other - self).is_empty
 
     def within(
         self, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, str]
     ) -> dict[TopicPartition, Ranges]:
-        """The covered offsets of some ranges, by the names of their topics; partitions without any are left out."""
+        """Returns the covered offsets of some ranges, by topic name; partitions without any are left out."""
         found = {
             tp: _shared((r,), self._of(TopicPartition(topic_ids.get(tp.topic, ""), tp.partition)))
             for tp, r in ranges.items()
@@ -89,7 +89,7 @@ class OffsetCoverage:
         return any(r.start <= offset < r.end for r in mine)
 
     def ends(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-        """Per partition of some topics the offset at which their coverage ends."""
+        """Returns the offset at which coverage ends, per partition of some topics."""
         names = {number: topic for topic, number in topic_ids.items()}
         return {
             TopicPartition(names[tp.topic], tp.partition): ranges[-1].end

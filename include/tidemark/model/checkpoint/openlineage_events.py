@@ -1,6 +1,7 @@
-"""Attempts and checkpoints as events of OpenLineage, spec 2-0-2: what was read, what was written, which manifest (K10).
+"""Attempts and checkpoints as OpenLineage events, spec 2-0-2: inputs, outputs, and the manifest.
 
-Positions, versions, counts and names only: no key, no value, no record, and no message of an error, which may name one.
+Events contain only positions, versions, counts and names. They contain no key, value or record, and no error message,
+which may name one.
 """
 
 import hashlib
@@ -21,12 +22,12 @@ SPEC = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
 FACETS = "https://openlineage.io/spec/facets"
 PRODUCER = "urn:tidemark:0"
 EMBEDDED_BROKER = "localhost:9092"
-"""Stands for the embedded broker, whatever port it found; Airflow's assets name topics so too."""
+"""Stands for the embedded broker, whatever its port; Airflow's assets use the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Naming:
-    """How jobs and datasets are called, by OpenLineage's rules of naming.
+    """The names of jobs and datasets, by OpenLineage's naming rules.
 
     Attributes:
         jobs: namespace of the jobs; a pipeline is a job.
@@ -39,11 +40,11 @@ class Naming:
     warehouse: str
 
     def topic(self, name: str) -> Json:
-        """A topic."""
+        """Returns a topic."""
         return {"namespace": f"kafka://{self.broker}", "name": name}
 
     def table(self, path: str) -> Json:
-        """A Delta table by its path relative to the warehouse."""
+        """Returns a Delta table by its path relative to the warehouse."""
         if is_url(self.warehouse):
             place = S3Url.parsed(self.warehouse)
             return {"namespace": f"s3://{place.bucket}", "name": f"{place.prefix}/{path}"}
@@ -51,19 +52,19 @@ class Naming:
 
 
 def run_id(plan: CheckpointPlan, attempt: int) -> str:
-    """The same for all events of an attempt, whichever process tells them."""
+    """The same for all events of an attempt, whichever process sends them."""
     digest = hashlib.sha256(f"{plan.write_id}/{attempt}".encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
-    """One attempt, as its events have it in common.
+    """One attempt: the common part of its events.
 
     Attributes:
-        plan: what is attempted.
-        attempt: which try.
-        naming: of jobs and datasets.
+        plan: the plan.
+        attempt: number of the attempt.
+        naming: names of jobs and datasets.
     """
 
     plan: CheckpointPlan
@@ -71,16 +72,16 @@ class Attempted:
     naming: Naming
 
     def started(self, at_ms: int) -> Json:
-        """START: what will be read, frozen by the plan."""
+        """Returns START: the inputs that the plan has frozen."""
         return self._event("START", at_ms, {}) | {"inputs": self._inputs(), "outputs": []}
 
     def failed(self, at_ms: int, reason: FailureReason) -> Json:
-        """FAIL: the reason of the closed set; nothing was published."""
+        """Returns FAIL: the reason from the closed set; nothing was published."""
         error = _facet("ErrorMessageRunFacet", "1-0-1", message=reason.value, programmingLanguage="PYTHON")
         return self._event("FAIL", at_ms, {"errorMessage": error}) | {"inputs": self._inputs(), "outputs": []}
 
     def completed(self, at_ms: int, found: Checkpoint) -> Json:
-        """COMPLETE: the manifest is published; tables that were written, with the versions that it names."""
+        """Returns COMPLETE: the manifest is published; with the written tables and their versions in the manifest."""
         event = self._event("COMPLETE", at_ms, {"tidemark_result": _custom("RunFacet", **_result(found.sealed))})
         return event | {"inputs": self._inputs(), "outputs": list(self._outputs(found))}
 
@@ -143,11 +144,11 @@ class Attempted:
         ]
 
     def _outputs(self, found: Checkpoint) -> Iterator[Json]:
-        """Tables that the attempt committed to, then topics that its sinks send to."""
+        """Returns the tables that the attempt committed to, then the topics that its sinks send to."""
         for ack in found.sealed.acks:
             sink = found.sinks.get(ack.uid)
             for commit in ack.commits:
-                kind, count = _written(commit.path, ack, sink)
+                kind, count = _output_facets(commit.path, ack, sink)
                 written = _facet("OutputStatisticsOutputDatasetFacet", "1-0-2", **count)
                 yield self.naming.table(commit.path) | {
                     "facets": {
@@ -162,12 +163,12 @@ class Attempted:
 
 
 def attempted(found: Checkpoint, naming: Naming) -> Attempted:
-    """The attempt that a completed checkpoint came from."""
+    """Returns the attempt that produced a completed checkpoint."""
     return Attempted(plan=found.plan, attempt=found.sealed.attempt, naming=naming)
 
 
-def _written(path: str, ack: Ack, sink: SinkTable | None) -> tuple[str, dict[str, int]]:
-    """What a table of an operator is, and what the attempt wrote to it."""
+def _output_facets(path: str, ack: Ack, sink: SinkTable | None) -> tuple[str, dict[str, int]]:
+    """Returns the facets of an operator's table, and of what the attempt wrote to it."""
     if sink is not None and path == sink.path:
         return sink.kind, {"rowCount": ack.emitted}
     if "/dead_letters/" in path:
@@ -190,12 +191,12 @@ def _result(sealed: Sealed) -> Json:
 
 
 def _facet(name: str, version: str, /, **values: object) -> Json:
-    """A facet of the specification."""
+    """Returns a facet of the specification."""
     return {"_producer": PRODUCER, "_schemaURL": f"{FACETS}/{version}/{name}.json#/$defs/{name}", **values}
 
 
 def _custom(base: str, /, **values: object) -> Json:
-    """A facet of ours; its schema is that of any facet of its kind."""
+    """Returns a facet of Tidemark's; it uses the schema for any facet of its kind."""
     return {"_producer": PRODUCER, "_schemaURL": f"{SPEC}#/$defs/{base}", **values}
 
 
@@ -204,7 +205,7 @@ def _iso(ms: int) -> str:
 
 
 def without_nulls(event: Mapping[str, object]) -> Json:
-    """An event without the members that are null: receivers take a missing one for unknown, and some refuse null."""
+    """Returns an event without null members: receivers treat a missing one as unknown, and some refuse null."""
     return {name: _without(value) for name, value in event.items() if value is not None}
 
 

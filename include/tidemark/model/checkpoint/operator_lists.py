@@ -1,7 +1,7 @@
-"""Operator state as a value: the small lists of an operator that belong to no key (A1, A9, A10).
+"""Operator state as a value: the small lists of an operator that belong to no key.
 
-A plan carries the lists as its parent left them, an ack carries what the checkpoint leaves. In between each parallel
-task gets its part (`OperatorState.given`), and what the tasks leave is put together again (`OperatorState.joined`).
+A plan contains the lists as its parent left them, an ack the lists after the checkpoint. In between, each parallel task
+gets its part (`OperatorState.given`), and the parts that the tasks leave are combined again (`OperatorState.joined`).
 """
 
 import json
@@ -14,14 +14,14 @@ from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.core.types import FieldType
 
 BOUND = 64 * 1024
-"""Bytes of an operator's lists, as JSON; they lie inside the manifest, and every task gets them."""
+"""Maximum bytes of an operator's lists as JSON; they are stored in the manifest, and every task gets them."""
 
 
 class Redistribution(Enum):
-    """What a parallel task gets of a list (Flink's OperatorStateHandle.Mode).
+    """The part of a list that a parallel task gets (Flink's OperatorStateHandle.Mode).
 
-    SPLIT: a contiguous slice; sizes differ by one element at most, the first tasks have the longer ones.
-    UNION: the whole list.
+    SPLIT: a contiguous slice; sizes differ by at most one element, and the first tasks have the longer ones. UNION: the
+    whole list.
     """
 
     SPLIT = "split"
@@ -33,11 +33,11 @@ class OperatorList:
     """One list.
 
     Attributes:
-        name: of the field.
-        mode: what a task gets of it.
+        name: name of the field.
+        mode: how the list is distributed.
         element: type of its elements.
-        elements: in JSON form (`model.json_values`), in order.
-        was: the name that it had before; of a declaration only, manifests do not carry it.
+        elements: the elements in JSON form (`model.core.json_values`), in order.
+        was: the previous name of a renamed field; only in declarations, never in manifests.
     """
 
     name: str
@@ -54,12 +54,12 @@ class OperatorList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one task leaves of one list.
+    """The part of one list that one task leaves.
 
     Attributes:
-        elements: of a split list: all that the task has now. Of a union list: what it added, since it cleared the list
-            for the last time.
-        cleared: whether the task cleared a union list; nothing to a split list.
+        elements: for a split list, all current elements of the task; for a union list, the elements that it appended
+            since it last cleared the list.
+        cleared: whether the task cleared a union list; unused for a split list.
     """
 
     elements: tuple[Any, ...]
@@ -68,11 +68,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorState:
-    """All lists of an operator, in order of declaration; false where it declares none.
+    """All lists of an operator, in order of declaration; false if it declares none.
 
     Attributes:
-        lists: each with its elements.
-        tasks: how many parallel tasks left it; 0 = none has run yet.
+        lists: the lists with their elements.
+        tasks: number of parallel tasks that left them; 0 = none has run yet.
     """
 
     lists: tuple[OperatorList, ...] = ()
@@ -82,34 +82,34 @@ class OperatorState:
         return bool(self.lists)
 
     def given(self, task: int, tasks: int) -> dict[str, tuple[Any, ...]]:
-        """What a task gets of each list.
+        """Returns the part of each list that a task gets.
 
         Args:
-            task: its number, from 0.
-            tasks: how many there are.
+            task: number of the task, from 0.
+            tasks: number of tasks.
         """
         return {x.name: x.elements if x.mode is Redistribution.UNION else _slice(x, task, tasks) for x in self.lists}
 
     def joined(self, left: Mapping[int, Mapping[str, Part]], tasks: int) -> "OperatorState":
-        """What the tasks leave together.
+        """Combines the parts that the tasks leave.
 
-        A split list is the concatenation of all tasks' lists in order of tasks. A union list is what it was, or nothing
-        where any task cleared it, and behind it what the tasks added, in order of tasks.
+        A split list is the concatenation of all tasks' lists in the order of tasks. A union list is the old list, or
+        nothing if any task cleared it, followed by the elements that the tasks appended, in the order of tasks.
 
         Args:
-            left: per task the lists that it changed; who is not named left what it was given.
-            tasks: how many there were.
+            left: per task the lists that it changed; every other task left its part unchanged.
+            tasks: number of tasks.
         """
         return OperatorState(lists=tuple(_joined(x, left, tasks) for x in self.lists), tasks=tasks)
 
 
 def task_of(group: int, groups: int, tasks: int) -> int:
-    """The task that has a key group: contiguous ranges, as in Flink (C1)."""
+    """Returns the task of a key group: contiguous ranges, as in Flink."""
     return group * tasks // groups
 
 
 def json_size(body: Any) -> int:
-    """Bytes of a JSON value."""
+    """Returns the size of a JSON value in bytes."""
     return len(json.dumps(body, ensure_ascii=False).encode())
 
 

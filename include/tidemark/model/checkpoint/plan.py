@@ -1,4 +1,4 @@
-"""The plan of a checkpoint: everything that decides its result, frozen before any read (design section 6)."""
+"""The plan of a checkpoint: everything that decides its result, frozen before anything is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Offsets that were lost before they were read, recorded because the operator said `--accept-loss`."""
+    """Offsets that were lost before they were read, recorded because you passed `--accept-loss`."""
 
     partition: TopicPartition
     lost: OffsetRange
@@ -50,7 +50,7 @@ class Slot:
         """The inverse of `str`.
 
         Raises:
-            UsageError: not of the form `t1/3.1`.
+            UsageError: the text does not have the form `t1/3.1`.
         """
         timeline, _, place = text.rpartition("/")
         sequence, _, k = place.partition(".")
@@ -61,51 +61,51 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPlan:
-    """Written once, never edited; tries of one plan differ by attempt only.
+    """Everything that decides a checkpoint; written once, never edited. Attempts of one plan differ by number only.
 
     Attributes:
-        pipeline: its name.
-        id: checkpoint id, ascending over all timelines (E2).
+        pipeline: name of the pipeline.
+        id: checkpoint id, ascending over all timelines.
         slot: timeline, sequence, k.
-        parent: id of the checkpoint that this one follows; None for the first.
-        ranges: `[start, end)` of every partition, empty ones included (P12).
-        topic_ids: Kafka's id of every topic, compared again after the read (J9).
-        sources: per input (`Pipeline.inputs`) the topics that it reads; a topic belongs to one input at most. Topics of
-            `ranges` that no input names are parked: their ranges are empty, and naming them again goes on there.
-        handles: input handle per uid, with adopted compactions (E16); an operator without state has an empty one.
+        parent: id of the preceding checkpoint; None for the first.
+        ranges: `[start, end)` of every partition, including empty ones.
+        topic_ids: Kafka's id of every topic, compared again after the read.
+        sources: topics per input (`Pipeline.inputs`); a topic belongs to at most one input. Topics of `ranges` that no
+            input reads are parked: their ranges are empty, and an input that reads them later continues there.
+        handles: input handle per uid, with adopted compactions; empty for an operator without state.
         dead_letters: handle of the dead-letter table per uid, as the parent left it.
-        tables: per uid the folder `<pipeline>/state/<uid>/<timeline>-<n>`, relative to the warehouse, that this
-            checkpoint's run goes to; n is the id of the checkpoint that began it, so no folder is ever begun twice.
+        tables: per uid the folder of this checkpoint's run, `<pipeline>/state/<uid>/<timeline>-<n>`, relative to the
+            warehouse; n is the id of the checkpoint that began the folder, so no folder is begun twice.
         schemas: stored schema per uid.
         adopted: per uid the key of the compaction record that `handles` already uses.
         logical_time_ms: "now" of this checkpoint, never below the parent's.
         watermark_ms: event-time watermark at the start of the batch; None before the first record.
-        watermarks: the same per partition of the pipeline's sources, where anything has been read.
-        interval: the data interval to cover; None where the run was not bound to one.
-        covers: whether completing this plan covers `interval` (false when `max_records` cut it).
+        watermarks: the same for each partition of the pipeline's sources that has been read.
+        interval: the data interval to cover; None if the run was not bound to one.
+        covers: whether completing this plan covers `interval` (false if `max_records` cut it).
         isolation: Kafka isolation level of the read.
         fingerprint: `Pipeline.fingerprint` of the code that planned.
         losses: accepted gaps.
-        origin: who asked, for people: a DAG run id, or "cli".
+        origin: the requester, for people: a DAG run id, or "cli".
         planned_at_ms: clock at planning.
-        write_id: of the planner.
-        broadcast_versions: per broadcast state that is copied from a table the Delta version that it holds after this
-            checkpoint; all tries copy the same one.
-        broadcast_ids: Delta's id of the same tables.
-        copies: those whose version the input handle does not hold yet: this checkpoint copies them.
-        sinks: per uid of an operator with a sink its table, as the parent left it.
-        outboxes: by name the outboxes of sinks that the pipeline no longer declares, as the last checkpoint that had
-            them left them: what waits there is still sent, and a restore still knows what was.
-        left_behind: state of operators that are not declared any more, by uid (G11).
-        queries: per uid the sha256 of each stored text that resolves its state, by name (`model.queries`).
-        operator_states: per uid of an operator that declares lists what the parent left in them.
-        pending: per partition the offsets that the log held beyond the range when it was planned (Flink's
-            pendingRecords, J14); left out where the range reaches the end.
+        write_id: id of the planner.
+        broadcast_versions: for each broadcast state copied from a table, the Delta version that it holds after this
+            checkpoint; all attempts copy the same one.
+        broadcast_ids: Delta's ids of the same tables.
+        copies: the broadcast states whose version the input handle lacks: this checkpoint copies them.
+        sinks: for each operator with a sink its table, as the parent left it.
+        outboxes: outboxes of sinks that the pipeline no longer declares, by name, as the last checkpoint with them left
+            them: waiting rows are still sent, and a restore still knows which were.
+        left_behind: state of operators that are no longer declared, by uid.
+        queries: per uid the sha256 of each stored query that resolves its state, by name (`sql.stored_queries`).
+        operator_states: for each operator that declares lists their elements, as the parent left them.
+        pending: per partition the offsets in the log beyond the range at planning (Flink's pendingRecords); omitted if
+            the range reaches the end.
         replays: ids of the completed checkpoints that this one repeats on a fork, in order: ranges, logical time and
-            watermark are theirs (Q7). Empty for a checkpoint that reads on.
-        parent_revision: revision of the manifest, or genesis, that it was made from (ADR 0015).
-        formats: per input whose values are not JSON what its format pins (`RecordFormat.freeze`).
-        erasures: number of the newest erasure whose block-list its records are held against; those before it count too.
+            watermark are theirs. Empty for a checkpoint that reads new records.
+        parent_revision: revision of the manifest or genesis that it was made from (adr/0015).
+        formats: what the format pins (`RecordFormat.freeze`), for each input whose values are not JSON.
+        erasures: number of the newest erasure; it and all earlier ones block records of this plan.
     """
 
     pipeline: str
@@ -160,14 +160,14 @@ class CheckpointPlan:
 
     @property
     def name(self) -> str:
-        """How people call the checkpoint: `chk-17`."""
+        """The name of the checkpoint for people: `chk-17`."""
         return f"chk-{self.id}"
 
     def ranges_of(self, name: str) -> OffsetRanges:
-        """The ranges of one input, without the empty ones: what is read for it."""
+        """Returns the ranges of one input without the empty ones: the offsets to read for it."""
         topics = self.sources.get(name, ())
         return OffsetRanges({tp: r for tp, r in self.ranges.items() if tp.topic in topics and not r.is_empty})
 
     def format_of(self, topic: str) -> Mapping[str, str]:
-        """What the format of a topic's values pins; nothing for JSON."""
+        """Returns what the format of a topic's values pins; nothing for JSON."""
         return next((self.formats.get(name, {}) for name, topics in self.sources.items() if topic in topics), {})

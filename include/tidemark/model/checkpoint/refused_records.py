@@ -1,11 +1,11 @@
-"""Why a Kafka sink could not send, and the records that it leaves out for good."""
+"""Why a Kafka sink could not send, and the records that it skips permanently."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFailure:
-    """`delivery_failures/<sink>/<n>.json`: why records of a sink were not sent; one per failure that is not the last.
+    """`delivery_failures/<sink>/<n>.json`: why records of a sink were not sent; written if the reason is new.
 
     Attributes:
         sink: its name.
@@ -35,16 +35,16 @@ class DeliveryFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRecord:
-    """`skips/<sink>/<hash of the id>.json`: a record that Kafka refuses and that a person has left out.
+    """`skips/<sink>/<hash of the id>.json`: a record that Kafka refuses and that a person has skipped.
 
-    It holds no payload, which an erasure could not reach; that stays in the outbox as long as its checkpoint.
+    It has no payload, which an erasure could not reach; that stays in the outbox as long as its checkpoint does.
 
     Attributes:
-        sink: its name.
+        sink: name of the sink.
         record: id of the record.
         size: bytes of its key and value.
-        why: Kafka's words.
-        owner: who left it out.
+        why: the message from Kafka.
+        owner: the person who skipped it.
         note: for people.
         at_ms: clock of the writer, for people.
     """

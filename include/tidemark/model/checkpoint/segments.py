@@ -1,4 +1,4 @@
-"""Segments and state handles: what a manifest names as the state of one operator (design section 5)."""
+"""Segments and state handles: the state of one operator as a manifest names it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ class Segment:
     """Rows of one Delta table at one version whose `_checkpoint` lies in `(after, through]`.
 
     Attributes:
-        path: the table, relative to the warehouse, `/`-separated (so that a warehouse can be moved, E12).
+        path: the table, relative to the warehouse and `/`-separated, so that you can move a warehouse.
         version: the Delta version to open.
-        after: checkpoint id below the first one held (exclusive); 0 is the beginning of time.
-        through: last checkpoint id held (inclusive).
+        after: checkpoint id before the first one in the segment (exclusive); 0 is the beginning of time.
+        through: last checkpoint id in the segment (inclusive).
         rows: rows in the range, as committed.
         bytes: bytes of the live files of the range, as committed.
         files: number of those files.
@@ -33,10 +33,10 @@ class Segment:
             raise UsageError(f"not a segment: ({self.after}, {self.through}]", next="give 0 <= after < through.")
 
     def difference(self, files: Iterable[tuple[int, int]]) -> str | None:
-        """How files differ from those that were committed; None where they do not.
+        """Returns how files differ from the committed ones; None if they do not.
 
         Args:
-            files: bytes and rows of each file that the version has in the range.
+            files: bytes and rows of each file of the version in the range.
         """
         found = list(files)
         held = (len(found), sum(size for size, _ in found), sum(rows for _, rows in found))
@@ -74,37 +74,37 @@ class StateHandle:
 
     @property
     def after(self) -> int:
-        """Checkpoint id below the first one held."""
+        """Checkpoint id before the first one in the handle."""
         return self.segments[0].after if self.segments else 0
 
     @property
     def through(self) -> int:
-        """Last checkpoint id that wrote rows (checkpoints without rows do not move it)."""
+        """Last checkpoint id that wrote rows; checkpoints without rows do not change it."""
         return self.segments[-1].through if self.segments else 0
 
     @property
     def rows(self) -> int:
-        """Stored rows: at least the number of keys, more where runs are not yet compacted."""
+        """Stored rows: at least the number of keys, more if runs are not yet compacted."""
         return sum(s.rows for s in self.segments)
 
     @property
     def bytes(self) -> int:
-        """Full bytes of the state (K3)."""
+        """Full bytes of the state."""
         return sum(s.bytes for s in self.segments)
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders of its tables: what `runs` and `base` of one stored schema lie in."""
+        """The folders of its tables, which contain `runs` and `base` of one stored schema."""
         return tuple(dict.fromkeys(s.path.rpartition("/")[0] for s in self.segments))
 
     def segment_of(self, path: str) -> Segment | None:
-        """The segment that lies in table `path`, if any (at most one: the newest)."""
+        """Returns the segment in table `path`, if any; at most one: the newest."""
         return next((s for s in reversed(self.segments) if s.path == path), None)
 
     def has_prefix(self, other: "StateHandle") -> bool:
-        """Whether `other` covers exactly a leading part of this handle's range, cut at a run of ours.
+        """Whether `other` covers exactly a leading part of this handle's range, ending at one of its runs.
 
-        That is the condition for adopting a compaction of `other` (design section 5): the compacted range
-        begins where ours begins and ends inside it or at its end.
+        A compaction of `other` may be adopted under this condition: the compacted range begins where this one begins,
+        and ends inside it or at its end.
         """
         return bool(other) and bool(self) and other.after == self.after and other.through <= self.through

@@ -1,4 +1,4 @@
-"""Where emitted records go: a Delta table of their own per sink and timeline, named by manifests as state is (J1)."""
+"""Where emitted records go: a Delta table per sink and timeline, named by manifests as state is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ ROW_ID: tuple[tuple[str, str], ...] = (
     ("_offset", "BIGINT"),
     ("_n", "BIGINT"),
 )
-"""Columns that identify an emitted record, behind its fields: by whom, for which record, its number there (J16)."""
+"""Columns after the fields that identify an emitted record: its operator, the record it answers, and its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +29,21 @@ class SinkTable:
     """The table of one sink on one timeline.
 
     Attributes:
-        name: of the sink.
-        kind: which sink of `sinks.known_sinks` it is; what follows from that is asked of `traits`.
-        path: the table that rows go to now, relative to the warehouse; a sink that keeps none has one only by name.
+        name: name of the sink.
+        kind: kind of the sink in `sinks.known_sinks`; use `traits` to ask what follows from it.
+        path: the current table, relative to the warehouse; for a sink without rows it is only a name.
         columns: (column, SQL type) of the emitted fields, in order.
-        topic: of a Kafka sink; None where 0.1 planned one on a fork, which sent nothing.
+        topic: of a Kafka sink; None if release 0.1 planned one on a fork, which sent nothing.
         key_by: of a Kafka sink: the field that becomes the message key.
-        handle: what lies in it; in a plan as the parent left it.
-        older: per path of a table that was begun with other columns those that are still read (C9).
-        emitted_until: written by 0.1 in place of `covered`: per partition the offset below which rows are skipped.
-        covered: the source offsets whose rows are there already, or were sent, before the plan that holds it: an
-            operator emits nothing for them, so that nothing is doubled (I8). A timeline that was restored with its
-            sinks kept starts with what the closed one had. Of an outbox it holds what other timelines sent; what its
-            own checkpoints sent is in their delivery records. None in objects of 0.1.
-        options: what other sinks than those to Delta and Kafka store (`Sink.stored`).
+        handle: contents of the table; in a plan as the parent left it.
+        older: the columns that are still read, per path of a table that was begun with other columns.
+        emitted_until: written by release 0.1 in place of `covered`: per partition the offset below which rows are
+            skipped.
+        covered: the source offsets whose rows are already there, or were sent, before the plan that holds this table.
+            An operator emits nothing for them, so that nothing is duplicated. A timeline restored with its sinks kept
+            starts with the coverage of the closed one. For an outbox it contains what other timelines sent; delivery
+            records contain what its own checkpoints sent. None in objects of release 0.1.
+        options: the stored options of sinks other than Delta and Kafka (`Sink.stored`).
     """
 
     name: str
@@ -59,15 +60,15 @@ class SinkTable:
 
     @property
     def sink(self) -> "Sink | None":
-        """The sink that rows are written to; None for one of 0.1 that nothing is written to."""
-        # Most commands ask for none, and a sink is made of the table that asks.
+        """The sink that rows are written to; None for a sink of release 0.1 that nothing is written to."""
+        # Imported here, because most commands need no sink, and a sink is created from the table that asks.
         from tidemark.sinks.known_sinks import sink_class
 
         return sink_class(self.kind).thaw(self)
 
     @property
     def traits(self) -> "SinkTraits":
-        """How rows reach it."""
+        """How rows reach the sink."""
         from tidemark.sinks.known_sinks import traits_of
 
         return traits_of(self.kind)
@@ -78,31 +79,31 @@ class SinkTable:
         return (*self.columns, *ROW_ID)
 
     def columns_of(self, path: str) -> Columns:
-        """Emitted fields, as far as they are read, in one of its tables."""
+        """Returns the emitted fields in one of its tables, as far as they are read."""
         return self.older.get(path, self.columns)
 
     def coverage(self, topic_ids: Mapping[str, str]) -> OffsetCoverage:
-        """What is covered; `topic_ids` are those of the object that holds the table, for one that 0.1 wrote."""
+        """Returns the coverage; `topic_ids` are those of the object with the table, for a table of release 0.1."""
         return OffsetCoverage.below(self.emitted_until, topic_ids) if self.covered is None else self.covered
 
     def skipped(
         self, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, str]
     ) -> dict[TopicPartition, Ranges]:
-        """The offsets of a plan whose rows are not emitted, because they are covered."""
+        """Returns the offsets of a plan whose rows are not emitted, because they are covered."""
         return self.coverage(topic_ids).within(ranges, topic_ids)
 
     def lacks(self, topic: str, partition: int, offset: int, topic_ids: Mapping[str, str]) -> bool:
-        """Whether what is emitted for a record is yet to be written; `topic_ids` are those of the plan."""
+        """Whether rows emitted for a record still have to be written; `topic_ids` are those of the plan."""
         return not self.coverage(topic_ids).covers(TopicPartition(topic, partition), offset, topic_ids)
 
     @property
     def is_sent(self) -> bool:
-        """Whether attempts write its rows to the sink themselves; not on a fork of 0.1, which has no topic."""
+        """Whether attempts write its rows to the sink themselves; false on a fork of 0.1, which has no topic."""
         return not self.keeps_rows and self.sink is not None
 
     @property
     def destination(self) -> str:
-        """Where rows end up that leave the warehouse, for messages to people."""
+        """Where rows that leave the warehouse end up, for messages to people."""
         return f"sink {self.name}" if self.sink is None else self.sink.destination
 
     @property
@@ -112,7 +113,7 @@ class SinkTable:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether readers read its table, so that nothing leaves it."""
+        """Whether readers read its table, so that nothing is sent from it."""
         return self.traits.is_transactional
 
     @property
@@ -122,10 +123,10 @@ class SinkTable:
 
     @property
     def goes_back_on_restore(self) -> bool:
-        """Whether a restore may take rows back."""
+        """Whether a restore may remove rows."""
         return self.traits.goes_back_on_restore
 
 
 def sink_path(pipeline: str, folder: str, name: str, timeline: str) -> str:
-    """The table of a sink, relative to the warehouse (design section 6)."""
+    """Returns the table of a sink, relative to the warehouse."""
     return f"{pipeline}/{folder}/{name}/{timeline}"

@@ -1,4 +1,4 @@
-"""The other objects of the store: small, written put-if-absent, never edited (design section 6)."""
+"""The other objects of the store: small, written put-if-absent, never edited."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 class PutOutcome(Enum):
-    """Answer of a put-if-absent. Losing a race is an answer, not an error."""
+    """The result of a put-if-absent. Losing a race is a result, not an error."""
 
     WON = "won"
     LOST = "lost"
@@ -25,7 +25,7 @@ class PutOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdRecord:
-    """`ids/<n>.json`: allocates a checkpoint id and names the slot it was taken for; gaps are allowed."""
+    """`ids/<n>.json`: allocates a checkpoint id and names its slot; gaps are allowed."""
 
     id: int
     slot: Slot
@@ -43,7 +43,7 @@ class Failure:
 
 
 class OutcomeKind(Enum):
-    """What became of an attempt."""
+    """How an attempt ended."""
 
     SEALED = "sealed"
     REVOKED = "revoked"
@@ -54,11 +54,11 @@ class Outcome:
     """`plans/<timeline>/<seq>.<k>/<attempt>.outcome.json`: sealed and revoked compete for one key.
 
     Attributes:
-        kind: which of the two.
-        attempt: the attempt that it ends; attempt 0 exists only to be revoked by the owner of attempt 1.
-        sealed: all acks, where sealed.
-        abort: where revoked for good: no later attempt may start, the abort record follows (ADR 0003).
-        write_id: of the writer; the one that revoked n-1 owns attempt n.
+        kind: sealed or revoked.
+        attempt: the attempt that it ends; attempt 0 exists only so that the owner of attempt 1 can revoke it.
+        sealed: all acks, if sealed.
+        abort: set if revoked for good: no later attempt may start, and the abort record follows (adr/0003).
+        write_id: id of the writer; the writer that revoked n-1 owns attempt n.
         at_ms: clock of the writer, for people.
     """
 
@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortRecord:
-    """`plans/<timeline>/<seq>.<k>.abort.json`: closes a plan; plan k+1 needs it."""
+    """`plans/<timeline>/<seq>.<k>.abort.json`: closes a plan; plan k+1 requires it."""
 
     id: int
     slot: Slot
@@ -84,31 +84,31 @@ class AbortRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Genesis:
-    """First record of a restored or forked timeline: the parent's offsets and handles, so it pins them at once.
+    """First record of a restored or forked timeline: the parent's offsets and handles, which it pins at once.
 
     Attributes:
-        timeline: the one that it begins.
+        timeline: the timeline that it begins.
         parent: id of the checkpoint that it begins at.
-        parent_timeline: of that checkpoint.
+        parent_timeline: timeline of that checkpoint.
         why: `restore` or `fork`.
-        isolation: Kafka isolation level of the parent's read; empty where unknown.
-        request: what it was asked for by: the same request finds it again (of a restore).
-        closes: the timeline that was live, which a restore ends in favour of this one; empty for a fork.
-        savepoint: name of the savepoint that was asked for; empty where it was a checkpoint.
-        claim: whether the savepoint's pin is handed over to the timeline (G10).
-        left_behind: state of operators that were not declared, by uid: allowed, and not taken over (G11).
-        renamed: old uid to new uid, as the command said.
-        note: what a fork is for, for people.
+        isolation: Kafka isolation level of the parent's read; empty if unknown.
+        request: of a restore, the request: the same request finds it again.
+        closes: the live timeline that a restore ends in favour of this one; empty for a fork.
+        savepoint: name of the requested savepoint; empty if a checkpoint was requested.
+        claim: whether the timeline takes over the savepoint's pin.
+        left_behind: state of undeclared operators, by uid, that was allowed and not taken over.
+        renamed: old uid to new uid, as in the command.
+        note: purpose of a fork, for people.
         at_ms: clock of the writer, for people.
-        parent_revision: of the parent's manifest, as it was taken over.
-        revised: why it is not as it was put; None where it is.
-        outboxes: as those of a plan.
-        keeps_sinks: of a restore: sinks keep what the closed timeline wrote and sent. What that one has sent is looked
-            at again, for a delivery may have ended since.
-        sinks_of: of a restore whose sinks go on, id of the checkpoint whose sinks those are; 0 where they are the
-            parent's. It pins both.
-        sent: of a restore, per Kafka sink, also of those that neither the checkpoint nor the closed timeline has: the
-            source offsets whose rows were sent and are not sent again.
+        parent_revision: revision of the parent's manifest when it was taken over.
+        revised: why it was revised; None if it was not.
+        outboxes: as in a plan.
+        keeps_sinks: of a restore: sinks keep what the closed timeline wrote and sent. Its deliveries are read again,
+            because one may have ended since.
+        sinks_of: of a restore whose sinks continue, id of the checkpoint with those sinks; 0 if they are the parent's.
+            It pins both.
+        sent: of a restore, the source offsets whose rows were sent and are not sent again, per Kafka sink, including
+            those that neither the checkpoint nor the closed timeline has.
     """
 
     timeline: str
@@ -149,7 +149,7 @@ class Genesis:
 
     @property
     def revision(self) -> int:
-        """How often it was revised."""
+        """The number of its revisions."""
         return 0 if self.revised is None else self.revised.revision
 
 
@@ -158,13 +158,13 @@ class Closing:
     """Ends a timeline by taking its next slot; names the successor.
 
     Attributes:
-        successor: empty where there is none: the timeline was never live, and nobody goes on with it.
+        successor: empty if there is none: the timeline was never live and does not continue.
         why: `restore`, `promote` or `close`.
         at_ms: clock of the writer, for people.
-        sent: written by 0.1 in place of the two below, offsets without topic ids.
+        sent: written by release 0.1 in place of the two below, offsets without topic ids.
         delivered: of a promote, per Kafka sink: the source offsets whose rows the closed timeline has sent.
         withheld: of a promote, per Kafka sink: the source offsets whose rows wait in an outbox of the fork and are not
-            sent, because the promote was not asked to (J2).
+            sent, because the promote was not asked to send them.
     """
 
     timeline: str
@@ -179,24 +179,24 @@ class Closing:
 
     @property
     def fate(self) -> str:
-        """What has become of the timeline, in one word or three."""
+        """The state of the timeline in one to three words."""
         return f"closed for {self.successor}" if self.successor else "closed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRecord:
-    """`compactions/<uid>/<job>.json`: what a compaction made; only the next plan adopts it.
+    """`compactions/<uid>/<job>.json`: the result of a compaction; only the next plan adopts it.
 
     Attributes:
         uid: the operator.
         job: key of its job record.
         checkpoint: id of the completed checkpoint whose handle was read.
-        timeline: of that checkpoint.
+        timeline: timeline of that checkpoint.
         input: the handle that was read.
-        output: the handle that answers the same.
+        output: the handle with the same contents.
         commits: commits to `base`.
-        deepest: whether it has merged all that lay below: no row is left that hides others.
-        revision: of the manifest that was read; where it was revised since, nobody adopts the result.
+        deepest: whether it merged everything, so that no row remains that hides others.
+        revision: revision of the manifest that was read; if it has been revised since, no plan adopts the result.
     """
 
     uid: str
@@ -213,16 +213,16 @@ class CompactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """`jobs/<id>.json`: an open compaction, export, import, patch or erasure: retention leaves what it reads alone.
+    """`jobs/<id>.json`: an open compaction, export, import, patch or erasure; retention keeps the files that it reads.
 
     Attributes:
-        job: its id.
+        job: id of the job.
         kind: `compaction`, `export`, `import`, `patch` or `erasure`.
-        uid: the operator; empty where it is all of them.
-        checkpoint: id of the checkpoint that it reads, or makes; 0 for an erasure, which reads all of them.
+        uid: the operator; empty if the job is about all of them.
+        checkpoint: id of the checkpoint that it reads or makes; 0 for an erasure, which reads all of them.
         opened_at_ms: clock of the writer.
-        write_id: of the writer.
-        revision: of the manifest that a compaction reads.
+        write_id: id of the writer.
+        revision: revision of the manifest that a compaction reads.
     """
 
     job: str
@@ -236,7 +236,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """`jobs/<id>.end.json`: the job is over, whatever came of it. That of a compaction is its record."""
+    """`jobs/<id>.end.json`: the job is over, whatever its result. The end of a compaction is its record."""
 
     job: str
     done: bool
@@ -246,13 +246,13 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetReport:
-    """`reports/<input>/<id>.json`: what came of setting a consumer group's offsets after a checkpoint (J10, J14).
+    """`reports/<input>/<id>.json`: the result of setting a consumer group's offsets after a checkpoint.
 
     Attributes:
         input: the pipeline's input.
         group: the consumer group.
         checkpoint: id of the checkpoint whose ends were reported.
-        failure: why Kafka did not take them; None where it did.
+        failure: why Kafka did not accept them; None if it did.
         at_ms: clock of the writer, for people.
     """
 
@@ -266,10 +266,10 @@ class OffsetReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
-    """`deliveries/<sink>/<id>.json`: the outbox rows of a checkpoint were all acknowledged by Kafka.
+    """`deliveries/<sink>/<id>.json`: Kafka has acknowledged all outbox rows of a checkpoint.
 
     Attributes:
-        sent: the source offsets whose rows the line of checkpoints up to this one has sent; None in records of 0.1.
+        sent: the source offsets whose rows this checkpoint and its ancestors have sent; None in records of release 0.1.
     """
 
     sink: str
@@ -282,14 +282,14 @@ class DeliveryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRecord:
-    """`stops/<n>.json`: no plan is made while the newest one says stopped (design section 6).
+    """`stops/<n>.json`: no plan is made while the newest one says stopped.
 
     Attributes:
         stopped: whether it stops or resumes.
         why: for people.
         at_ms: clock of the writer, for people.
-        savepoint: the one that the pipeline was stopped with; None where it was stopped without.
-        drained: stopped for good: to go on wants to be forced (G3).
+        savepoint: the savepoint that the pipeline was stopped with; None without one.
+        drained: stopped for good: continuing must be forced.
     """
 
     stopped: bool

@@ -1,4 +1,4 @@
-"""What is written and asked for: files before their commit, commits as values, a request for a checkpoint."""
+"""Values for writing: files before their commit, commits as values, and the request for a checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tidemark.model.checkpoint.segments import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A Parquet file of an attempt: path relative to the table, size in bytes, rows by its footer."""
+    """A Parquet file of an attempt: path relative to the table, size in bytes, rows according to its footer."""
 
     path: str
     size: int
@@ -34,7 +34,7 @@ class WrittenRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFile:
-    """A file that a version of a table names, with its partition values."""
+    """A file in a version of a table, with its partition values."""
 
     file: WrittenFile
     level: int
@@ -48,10 +48,10 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UidCounts:
-    """Records of one operator in the batch: `read == applied + dead_lettered`; and how many a process emitted.
+    """Records of one operator in the batch, `read == applied + dead_lettered`, and the number that a process emitted.
 
-    `operator_state` is what the function of a process left in the operator's lists; None where it was not called, or
-    none are declared.
+    `operator_state` holds the lists that the function of a process left; None if it was not called or declares no
+    lists.
     """
 
     applied: int
@@ -61,11 +61,11 @@ class UidCounts:
 
     @property
     def read(self) -> int:
-        """Records that the operator was given."""
+        """Records that the operator got."""
         return self.applied + self.dead_lettered
 
     def after(self, *, failed: int, emitted: int, operator_state: OperatorState | None) -> "UidCounts":
-        """Of a process, once its function was called: some of the records failed."""
+        """Of a process, after its function was called: some of the records failed."""
         return UidCounts(
             applied=self.applied - failed,
             dead_lettered=self.dead_lettered + failed,
@@ -76,23 +76,23 @@ class UidCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """One transaction of design section 5, as a value.
+    """One Delta transaction, as a value.
 
     Attributes:
         table: path relative to the warehouse.
-        parent: the segment of this table that the input handle names; None = the table holds nothing of ours yet.
-        files: what to add, all under partition (`level`, `checkpoint`).
-        rows: what the write reported; compared with the footers before the commit.
+        parent: the segment of this table in the input handle; None = the table contains nothing of the timeline yet.
+        files: files to add, all under partition (`level`, `checkpoint`).
+        rows: rows that the write reported; compared with the footers before the commit.
         level: `_level` of the added files.
         checkpoint: `_checkpoint` of the added files.
-        after: lower bound of the segment that results.
-        schema: Arrow-independent description: (column, SQL type) in order, without partition columns; empty = that of
-            the table, which is there.
-        write_id: random, lands in commitInfo.
-        metadata: plan id, attempt, pipeline, timeline, uid; lands in commitInfo.
-        app: application transaction (id, version), a record only.
+        after: lower bound of the resulting segment.
+        schema: Arrow-independent description: (column, SQL type) in order, without partition columns; empty = the
+            schema of the existing table.
+        write_id: random; stored in commitInfo.
+        metadata: plan id, attempt, pipeline, timeline, uid; stored in commitInfo.
+        app: application transaction (id, version), for the record only.
         drop: paths of live files of the parent segment that this commit replaces (compaction); empty for a run.
-        replacing: files to add under levels and checkpoints of their own, in place of some that go (erasure).
+        replacing: files to add with their own levels and checkpoints, in place of dropped ones (erasure).
     """
 
     table: str
@@ -112,7 +112,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit that carries our write id, and the segment that it left behind."""
+    """A commit with the requester's write id, and the resulting segment."""
 
     commit: Commit
     segment: Segment
@@ -120,19 +120,19 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What a caller wants of the next checkpoint.
+    """The options of the next checkpoint.
 
     Attributes:
-        origin: who asks: a DAG run id, or "cli".
+        origin: the requester: a DAG run id, or "cli".
         interval_end: end of the data interval, or None.
         interval_start: its start, or None.
         until_interval_end: cap ends at the first record whose timestamp reaches `interval_end`.
-        max_records: per partition; None = no bound.
+        max_records: maximum per partition; None = no bound.
         accept_loss: record gaps instead of stopping.
-        allow_non_restored_state: drop the state of operators that the pipeline does not declare any more.
-        accept_time: take the logical time, however far it is from all that is known.
-        replay_to: on a fork, repeat what was recorded up to this checkpoint id instead of reading on (Q7); the bound of
-            `max_records` is then that of one step, of several checkpoints or a single one.
+        allow_non_restored_state: drop the state of operators that the pipeline no longer declares.
+        accept_time: accept the logical time, however far it is from all known times.
+        replay_to: on a fork, repeat recorded checkpoints up to this id instead of reading new records; `max_records`
+            then bounds one step, which repeats one or several checkpoints.
     """
 
     origin: str

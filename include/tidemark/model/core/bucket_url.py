@@ -1,4 +1,4 @@
-"""A folder of a bucket by its URL: where a warehouse or an export may be, beside the disk."""
+"""A folder of a bucket by its URL, where a warehouse or an export may be instead of on a disk."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _FOLDER = re.compile(r"[\w.+=@ -]+(/[\w.+=@ -]+)*")
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is none on this machine's disk."""
+    """Whether a location is not on this machine's disk."""
     return "://" in place
 
 
@@ -31,26 +31,24 @@ class S3Url:
 
     @classmethod
     def parsed(cls, url: str) -> "S3Url":
-        """The URL in a text.
+        """Parses a URL.
 
         Raises:
-            UsageError: it is no URL of a folder in a bucket. It is not repeated, because somebody may have put a
-                password into it.
+            UsageError: the text is not the URL of a folder in a bucket. The message omits it, because it may contain a
+                password.
         """
         scheme, _, rest = url.partition("://")
         bucket, _, prefix = rest.partition("/")
         if scheme != "s3":
             raise UsageError(
-                "neither a folder of this machine nor one of S3", next="name a local folder, or s3://BUCKET/FOLDER."
+                "neither a local folder nor a folder in S3", next="name a local folder, or s3://BUCKET/FOLDER."
             )
         if not _BUCKET.fullmatch(bucket):
-            raise UsageError(
-                "the URL names no bucket", next="write s3://BUCKET/FOLDER; credentials have no place in it."
-            )
+            raise UsageError("the URL names no bucket", next="write s3://BUCKET/FOLDER; do not put credentials in it.")
         prefix = prefix.removesuffix("/")
         if not _FOLDER.fullmatch(prefix) or {".", ".."} & set(prefix.split("/")):
             raise UsageError(
                 f"the URL names no folder in the bucket {bucket}",
-                next="write s3://BUCKET/FOLDER; a folder has words, joined by slashes.",
+                next="write s3://BUCKET/FOLDER; the folder is a path of names joined by slashes.",
             )
         return cls(bucket, prefix)

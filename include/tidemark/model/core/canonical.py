@@ -1,4 +1,4 @@
-"""Canonical JSON: one byte string per value, so that checksums and read-backs compare (E14)."""
+"""Canonical JSON: one byte string per value, so that checksums and read-backs are comparable."""
 
 import hashlib
 import json
@@ -8,29 +8,29 @@ from typing import Any
 from tidemark.errors import CorruptObjectError
 
 FORMAT = 1
-"""Format version of every object below the warehouse."""
+"""Format version of every object in the warehouse."""
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _KIND = re.compile(rb',"format":\d+,"kind":"(\w+)"}\n\Z')
 
 
 def encode(kind: str, body: dict[str, Any]) -> bytes:
-    """The canonical bytes of an object: sorted keys, no spaces, UTF-8.
+    """Returns the canonical bytes of an object: sorted keys, no spaces, UTF-8.
 
-    `body` lies in an envelope with `kind`, `format` and `checksum`, so that fields of these names cannot collide.
+    `body` is inside an envelope with `kind`, `format` and `checksum`, so fields of these names cannot collide.
     """
     return _sealed(kind, _dump(body))
 
 
 def decode(kind: str, key: str, raw: bytes) -> dict[str, Any]:
-    """The body of an object, verified.
+    """Verifies an object and returns its body.
 
     Args:
-        kind: what it must be.
-        key: where it was found, for the message.
+        kind: the expected kind.
+        key: key of the object, for the message.
         raw: its bytes.
 
     Raises:
-        CorruptObjectError: truncated, altered, of another kind or of an unknown format.
+        CorruptObjectError: it is truncated, altered, of another kind or in an unknown format.
     """
     try:
         whole = json.loads(raw)
@@ -54,12 +54,12 @@ def decode(kind: str, key: str, raw: bytes) -> dict[str, Any]:
 
 
 def kind_of(key: str, raw: bytes) -> str:
-    """The kind that an object says it is, unverified.
+    """Returns the kind that an object claims, unverified.
 
     Raises:
-        CorruptObjectError: no JSON object, or one without a kind.
+        CorruptObjectError: it is not a JSON object, or has no kind.
     """
-    # As the last of the names it stands at the end of every object that is whole: no need to parse megabytes for it.
+    # The kind is the last name, so it is at the end of every complete object: no need to parse megabytes for it.
     at_end = _KIND.search(raw, max(0, len(raw) - 64))
     if at_end:
         return at_end[1].decode()
@@ -80,7 +80,7 @@ def checksum(value: Any) -> str:
 
 
 def _sealed(kind: str, body: bytes) -> bytes:
-    """The envelope around the canonical bytes of a body, which is by far its longest part and dumped only once."""
+    """Wraps the canonical bytes of a body in the envelope; the body, by far the longest part, is dumped only once."""
     before, behind = b'{"body":' + body, b'"format":%d,"kind":%b}' % (FORMAT, _dump(kind))
     return b'%b,"checksum":"%b",%b\n' % (before, sha256_of(before + b"," + behind).encode(), behind)
 
@@ -91,7 +91,7 @@ def _dump(value: Any) -> bytes:
 
 def _corrupt(key: str, why: str) -> CorruptObjectError:
     back = "put the object back from a backup of the warehouse"
-    passed = "; without one, tidemark verify names the checkpoint, and tidemark checkpoint give-up passes over it."
+    passed = "; without one, tidemark verify names the checkpoint, and tidemark checkpoint give-up skips it."
     return CorruptObjectError(
         f"object damaged: {key}: {why}",
         safe="nothing was written; objects are never edited, so a copy of this one from a backup is valid.",

@@ -8,12 +8,12 @@ from decimal import Decimal
 
 
 def json_record(fields: Mapping[str, object]) -> bytes:
-    """The JSON object of a record's fields: times in ISO 8601 with their zone, decimals as text, bytes in base64."""
+    """Returns a record as a JSON object: times in ISO 8601 with their zone, decimals as text, bytes in base64."""
     return json.dumps(_plain(fields), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def key_bytes(value: object) -> bytes | None:
-    """A message key: text as it is, other values in their JSON or ISO 8601 form; None stays None."""
+    """Returns a message key: text unchanged, other values in their JSON or ISO 8601 form; None stays None."""
     plain = _plain(value)
     if plain is None:
         return None

@@ -1,4 +1,4 @@
-"""Stored values as JSON and back, exactly: what a manifest carries of operator state."""
+"""Stored values as JSON and back, without loss; manifests carry operator state in this form."""
 
 import base64
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from tidemark.model.core.types import FieldType
 
 
 def value_to_json(of: FieldType, plain: Any) -> Any:
-    """The JSON form of a value in stored form: decimals, dates, times and what is no number as text, bytes in base64.
+    """Returns the JSON form of a stored value; decimals, dates, times and non-finite floats are text, bytes base64.
 
     Args:
-        of: its type; no map.
-        plain: the value, None where the type allows it.
+        of: its type; not a map.
+        plain: the value, None if the type allows it.
     """
     if plain is None:
         return None
@@ -41,7 +41,7 @@ def _same(value: Any) -> Any:
 
 
 def _float_to_json(value: float) -> float | str:
-    # JSON has no number for these three.
+    # JSON has no numbers for these three.
     return value if value - value == 0 else repr(value)
 
 

@@ -1,4 +1,4 @@
-"""Records of the log, and a read of them that is bounded in records, bytes and time: for people, never for state."""
+"""Records of the log, and reads bounded in records, bytes and time: for people, never for state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Literal
 from tidemark.model.core.offsets import TopicPartition
 
 StoppedBy = Literal["end", "matches", "records", "bytes", "time"]
-"""What ended a bounded read: the ranges were read to their end, or one of the bounds."""
+"""Why a bounded read ended: it reached the end of the ranges, or one of the bounds."""
 Place = tuple[TopicPartition, int]
-"""A partition, and the offset at which to go on."""
+"""A partition, and the offset at which to continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,18 +28,18 @@ class LogRecord:
 
 
 Wanted = Callable[[TopicPartition, LogRecord], bool]
-"""Whether a record is looked for."""
+"""Whether a record matches the search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBounds:
-    """How much a bounded read may read.
+    """Bounds of a read.
 
     Attributes:
-        matches: records that are answered.
-        records: records that are looked at.
-        size: bytes of keys and values that are looked at; the record that exceeds it is still answered.
-        seconds: in all.
+        matches: records to return.
+        records: records to examine.
+        size: bytes of keys and values to examine; the record that exceeds it is still returned.
+        seconds: total time.
     """
 
     matches: int = 20
@@ -50,13 +50,13 @@ class ReadBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedRead:
-    """What a bounded read has found, in order of topic, partition and offset.
+    """The result of a bounded read, ordered by topic, partition and offset.
 
     Attributes:
-        records: those that were looked for.
-        looked_at: how many records were read.
-        stopped_by: what ended it.
-        next: where to go on; None at the end of all ranges.
+        records: the matching records.
+        looked_at: how many records were examined.
+        stopped_by: why the read ended.
+        next: where to continue; None at the end of all ranges.
     """
 
     records: tuple[tuple[TopicPartition, LogRecord], ...]
@@ -67,11 +67,11 @@ class BoundedRead:
 
 @dataclass(slots=True)
 class RecordCollector:
-    """Takes records one by one until a bound is reached; shared by every implementation of the port.
+    """Takes records one by one until a bound is reached; every implementation of the port uses it.
 
     Attributes:
         bounds: when to stop.
-        wanted: what to keep.
+        wanted: which records to keep.
     """
 
     bounds: ReadBounds
@@ -81,7 +81,7 @@ class RecordCollector:
     size: int = 0
 
     def take(self, tp: TopicPartition, record: LogRecord) -> StoppedBy | None:
-        """Takes a record; the bound that it has reached, if any."""
+        """Takes a record; returns the bound that it reaches, if any."""
         self.looked_at += 1
         self.size += record.size
         if self.wanted(tp, record):
@@ -93,5 +93,5 @@ class RecordCollector:
         return "bytes" if self.size >= self.bounds.size else None
 
     def done(self, stopped_by: StoppedBy = "end", at: Place | None = None) -> BoundedRead:
-        """What came of it."""
+        """Returns the result."""
         return BoundedRead(records=tuple(self.kept), looked_at=self.looked_at, stopped_by=stopped_by, next=at)

@@ -1,4 +1,4 @@
-"""Names that may reach a path or SQL (reliability.md section 10), and checkpoint ids as people write them."""
+"""Names that may reach a path or SQL, and checkpoint ids as people write them."""
 
 import re
 
@@ -13,12 +13,12 @@ def checked_name(kind: str, name: str) -> str:
     """Returns `name` if it is on the allow-list.
 
     Args:
-        kind: what is named, for the message ("pipeline", "uid", "topic", "timeline", "savepoint").
+        kind: the kind of name, for the message ("pipeline", "uid", "topic", "timeline", "savepoint").
         name: the candidate.
 
     Raises:
-        NameRefusedError: letters, digits, `_`, `.` and `-` only, at most 63, no `..`; a final `@v<digits>`
-            cannot occur because `@` is refused (Delta would read it as time travel).
+        NameRefusedError: the name has other characters than letters, digits, `_`, `.` and `-`, more than 63 of them, or
+            contains `..`. `@` is refused, because Delta would read a final `@v<digits>` as time travel.
     """
     if not _ALLOWED.fullmatch(name) or ".." in name:
         raise NameRefusedError(
@@ -29,21 +29,24 @@ def checked_name(kind: str, name: str) -> str:
 
 
 def checked_timeline(name: str) -> str:
-    """Returns `name` if people may give it to a timeline.
+    """Returns `name` if you may give it to a timeline.
 
     Raises:
-        NameRefusedError: as `checked_name`; or `t<n>`, as Tidemark calls the first timeline and those of restores.
+        NameRefusedError: see `checked_name`; or it is `t<n>`, as Tidemark names the first timeline and those of
+            restores.
     """
     if _NUMBERED.fullmatch(checked_name("timeline", name)):
-        raise NameRefusedError(f"timeline name refused: {name!r}", next="t<n> are names of restores: take another.")
+        raise NameRefusedError(
+            f"timeline name refused: {name!r}", next="t<n> is reserved for restores: use another name."
+        )
     return name
 
 
 def checked_field(name: str) -> str:
-    """Returns `name` if it may be a column: a letter, then letters, digits and `_`, at most 63.
+    """Returns `name` if it is a valid column name: a letter, then letters, digits and `_`, at most 63 in total.
 
     Raises:
-        NameRefusedError: anything else; a leading underscore belongs to Tidemark's own columns.
+        NameRefusedError: it is not; a leading underscore is reserved for Tidemark's own columns.
     """
     if not is_field(name):
         raise NameRefusedError(
@@ -54,10 +57,10 @@ def checked_field(name: str) -> str:
 
 
 def parse_id(text: str) -> int:
-    """The number of a checkpoint, written as `chk-17` or `17`.
+    """Parses the number of a checkpoint, written as `chk-17` or `17`.
 
     Raises:
-        UsageError: neither.
+        UsageError: it is neither.
     """
     digits = text.removeprefix("chk-")
     if not digits.isdecimal():
@@ -66,5 +69,5 @@ def parse_id(text: str) -> int:
 
 
 def is_field(name: str) -> bool:
-    """Whether `name` may be a column."""
+    """Whether `name` is a valid column name."""
     return _FIELD.fullmatch(name) is not None

@@ -1,7 +1,7 @@
-"""Offsets: half-open ranges per topic-partition, and the algebra of contiguity (I2).
+"""Offsets: half-open ranges per topic-partition, and the rules for contiguous ranges.
 
-Kafka's words: a range is `[start, end)`; `end` is the next offset to read. Offsets are sparse (transaction
-markers, aborted and compacted records), so a range says nothing about how many records it holds.
+As in Kafka, a range is `[start, end)`, and `end` is the next offset to read. Offsets are sparse (transaction markers,
+aborted and compacted records), so a range does not say how many records it contains.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from tidemark.errors import UsageError
 
 PER_RECORD = 2**20
-"""A process may answer a record by less than so many. The number `_n` of an emitted record has a digit of this base per
-process of a chain."""
+"""A process may emit fewer than this many records per record. The number `_n` of an emitted record has one digit in
+this base for each process of a chain."""
 NUMBERS = 2**63
-"""Every `_n` is below."""
+"""Upper bound (exclusive) of every `_n`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,8 +30,7 @@ class TopicPartition:
     def parse(cls, text: str) -> "TopicPartition":
         """The inverse of `str`.
 
-        Raises:
-            UsageError: no partition number behind the last dash.
+        UsageError: no partition number follows the last dash. UsageError: no partition number behind the last dash.
         """
         topic, dash, partition = text.rpartition("-")
         if not dash or not topic or not partition.isdecimal():
@@ -41,7 +40,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets `[start, end)` of one partition; empty where they are equal."""
+    """Offsets `[start, end)` of one partition; empty if they are equal."""
 
     start: int
     end: int
@@ -55,12 +54,12 @@ class OffsetRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no offset lies in the range."""
+        """Whether the range contains no offset."""
         return self.start == self.end
 
     @property
     def span(self) -> int:
-        """`end - start`: an upper bound of the number of records, never their count (J8)."""
+        """`end - start`: an upper bound of the number of records, never their count."""
         return self.end - self.start
 
     def follows(self, earlier: "OffsetRange") -> bool:
@@ -68,20 +67,20 @@ class OffsetRange:
         return self.start == earlier.end
 
     def overlaps(self, other: "OffsetRange") -> bool:
-        """Whether one offset lies in both."""
+        """Whether both contain a common offset."""
         return max(self.start, other.start) < min(self.end, other.end)
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierOffsets:
-    """The end offset of every partition of every source, frozen before anything is read (E3)."""
+    """The end offset of every partition of every source, frozen before anything is read."""
 
     ends: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
-    """The ranges of one checkpoint: every partition is listed, also where it is empty (P12)."""
+    """The ranges of one checkpoint; every partition is listed, even if its range is empty."""
 
     by_partition: Mapping[TopicPartition, OffsetRange]
 
@@ -99,10 +98,10 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
 
     @classmethod
     def between(cls, starts: Mapping[TopicPartition, int], barrier: BarrierOffsets) -> "OffsetRanges":
-        """The ranges from `starts` to `barrier`; both must list the same partitions.
+        """Returns the ranges from `starts` to `barrier`; both must list the same partitions.
 
         Raises:
-            UsageError: the partitions differ, or one would run backwards.
+            UsageError: the partitions differ, or a range would end before it starts.
         """
         if set(starts) != set(barrier.ends):
             missing = sorted(str(tp) for tp in set(starts) ^ set(barrier.ends))
@@ -125,10 +124,10 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
         return all(r.is_empty for r in self.values())
 
     def breaks_from(self, parent: "OffsetRanges | None") -> list[str]:
-        """What stands against `self` being the direct successor of `parent` (I2): empty = contiguous.
+        """Returns why `self` is not the direct successor of `parent`; empty = contiguous.
 
-        A partition that the parent does not list may start anywhere (it is new); one that only the parent
-        lists is a break. A recorded gap is judged by the caller.
+        A partition that the parent does not list is new and may start anywhere; one that only the parent lists is a
+        break. The caller decides about recorded gaps.
         """
         if parent is None:
             return []
@@ -141,9 +140,9 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLog:
-    """What the log says of one partition: offsets that can be read are `[earliest, end)`.
+    """The readable offsets of one partition, `[earliest, end)`.
 
-    `end` is the last stable offset under read_committed, the high watermark under read_uncommitted.
+    `end` is the last stable offset for read_committed, the high watermark for read_uncommitted.
     """
 
     earliest: int

@@ -1,4 +1,4 @@
-"""When a savepoint expires, as people write it: `30d`, a time, or never."""
+"""The expiry of a savepoint, as people write it: `30d`, a time, or never."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,15 +13,15 @@ _SPAN = re.compile(rf"\d{{1,6}}[{''.join(_UNITS)}]", re.ASCII)
 
 
 def expiry_ms(text: str, now_ms: int) -> int | None:
-    """Milliseconds since the epoch of a text; None for `never`.
+    """Parses an expiry to milliseconds since the epoch; None for `never`.
 
     Args:
-        text: minutes, hours, days or weeks from now (`90m`, `12h`, `30d`, `4w`), an ISO 8601 time (UTC where it names
-            no zone), or `never`.
-        now_ms: now.
+        text: minutes, hours, days or weeks from now (`90m`, `12h`, `30d`, `4w`), an ISO 8601 time (UTC if it names no
+            zone), or `never`.
+        now_ms: the current time.
 
     Raises:
-        UsageError: none of these.
+        UsageError: it is none of these.
     """
     if text == NEVER:
         return None
@@ -34,10 +34,10 @@ def expiry_ms(text: str, now_ms: int) -> int | None:
 
 
 def span_ms(text: str) -> int:
-    """Milliseconds of a span: `90m`, `12h`, `7d`, `2w`, or `0`.
+    """Parses a span to milliseconds: `90m`, `12h`, `7d`, `2w`, or `0`.
 
     Raises:
-        UsageError: none of these.
+        UsageError: it is none of these.
     """
     if text != "0" and not _SPAN.fullmatch(text):
         raise UsageError(f"not a span of time: {text!r}", next="write 90m, 1h, 7d, 2w, or 0.")

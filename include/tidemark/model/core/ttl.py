@@ -1,8 +1,8 @@
-"""Time to live of state: the five members of Flink's StateTtlConfig (B1-B9), on a clock that is part of the plan.
+"""Time to live of state: the five options of Flink's StateTtlConfig, on a clock that is part of the plan.
 
-Event time: the access time of a record is max(its event time, the watermark at the start of its batch), so it never
-decreases over checkpoints, and "now" is the watermark after the batch. Logical time: both are the checkpoint's logical
-time. Neither reads a wall clock, so a replay expires the same rows (B4).
+On event time, the access time of a record is the later of its event time and the watermark at the start of its batch,
+so it never decreases over checkpoints, and "now" is the watermark after the batch. On logical time, both are the
+logical time of the checkpoint. Neither reads a wall clock, so a replay expires the same rows.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from typing import Any, Literal
 from tidemark.errors import DeclarationError
 
 Clock = Literal["event_time", "logical_time"]
-"""Which of a checkpoint's clocks expires state."""
+"""The clock of a checkpoint that expires state."""
 UpdateType = Literal["on_create_and_write", "on_read_and_write", "disabled"]
-"""What counts as an access (B2); a record that is folded is a write."""
+"""The operations that count as an access; folding a record is a write."""
 Visibility = Literal["never_return_expired", "return_expired_if_not_cleaned_up"]
-"""What a reader gets of an expired value that is still stored (B3)."""
+"""What a reader gets for an expired value that is still stored."""
 
 _MS = timedelta(milliseconds=1)
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -30,15 +30,21 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 class Ttl:
     """How long a field of state lives after its last access.
 
+    >>> from datetime import timedelta
+    >>> from tidemark import state
+    >>> class Session(state.Keyed):
+    ...     clicks: int | None = state.count(ttl=timedelta(days=30))
+    ...     page: str | None = state.latest("page", ttl=state.Ttl(ttl=timedelta(hours=1), update="on_read_and_write"))
+
     Attributes:
-        ttl: positive, in whole milliseconds; a value is expired when last access + ttl <= now (B1).
-        update: `on_create_and_write` (default), `on_read_and_write`, or `disabled`: the field never expires (B2).
-        visibility: `never_return_expired` (default), or `return_expired_if_not_cleaned_up`: the newest value is
-            returned until it is cleaned up where it is touched, or left out of an export (B3). Compaction leaves such
-            fields alone, so that no answer depends on its schedule.
-        clock: `event_time` (default) or `logical_time` (B4); one for all fields of an operator.
-        clean_up_in_background: whether a compaction of the deepest level drops what is expired (B5-B7); what is
-            touched is cleaned up always.
+        ttl: positive, in whole milliseconds; a value is expired when last access + ttl <= now.
+        update: `on_create_and_write` (default), `on_read_and_write`, or `disabled`: the field never expires.
+        visibility: `never_return_expired` (default), or `return_expired_if_not_cleaned_up`: readers get an expired
+            value until a later access or an export cleans it up. Compaction does not clean up such fields, so results
+            never depend on its schedule.
+        clock: `event_time` (default) or `logical_time`; the same for all fields of an operator.
+        clean_up_in_background: whether a compaction of the deepest level drops expired state; accessed state is always
+            cleaned up.
     """
 
     ttl: timedelta
@@ -61,7 +67,7 @@ class Ttl:
 
     @property
     def hides(self) -> bool:
-        """Whether an expired value counts as absent, so that history is cut before it is combined (flink.md 1.1)."""
+        """Whether an expired value counts as absent, so that history is cut before it is combined."""
         return self.visibility == "never_return_expired"
 
     @property
@@ -70,7 +76,7 @@ class Ttl:
         return self.update == "on_read_and_write"
 
     def to_json(self) -> dict[str, Any]:
-        """The form that manifests carry."""
+        """Returns the form for manifests."""
         return {
             "ttl_ms": self.ms,
             "update": self.update,
@@ -87,7 +93,7 @@ class Ttl:
 
 
 def as_ttl(given: "timedelta | Ttl | None") -> Ttl | None:
-    """A declaration's `ttl=`: a duration alone means the defaults; a disabled one means none."""
+    """Validates the `ttl=` of a declaration; a duration alone means the defaults, a disabled ttl means None."""
     if isinstance(given, timedelta):
         return Ttl(ttl=given)
     if given is not None and not isinstance(given, Ttl):
@@ -97,16 +103,16 @@ def as_ttl(given: "timedelta | Ttl | None") -> Ttl | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """What the time is at a checkpoint, on both clocks, in milliseconds since the epoch.
+    """The current time at a checkpoint, on both clocks, in milliseconds since the epoch.
 
     Attributes:
         event_time_ms: the watermark after its batch; None before the first record: nothing expires.
-        logical_time_ms: its logical time; None: nothing expires on it.
+        logical_time_ms: its logical time; None: nothing expires on this clock.
     """
 
     event_time_ms: int | None = None
     logical_time_ms: int | None = None
 
     def of(self, clock: Clock) -> int | None:
-        """The time on one of the clocks."""
+        """Returns the time on a clock."""
         return self.event_time_ms if clock == "event_time" else self.logical_time_ms

@@ -1,4 +1,4 @@
-"""Stored types as JSON, the form that manifests carry."""
+"""Stored types as JSON, the form in manifests."""
 
 from typing import Any
 

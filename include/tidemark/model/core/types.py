@@ -38,11 +38,11 @@ class FieldType:
     Attributes:
         kind: one of `bool int float decimal str bytes date timestamp list map struct`.
         nullable: whether null is legal.
-        digits: of a decimal.
-        scale: of a decimal.
-        element: of a list; the value of a map.
-        fields: of a struct, in order.
-        key: of a map.
+        digits: digits of a decimal.
+        scale: scale of a decimal.
+        element: element type of a list, value type of a map.
+        fields: fields of a struct, in order.
+        key: key type of a map.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class FieldType:
 
     @property
     def sql(self) -> str:
-        """The type in Spark SQL's words (nullability is not part of it)."""
+        """The type in Spark SQL, without nullability."""
         if self.kind == "decimal":
             return f"DECIMAL({self.digits},{self.scale})"
         if self.element is not None:
@@ -75,13 +75,13 @@ class FieldType:
         return self.kind not in ("list", "map", "struct")
 
     def with_null(self, nullable: bool) -> "FieldType":
-        """The same type, null legal or not."""
+        """Returns the same type, with null legal or not."""
         if self.nullable == nullable:
             return self
         return FieldType(self.kind, nullable, self.digits, self.scale, self.element, self.fields, self.key)
 
     def at(self, path: str) -> "FieldType | None":
-        """The type at a dotted path below a struct, nullable if any step of the path is."""
+        """Returns the type at a dotted path in a struct, nullable if any step of the path is."""
         found: FieldType | None = self
         nullable = False
         for step in path.split("."):
@@ -100,7 +100,7 @@ _SQL = {
     "timestamp": "TIMESTAMP",
 }
 KEY_KINDS = ("bool", "int", "str", "date", "timestamp")
-"""Types that may be keys, of operators and of maps: equality is the same in every engine."""
+"""Types of operator keys and map keys: equality is the same in every engine."""
 _SCALARS: dict[object, str] = {
     bool: "bool",
     int: "int",
@@ -113,14 +113,14 @@ _SCALARS: dict[object, str] = {
 
 
 def field_type(annotation: Any, where: str) -> FieldType:
-    """The stored type that a Python annotation names.
+    """Returns the stored type for a Python annotation.
 
     Args:
         annotation: a resolved annotation.
-        where: what carries it, for the message.
+        where: the annotated field, for the message.
 
     Raises:
-        DeclarationError: not one of the types above.
+        DeclarationError: the annotation is none of the types above.
     """
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, python_types.UnionType):
@@ -150,16 +150,17 @@ def _map_key(annotation: Any, where: str) -> FieldType:
     found = field_type(annotation, where)
     if found.nullable or found.kind not in KEY_KINDS:
         raise DeclarationError(
-            f"{where}: no key of a map: {annotation!r}", next=f"key it by one of {', '.join(KEY_KINDS)}, not optional."
+            f"{where}: not a key type of a map: {annotation!r}",
+            next=f"key it by one of {', '.join(KEY_KINDS)}, not optional.",
         )
     return found
 
 
 def record_type(cls: type) -> FieldType:
-    """The struct that a record dataclass names; a field with a default may be missing in the JSON if it is nullable.
+    """Returns the struct of a record dataclass; a field with default None may be missing in the JSON.
 
     Raises:
-        DeclarationError: not a dataclass, or a field without a stored type.
+        DeclarationError: it is not a dataclass, or a field has no stored type.
     """
     if not (isinstance(cls, type) and is_dataclass(cls)):
         raise DeclarationError(f"{cls!r} is not a dataclass", next="declare the record as a frozen dataclass.")
@@ -173,19 +174,19 @@ def _record_type(cls: type) -> FieldType:
     for f, (_, found) in zip(fields(cls), named, strict=True):
         if holds_map(found):
             raise DeclarationError(
-                f"{cls.__name__}.{f.name}: a dict is no field of a record",
+                f"{cls.__name__}.{f.name}: a record field cannot be a dict",
                 next="declare a list of a dataclass with a key and a value.",
             )
         has_default = f.default is not MISSING or f.default_factory is not MISSING
         if has_default and not (found.nullable and f.default is None):
             raise DeclarationError(
                 f"{cls.__name__}.{f.name}: a default other than None is not supported in records",
-                next=f"declare `{f.name}: ... | None = None`, and give the default where the record is used.",
+                next=f"declare `{f.name}: ... | None = None`, and apply the default where you use the record.",
             )
     return FieldType("struct", fields=named)
 
 
 def holds_map(of: FieldType) -> bool:
-    """Whether a map is in a type, at any depth."""
+    """Whether a type contains a map, at any depth."""
     inner = [t for _, t in of.fields] + ([of.element] if of.element is not None else [])
     return of.kind == "map" or any(map(holds_map, inner))

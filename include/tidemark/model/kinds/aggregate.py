@@ -1,4 +1,4 @@
-"""`state.aggregate`: an aggregate of an author (Flink's AggregatingState)."""
+"""`state.aggregate`: an author's own aggregate (Flink's AggregatingState)."""
 
 from collections.abc import Mapping
 from typing import Any, Unpack
@@ -11,7 +11,7 @@ from tidemark.portable_sql.custom_aggregate import declared_aggregate
 
 
 class AuthoredAggregate(Authored):
-    """Several accumulators, and an expression over them that readers see."""
+    """Several accumulators, and an expression over them as the finished value."""
 
     name = "aggregate"
 
@@ -25,15 +25,16 @@ def aggregate(
     spark_only: bool = False,
     **kept: Unpack[Kept],
 ) -> Any:
-    """An aggregate of your own (Flink's AggregatingState), in the portable SQL subset.
+    """Declares an aggregate of your own (Flink's AggregatingState), in the portable SQL subset.
 
     Args:
-        accumulator: name to type of what is stored.
-        partial: per accumulator one aggregate function over the records of a batch: `sum(delay * delay)`.
-        finish: an expression over the accumulators, which readers see.
-        merge: per accumulator the function that merges partials; it follows from the partial, and must agree.
-        spark_only: take any Spark SQL; readers without Spark refuse the field, and `merge` must be associative.
-        kept: `ttl=` of the whole; `was=`, the name that the field had before.
+        accumulator: types of the stored accumulators, by name.
+        partial: for each accumulator an aggregate function over the records of a batch, such as `sum(delay * delay)`.
+        finish: the expression over the accumulators that readers see.
+        merge: for each accumulator the function that merges partials; it follows from the partial and must agree with
+            it.
+        spark_only: accept any Spark SQL; readers without Spark then refuse the field, and `merge` must be associative.
+        kept: `ttl=` of the whole aggregate; `was=`, the previous name of a renamed field.
     """
     made = declared_aggregate(accumulator, partial, merge, finish, spark_only=spark_only)
     return StateDescriptor(kind="aggregate", aggregate=made, ttl=as_ttl(kept.get("ttl")), was=kept.get("was", ""))

@@ -19,7 +19,7 @@ _INT = FieldType("int", nullable=True)
 
 
 class Count(FoldKind):
-    """The number of records; it folds no field."""
+    """The number of records; it reads no field."""
 
     name = "count"
     annotation = "int"
@@ -74,7 +74,7 @@ def count(*, was: str = "") -> int: ...
 @overload
 def count(*, ttl: timedelta | Ttl, was: str = "") -> int | None: ...
 def count(*, ttl: TimeToLive = None, was: str = "") -> int | None:
-    """Number of records of the key; null where a ttl has passed."""
+    """Counts the records of the key; null after a ttl has expired."""
     made: Any = StateDescriptor(kind="count", ttl=as_ttl(ttl), was=was)
     found: int | None = made
     return found

@@ -83,12 +83,12 @@ class Distinct(FoldKind):
 
 
 def distinct(source: str, *, limit: int = 1000, ttl: TimeToLive = None, was: str = "") -> Any:
-    """The distinct values that are not null, sorted.
+    """Collects the distinct values that are not null, sorted.
 
     Args:
         source: the record field.
-        limit: a key with more values is a `StateOverflowError` naming the key.
-        ttl: of the whole set.
+        limit: a key with more values is a `StateOverflowError` that names the key.
+        ttl: time to live of the whole set.
         was: see `StateDescriptor`.
     """
     return over_field("distinct", source, limit=checked_limit("distinct", limit), ttl=ttl, was=was)

@@ -20,5 +20,5 @@ class First(OrderedValue):
 
 
 def first(source: str, *, ignore_nulls: bool = False, ttl: TimeToLive = None, was: str = "") -> Any:
-    """The field of the earliest record by (event time, topic, partition, offset), null included."""
+    """Keeps the field of the earliest record by (event time, topic, partition, offset), including null."""
     return over_field("first", source, ignore_nulls=ignore_nulls, ttl=ttl, was=was)

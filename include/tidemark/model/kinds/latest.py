@@ -20,5 +20,5 @@ class Latest(OrderedValue):
 
 
 def latest(source: str, *, ignore_nulls: bool = False, ttl: TimeToLive = None, was: str = "") -> Any:
-    """The field of the latest record by (event time, topic, partition, offset), null included."""
+    """Keeps the field of the latest record by (event time, topic, partition, offset), including null."""
     return over_field("latest", source, ignore_nulls=ignore_nulls, ttl=ttl, was=was)

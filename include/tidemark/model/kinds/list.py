@@ -1,4 +1,4 @@
-"""`state.list`: the values of a field in a fold, one after the other; of a process see `list_of_values`."""
+"""`state.list` of a fold: the values of a field, in order; for a process see `list_of_values`."""
 
 import builtins
 from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ class FoldedList(FoldKind):
         """See `FoldKind`."""
         ordered = sorted(placed, key=lambda p: p[1].position)
         found = [{"at": at, "value": r.at(field.source)} for at, r in ordered if r.at(field.source) is not None]
-        # What has expired by the key's own last access has expired for every reader.
+        # State that has expired by the key's own last access has expired for every reader.
         found = live_values(field, found, max((at for at, _ in placed), default=None))
         if len(found) <= field.limit:
             return [found]
@@ -127,15 +127,15 @@ class FoldedList(FoldKind):
 
 
 def list(source: str = "", *, limit: int = 10_000, ttl: TimeToLive = None, was: str = "") -> Any:  # noqa: A001
-    """A list.
+    """Keeps a list.
 
-    In a `Fold`, with `source`: the field's values that are not null, checkpoint after checkpoint, within one in order
-    of (topic, partition, offset). In a `Process`: a list that the function changes.
+    In a `Fold`, with `source`, it appends the field's values that are not null, checkpoint after checkpoint, and within
+    a checkpoint in order of (topic, partition, offset). In a `Process`, your function changes the list.
 
     Args:
         source: the record field; empty in a `Process`.
-        limit: a key with more elements is a `StateOverflowError` naming the key (A3).
-        ttl: of each element (B8).
+        limit: a key with more elements is a `StateOverflowError` that names the key.
+        ttl: time to live of each element.
         was: see `StateDescriptor`.
     """
     kind = FoldedList.name if source else ProcessList.name

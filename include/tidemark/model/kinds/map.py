@@ -17,7 +17,7 @@ from tidemark.portable_sql.dialects import Dialect
 
 
 class Map(ProcessKind):
-    """Entries, each a row of its own with the time of its last access; `model.entries` gathers them."""
+    """Entries, each in its own row with the time of its last access; `sql.map_entries` gathers them."""
 
     name = "map"
     annotation = "map"
@@ -64,11 +64,11 @@ class Map(ProcessKind):
 
 
 def map(*, limit: int = 100_000, ttl: TimeToLive = None, was: str = "") -> Any:  # noqa: A001
-    """A dict of a `Process`, stored as a row per entry: only entries that changed are written.
+    """Keeps a dict of a `Process` as a row per entry: a checkpoint writes only entries that changed.
 
     Args:
-        limit: a key with more entries is a `StateOverflowError` naming the key.
-        ttl: of each entry (B8).
+        limit: a key with more entries is a `StateOverflowError` that names the key.
+        ttl: time to live of each entry.
         was: see `StateDescriptor`.
     """
     return StateDescriptor(kind="map", limit=checked_limit("map", limit), ttl=as_ttl(ttl), was=was)

@@ -19,5 +19,5 @@ class Greatest(Extreme):
 
 
 def max(source: str, *, ttl: TimeToLive = None, was: str = "") -> Any:  # noqa: A001
-    """Greatest value that is not null."""
+    """Keeps the greatest value that is not null."""
     return over_field("max", source, ttl=ttl, was=was)

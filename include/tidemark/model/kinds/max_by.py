@@ -49,23 +49,23 @@ class MaxBy(PlacedValue):
 
 
 def max_by(source: str, by: str, *, ttl: TimeToLive = None, was: str = "") -> Any:
-    """The field `source` of the record in which the field `by` is greatest: `MAX_BY` of Spark, `ARG_MAX` of DuckDB.
+    """Keeps the field `source` of the record with the greatest `by`: `MAX_BY` of Spark, `ARG_MAX` of DuckDB.
 
-    Records in which `by` is null do not count; `source` may be null there. Where several records have the greatest
-    `by`, the latest of them decides, by (event time, topic, partition, offset), as for `latest`. (`maxBy` of Flink's
-    DataStream API takes the first one that arrives, and SQL any.) So the result never depends on where barriers cut.
+    Records with a null `by` do not count; `source` may be null. If several records have the greatest `by`, the latest
+    of them by (event time, topic, partition, offset) decides, as for `latest`, so the result never depends on where
+    barriers cut. (`maxBy` of Flink's DataStream API takes the first one that arrives, and SQL any of them.)
 
         class Aircraft(state.Keyed):
             worst_day: date | None = state.max_by("day", by="arrival_delay")
 
     Delays of 5, 40 and 40 minutes on May 1, 2 and 3 give May 3.
 
-    A float that is NaN is the greatest. Restoring a checkpoint gives the very value that was stored.
+    A NaN is the greatest float. A restored checkpoint has exactly the stored value.
 
     Args:
         source: the record field to keep, of any type.
         by: the record field to rank by, a scalar.
-        ttl: of the whole.
-        was: the name that the field had before.
+        ttl: time to live of the value.
+        was: the previous name of a renamed field.
     """
     return over_field("max_by", source, ttl=ttl, was=was, others=(named_field("max_by", by),))

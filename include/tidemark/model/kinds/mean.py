@@ -24,7 +24,7 @@ from tidemark.portable_sql.dialects import Dialect
 
 
 class Mean(FoldKind):
-    """The mean of the values that are not null: their sum, exact but of floats, and their number."""
+    """The mean of the values that are not null: their sum, exact except for floats, and their number."""
 
     name = "mean"
     annotation = "float"
@@ -60,7 +60,7 @@ class Mean(FoldKind):
         """See `StateKind`."""
         (total, _), (count, _) = field.accumulators
         condition = f"({quoted(total)} IS NULL) <> (coalesce({quoted(count)}, 0) <= 0)"
-        yield condition, f"{total} and {count} are known both, or neither"
+        yield condition, f"{total} and {count} must both be known, or neither"
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
@@ -97,5 +97,5 @@ class Mean(FoldKind):
 
 
 def mean(source: str, *, ttl: TimeToLive = None, was: str = "") -> Any:
-    """Arithmetic mean of the values that are not null, as a float; exact where the values are integers or decimals."""
+    """Computes the mean of the values that are not null, as a float; exact for integers and decimals."""
     return over_field("mean", source, ttl=ttl, was=was)

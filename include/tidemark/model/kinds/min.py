@@ -19,5 +19,5 @@ class Least(Extreme):
 
 
 def min(source: str, *, ttl: TimeToLive = None, was: str = "") -> Any:  # noqa: A001
-    """Least value that is not null."""
+    """Keeps the least value that is not null."""
     return over_field("min", source, ttl=ttl, was=was)

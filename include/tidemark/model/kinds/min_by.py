@@ -20,11 +20,11 @@ class MinBy(MaxBy):
 
 
 def min_by(source: str, by: str, *, ttl: TimeToLive = None, was: str = "") -> Any:
-    """The field `source` of the record in which the field `by` is least: `MIN_BY` of Spark, `ARG_MIN` of DuckDB.
+    """Keeps the field `source` of the record with the least `by`: `MIN_BY` of Spark, `ARG_MIN` of DuckDB.
 
-    Records in which `by` is null do not count; `source` may be null there. Where several records have the least `by`,
-    the earliest of them decides, by (event time, topic, partition, offset), as for `first`; Flink's `minBy` takes the
-    first one that arrives. So the result never depends on where barriers cut.
+    Records with a null `by` do not count; `source` may be null. If several records have the least `by`, the earliest of
+    them by (event time, topic, partition, offset) decides, as for `first`, so the result never depends on where
+    barriers cut. (`minBy` of Flink's DataStream API takes the first one that arrives.)
 
         class Aircraft(state.Keyed):
             best_day: date | None = state.min_by("day", by="arrival_delay")
@@ -34,7 +34,7 @@ def min_by(source: str, by: str, *, ttl: TimeToLive = None, was: str = "") -> An
     Args:
         source: the record field to keep, of any type.
         by: the record field to rank by, a scalar.
-        ttl: of the whole.
-        was: the name that the field had before.
+        ttl: time to live of the value.
+        was: the previous name of a renamed field.
     """
     return over_field("min_by", source, ttl=ttl, was=was, others=(named_field("min_by", by),))

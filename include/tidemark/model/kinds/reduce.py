@@ -12,7 +12,7 @@ from tidemark.portable_sql.custom_aggregate import declared_reduce
 
 
 class Reduction(Authored):
-    """One accumulator, of the field's own type."""
+    """One accumulator, with the type of the field itself."""
 
     name = "reduce"
 
@@ -24,11 +24,11 @@ class Reduction(Authored):
 
 
 def reduce(text: str, *, ttl: TimeToLive = None, was: str = "") -> Any:
-    """One aggregate function whose result is of the type of what it takes (Flink's ReducingState).
+    """Applies one aggregate function whose result has the type of its input (Flink's ReducingState).
 
     Args:
-        text: for instance `max(arrival_delay - departure_delay)`, in the portable SQL subset.
-        ttl: of the whole.
-        was: the name that the field had before.
+        text: an expression in the portable SQL subset, such as `max(arrival_delay - departure_delay)`.
+        ttl: time to live of the value.
+        was: the previous name of a renamed field.
     """
     return StateDescriptor(kind="reduce", aggregate=declared_reduce(text), ttl=as_ttl(ttl), was=was)

@@ -1,6 +1,6 @@
-"""All kinds of state, one line each: its function is what authors call, and its file makes its kind known.
+"""All kinds of state, one line each: authors call the function, and the file registers the kind.
 
-`tidemark.state` has every name that is imported here, and loads each from its file when it is asked for.
+`tidemark.state` has every name that is imported here, and imports each from its file on first use.
 """
 
 from tidemark.model.kinds.aggregate import aggregate as aggregate

@@ -23,7 +23,7 @@ class StandardDeviation(FoldKind):
     """Number, mean and sum of squared distances from the mean (M2) of the values that are not null, as one struct.
 
     Two of them merge by the formula of Chan, Golub and LeVeque, as in Flink and Spark. The sum of squares would be
-    simpler and lose all digits where the mean is large and the deviation small.
+    simpler, but loses all digits if the mean is large and the deviation small.
     """
 
     name = "stddev"
@@ -56,7 +56,7 @@ class StandardDeviation(FoldKind):
         count, mean, m2 = (f"{field.name}__{member}" for member, _ in _MOMENTS)
         is_none = f"(coalesce({quoted(count)}, 0) <= 0)"
         condition = f"({quoted(mean)} IS NULL) <> {is_none} OR ({quoted(m2)} IS NULL) <> {is_none} OR {quoted(m2)} < 0"
-        yield condition, f"{count}, {mean} and {m2} are known all, or none; {m2} is not negative"
+        yield condition, f"{count}, {mean} and {m2} must all be known, or none; {m2} is not negative"
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
@@ -64,7 +64,7 @@ class StandardDeviation(FoldKind):
         value = f"CAST({path} AS DOUBLE)" if field.over.kind == "int" else as_double(path, field.over)
         count = f"count({value}){where}"
         m2 = f"var_pop({value}){where} * CAST({count} AS DOUBLE)"
-        # A member that is never null inside of a struct that may be cannot be handed over as Arrow.
+        # Arrow rejects a struct that may be null with a member that may not.
         moments = f"named_struct('count', nullif({count}, 0), 'mean', avg({value}){where}, 'm2', {m2})"
         return [f"CASE WHEN {count} > 0 THEN {moments} END"]
 
@@ -104,7 +104,7 @@ class StandardDeviation(FoldKind):
 
 
 def stddev(source: str, *, population: bool = False, ttl: TimeToLive = None, was: str = "") -> Any:
-    """Standard deviation of the values that are not null, as a float.
+    """Computes the standard deviation of the values that are not null, as a float.
 
     The default is that of a sample, with n - 1 in the denominator: `STDDEV_SAMP` of SQL and of Flink SQL, and `STDDEV`
     of Spark and DuckDB. It is null for fewer than two values. With `population=True` it is `STDDEV_POP`, with n in the
@@ -115,22 +115,22 @@ def stddev(source: str, *, population: bool = False, ttl: TimeToLive = None, was
 
     Delays of 10, 20 and 60 minutes give 26.457513110645905; with `population=True` 21.602468994692867.
 
-    What is stored are number, mean and M2, merged without cancellation, so a small deviation around a large mean keeps
-    its digits. They are floats whatever the field is: restoring a checkpoint gives the very bits that were stored, but
-    another sequence of checkpoints or compactions over the same records may differ in the last bits. So the field stays
-    out of state hashes, as a `mean` of floats does.
+    It stores number, mean and M2, which merge without cancellation, so a small deviation around a large mean keeps its
+    digits. They are floats for every field type. A restored checkpoint has exactly the stored bits, but another
+    sequence of checkpoints or compactions over the same records may differ in the last bits. So the field stays out of
+    state hashes, like a `mean` of floats.
 
     Args:
         source: the record field: int, float or Decimal.
-        population: whether the values are all there are, not a sample.
-        ttl: of the whole.
-        was: the name that the field had before.
+        population: whether the values are the whole population, not a sample.
+        ttl: time to live of the value.
+        was: the previous name of a renamed field.
     """
     return over_field("stddev", source, ttl=ttl, was=was, options=_POPULATION if population else ())
 
 
 def _less(field: StoredField) -> int:
-    """What is subtracted from the number of values in the denominator."""
+    """Returns the number to subtract from the number of values in the denominator."""
     return 0 if field.options == _POPULATION else 1
 
 

@@ -16,7 +16,7 @@ from tidemark.portable_sql.dialects import Dialect
 
 
 class Sum(FoldKind):
-    """The sum of the values that are not null; of decimals kept in 38 digits, and cast when it is read."""
+    """The sum of the values that are not null; sums of decimals have 38 digits and are cast when read."""
 
     name = "sum"
 
@@ -73,9 +73,9 @@ class Sum(FoldKind):
 
 
 def sum(source: str, *, ttl: TimeToLive = None, was: str = "") -> Any:  # noqa: A001
-    """Sum of a number over the records in which it is not null; null where there is none.
+    """Sums a number over the records in which it is not null; null if there are none.
 
-    An integer that leaves 64 bits is a `StateOverflowError` naming the key. A floating-point sum is not exact:
-    it depends on where barriers cut, so it stays out of state hashes.
+    An integer sum beyond 64 bits is a `StateOverflowError` that names the key. A floating-point sum is not exact: it
+    depends on where barriers cut, so it stays out of state hashes.
     """
     return over_field("sum", source, ttl=ttl, was=was)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Value(ProcessKind):
-    """A value with the time of its last access; without that time there is none."""
+    """A value with the time of its last access; without that time there is no value."""
 
     name = "value"
 
@@ -31,7 +31,9 @@ class Value(ProcessKind):
     def check_annotation(self, declared: StateDescriptor, found: FieldType, where: str) -> StateDescriptor:
         """See `StateKind`."""
         if declared.initial is None and not found.nullable:
-            raise DeclarationError(f"{where}: never None, but state.value(None)", next="declare `... | None`.")
+            raise DeclarationError(
+                f"{where}: the annotation excludes None, but the initial value is None", next="declare `... | None`."
+            )
         return declared
 
     def inner(self, declared: FieldType) -> FieldType:
@@ -83,10 +85,10 @@ class Value(ProcessKind):
 
 
 def value(initial: T, *, ttl: TimeToLive = None, was: str = "") -> T:
-    """One value of a `Process`, which its function reads and assigns.
+    """Keeps one value of a `Process`, which the function reads and assigns.
 
     Args:
-        initial: what a key without it has; None, a bool, a number, or a text.
+        initial: value for a key that has none: None, a bool, a number, or a text.
         ttl: after it the function gets `initial` again; the annotation must then allow None, which SQL shows.
         was: see `StateDescriptor`.
     """

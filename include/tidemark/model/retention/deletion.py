@@ -1,4 +1,4 @@
-"""What retention would delete, file by file, and what keeps the rest (Q9). Values only."""
+"""The files that retention would delete, and the reasons that keep the others. Values only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ class FreeFile:
     """A file that nothing needs.
 
     Attributes:
-        path: relative to the warehouse.
-        bytes: its size.
+        path: path relative to the warehouse.
+        bytes: size of the file.
         why: why it is free, in words.
-        since_ms: since when, as sweeps have recorded it; None where none has seen it yet: its grace time has not begun.
+        since_ms: when a sweep first recorded it as free; None if no sweep has yet, so its grace time has not begun.
     """
 
     path: str
@@ -34,10 +34,10 @@ class KeptBytes:
 
     Attributes:
         why: `savepoint june`, `keep_last(2)`, `timeline t2, …`.
-        checkpoints: names of the holders, `chk-3` mostly, for that reason.
-        files: files that it keeps, perhaps with others.
-        bytes: their bytes.
-        alone: bytes that nothing else keeps: what would be free without it.
+        checkpoints: names of the holders with that reason, mostly `chk-3`.
+        files: files that it keeps, perhaps together with others.
+        bytes: bytes of these files.
+        alone: bytes that no other reason keeps: they would be free without this one.
     """
 
     why: str
@@ -52,10 +52,10 @@ class DamagedManifest:
     """A manifest that cannot be read.
 
     Attributes:
-        name: `chk-17`, or its place where no plan tells its id.
-        key: of the object.
-        why: what is wrong with it.
-        blocks: timelines whose files it may name: nothing of them is released or deleted.
+        name: `chk-17`, or its place if no plan gives its id.
+        key: key of the object.
+        why: the damage, in words.
+        blocks: timelines whose files it may name: none of their checkpoints are released and no file is deleted.
     """
 
     name: str
@@ -66,22 +66,22 @@ class DamagedManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionPlan:
-    """What a sweep would do now.
+    """The deletions that a sweep would do now.
 
     Attributes:
-        pipeline: its name.
+        pipeline: name of the pipeline.
         rule: text of the rule; empty = none, and every checkpoint is kept.
         released: names of the checkpoints that would be released.
-        disposed: savepoints that have expired and would be disposed.
+        disposed: expired savepoints that would be disposed.
         ended: jobs that would be given up.
-        free: files that would go once their grace time is over, the largest first.
-        kept: what keeps the rest, the most bytes first.
-        kept_files: how many files that is.
-        kept_bytes: their bytes.
-        unknown: files that lie among the tables and that nobody of ours wrote; they are left alone.
-        logs: prefixes of logs that would go.
-        damaged: manifests that cannot be read; of the timelines that they may name files of nothing goes.
-        now_ms: when it was made.
+        free: files that would be deleted once their grace time is over, the largest first.
+        kept: the reasons that keep the other files, the one with the most bytes first.
+        kept_files: number of these files.
+        kept_bytes: bytes of these files.
+        unknown: files among the tables that Tidemark did not write; they are left alone.
+        logs: prefixes of logs that would be deleted.
+        damaged: unreadable manifests; no files of the timelines that they may belong to are deleted.
+        now_ms: time of the preview.
     """
 
     pipeline: str
@@ -100,22 +100,22 @@ class DeletionPlan:
 
     @property
     def bytes(self) -> int:
-        """Of the files that would go."""
+        """Bytes of the files that would be deleted."""
         return sum(f.bytes for f in self.free)
 
     def due(self, grace_ms: int) -> tuple[FreeFile, ...]:
-        """Those whose grace time is over."""
+        """The files whose grace time is over."""
         return tuple(f for f in self.free if f.is_due(self.now_ms, grace_ms))
 
 
 def grouped(
     keeping: Mapping[str, tuple[str, ...]], whys: Mapping[str, tuple[str, ...]], sizes: Mapping[str, int]
 ) -> tuple[KeptBytes, ...]:
-    """What every reason keeps.
+    """Returns the files that each reason keeps.
 
     Args:
-        keeping: per file its holders.
-        whys: per holder its reasons.
+        keeping: holders per file.
+        whys: reasons per holder.
         sizes: bytes per file.
     """
     found: dict[str, tuple[dict[str, None], list[int]]] = {}
@@ -135,7 +135,7 @@ def grouped(
 
 
 def spans(names: Sequence[str]) -> str:
-    """Names of checkpoints for people: `chk-1 to chk-9, chk-11`; as they are where they are others. "none" for none."""
+    """Returns names of checkpoints for people: `chk-1 to chk-9, chk-11`; other names unchanged. "none" for none."""
     found: list[list[str]] = []
     for name in _in_order(names):
         number = found[-1][-1].removeprefix("chk-") if found else ""
@@ -147,5 +147,5 @@ def spans(names: Sequence[str]) -> str:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """`chk-2` ahead of `chk-10`."""
+    """Sorts `chk-2` before `chk-10`."""
     return sorted(names, key=lambda name: (name.rstrip("0123456789"), len(name), name))

@@ -1,8 +1,8 @@
-"""The names in a table's log, and which prefix of a log is needed no more (E11, fault 39).
+"""The names in a table's log, and the prefix of a log that is no longer needed.
 
-A reader of a version needs the newest Delta log checkpoint that is not above it, and the commits behind that. So a
-prefix goes up to a Delta log checkpoint that is not above the oldest version that anything names. The commit of that
-very version stays: Spark finds no history in a log that begins with a Delta log checkpoint alone.
+To read a version you need the newest Delta log checkpoint that is not above it, and the later commits up to it. So a
+prefix ends at a Delta log checkpoint that is not above the oldest version in use. The commit of that version itself
+stays: Spark finds no history in a log that begins with a Delta log checkpoint alone.
 """
 
 import re
@@ -16,19 +16,19 @@ LOG = "_delta_log"
 INTERVAL = 20
 """Commits between two Delta log checkpoints; a log is trimmed in steps of this size."""
 TORN = ".torn"
-"""Ends the name of a commit that a power cut has torn and a writer has set aside; it goes with its neighbours."""
+"""Suffix of a commit that a power cut has torn and a writer has set aside; it is deleted with its neighbours."""
 _NUMBERED = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|crc|json\.torn)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPrefix:
-    """What of a log may go.
+    """The part of a log that may be deleted.
 
     Attributes:
-        table: relative to the warehouse.
-        until: version up to which, exclusive; it has a Delta log checkpoint, or gets one.
-        lacks_checkpoint: whether that is to be written first.
-        files: what goes.
+        table: path relative to the warehouse.
+        until: version up to which files are deleted, exclusive; it has a Delta log checkpoint, or gets one.
+        lacks_checkpoint: whether that checkpoint must be written first.
+        files: the files to delete.
     """
 
     table: str
@@ -38,23 +38,23 @@ class LogPrefix:
 
     @property
     def bytes(self) -> int:
-        """Of the files that go."""
+        """Bytes of the files to delete."""
         return sum(f.bytes for f in self.files)
 
 
 def log_version(name: str) -> int | None:
-    """The version that a file of a log is of; None for `_last_checkpoint` and what is not ours."""
+    """Returns the version that a file of a log belongs to; None for `_last_checkpoint` and unknown files."""
     found = _NUMBERED.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def log_prefix(table: str, log: Sequence[StoredFile], oldest: int) -> LogPrefix | None:
-    """The prefix that may go; None where none does, or it is not worth it.
+    """Returns the prefix that may be deleted; None if there is none, or if deleting it is not worth it.
 
     Args:
-        table: relative to the warehouse.
+        table: path relative to the warehouse.
         log: the files of its log.
-        oldest: oldest version that anything names, or the newest version where nothing does.
+        oldest: oldest version in use, or the newest version if none is.
     """
     numbered = [(log_version(f.path.rpartition("/")[2]), f) for f in log]
     found = sorted(((v, f) for v, f in numbered if v is not None), key=lambda pair: (pair[0], pair[1].path))

@@ -1,4 +1,4 @@
-"""Erasure of a key: what was asked for, which records it blocks, and what of a manifest was revised (Q9, ADR 0015)."""
+"""Erasure of a key: the request, the records that it blocks, and the revised manifests (adr/0015)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRecord:
-    """`erasures/<n>.json`: a key that is erased; plans made since block its records.
+    """`erasures/<n>.json`: an erased key; plans made after it block the records of the key.
 
     Attributes:
         number: ascending from 1.
         uids: the operators that it is erased from, under all names that they have had.
         key: texts of the key columns, in order, as `state show --key` takes them.
         ends: per partition the offset up to which, exclusive, records of the key do not count; see `reached`.
-        forever: no record of the key ever counts.
-        owner: who asked.
+        forever: whether no record of the key ever counts.
+        owner: the requester.
         at_ms: clock of the writer, for people.
-        reached: the same offsets by topic id: a topic that was recreated since blocks nothing. None in records of 0.1,
-            where `ends` counts for every topic of the name.
+        reached: the same offsets by topic id: a topic that was recreated since blocks nothing. None in records of
+            release 0.1, where `ends` counts for every topic of the name.
     """
 
     number: int
@@ -38,11 +38,11 @@ class ErasureRecord:
     reached: OffsetCoverage | None = field(default=None, metadata=ADDED)
 
     def covers(self, reached: OffsetCoverage) -> bool:
-        """Whether it blocks everything that was read up to there; one of 0.1 does not say of which topics."""
+        """Whether it blocks everything read up to those offsets; release 0.1 does not record the topic ids."""
         return self.forever or (self.reached is not None and self.reached.contains(reached))
 
     def ends_of(self, topic_ids: Mapping[str, str]) -> Mapping[TopicPartition, int] | None:
-        """Per partition the offset up to which, exclusive, records of the key do not count; None = none ever counts."""
+        """Returns per partition the exclusive end of the offsets at which records are dropped; None = all."""
         if self.forever:
             return None
         return self.ends if self.reached is None else self.reached.ends(topic_ids)
@@ -50,12 +50,12 @@ class ErasureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureEnd:
-    """`erasures/<n>.end.json`: the key was found nowhere any more.
+    """`erasures/<n>.end.json`: the key is not stored anywhere any more.
 
     Attributes:
-        restore_points: names of what was revised by the call that ended it.
-        files: files that it wrote again.
-        rows: rows of the key that were in them.
+        restore_points: names of the restore points that the last call revised.
+        files: number of files that it rewrote.
+        rows: rows of the key that these contained.
         at_ms: clock of the writer, for people.
     """
 
@@ -69,7 +69,7 @@ class ErasureEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedKey:
-    """A key as the rows of an operator hold it.
+    """A key in the form of an operator's rows.
 
     Attributes:
         columns: key columns.
@@ -83,7 +83,7 @@ class ErasedKey:
 
     @classmethod
     def of(cls, schema: OperatorSchema, values: tuple[object, ...]) -> "ErasedKey":
-        """The key of an operator."""
+        """Returns the key of an operator."""
         columns = tuple(k.name for k in schema.keys)
         return cls(columns=columns, values=values, group=key_group(values, schema.key_groups))
 
@@ -110,9 +110,9 @@ class BlockedKey:
 
 
 Blocked = Callable[[CheckpointPlan], Sequence[BlockedKey]]
-"""The keys that the records of a plan are held against."""
+"""The keys whose records a plan drops."""
 
 
 def none_blocked(plan: CheckpointPlan) -> Sequence[BlockedKey]:
-    """Where nothing was ever erased."""
+    """No blocked keys, if nothing was ever erased."""
     return ()

@@ -1,6 +1,6 @@
-"""What an export says of itself: `export.json`, first of a folder that needs no warehouse and no code of ours (G7, G8).
+"""`export.json`, the description of an export: a folder that needs neither a warehouse nor Tidemark to be read.
 
-All paths are relative to the folder, so that it can be moved, copied and mounted anywhere as a whole.
+All paths are relative to the folder, so you can move, copy and mount it as a whole.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ from tidemark.model.core.offsets import OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 NAME = "export.json"
-"""Of the file that names all others."""
+"""Name of the file that names all others."""
 _KIND = "export"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedFile:
-    """One file: path relative to the folder, size in bytes, sha256; rows, where it is a table."""
+    """One file: path relative to the folder, size in bytes, sha256, and rows if it is a table."""
 
     path: str
     bytes: int
@@ -32,11 +32,11 @@ class ExportedState:
     """The state of one operator.
 
     Attributes:
-        schema: of the stored rows; it knows no older tables.
-        stored: one row per key (and per entry of a map) in the columns of a table of state: accumulators, access
-            times; what an import writes.
-        resolved: one row per live key, finished: what people read; None where a table was given, and nobody reads it.
-        queries: per dialect the text that makes the second of the first.
+        schema: schema of the stored rows, without older tables.
+        stored: one row per key (and per entry of a map) in the columns of a state table: accumulators and access times.
+            An import writes these rows.
+        resolved: one row per live key, finished, for people; None for state from a given table, which nothing reads.
+        queries: per dialect the query that computes `resolved` from `stored`.
     """
 
     schema: OperatorSchema
@@ -52,21 +52,20 @@ class ExportedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A checkpoint outside of its warehouse: what a pipeline needs to go on from it.
+    """A checkpoint outside of its warehouse: everything that a pipeline needs to continue from it.
 
-    Dead letters and the rows of sinks are no part of it: they are results, and stay where they are.
+    It does not include dead letters and the rows of sinks: these are results, and stay where they are.
 
     Attributes:
-        pipeline: where it comes from.
-        checkpoint: id there.
-        timeline: there.
-        savepoint: the one that was asked for; empty where it was a checkpoint.
-        states: by uid.
+        pipeline: the pipeline that it comes from.
+        checkpoint: its id in that pipeline.
+        timeline: its timeline in that pipeline.
+        savepoint: the requested savepoint; empty if a checkpoint was requested.
+        states: states by uid.
         operator_states: lists by uid.
-        ranges: of the checkpoint; their ends are where reading goes on.
-        topic_ids, sources, isolation, logical_time_ms, watermarks, broadcast_versions, broadcast_ids, fingerprint: as
-            in its plan.
-        watermark_ms: after it.
+        ranges: ranges of the checkpoint; reading continues at their ends. topic_ids, sources, isolation,
+            logical_time_ms, watermarks, broadcast_versions, broadcast_ids, fingerprint: as in its plan.
+        watermark_ms: watermark after it.
         covered_until_ms: end of the newest interval that it covers.
         exported_at_ms: clock of the writer, for people.
     """
@@ -92,12 +91,12 @@ class Export:
 
     @property
     def files(self) -> Iterator[ExportedFile]:
-        """Every file but the one that names them."""
+        """Every file except the one that names them."""
         for state in self.states.values():
             yield from (*state.stored, *((state.resolved,) if state.resolved else ()), *state.queries.values())
 
     def below(self, folder: str) -> "Export":
-        """The same, where all files but the one that names them lie in a folder beside it."""
+        """Returns the same export with all files, except the one that names them, in a sibling folder."""
 
         def moved(f: ExportedFile) -> ExportedFile:
             return replace(f, path=f"{folder}/{f.path}")
@@ -114,7 +113,7 @@ class Export:
         return replace(self, states=states)
 
     def encoded(self) -> bytes:
-        """The canonical bytes of `export.json`, with a checksum."""
+        """Returns the canonical bytes of `export.json`, with a checksum."""
         body = codec.to_json(self)
         assert isinstance(body, dict)  # noqa: S101  (for the type checker)
         return canonical.encode(_KIND, body)
@@ -124,6 +123,6 @@ class Export:
         """The inverse of `encoded`.
 
         Raises:
-            CorruptObjectError: damaged, no export, or of an unknown format.
+            CorruptObjectError: it is damaged, not an export, or in an unknown format.
         """
         return codec.from_json(cls, canonical.decode(_KIND, NAME, raw), NAME)

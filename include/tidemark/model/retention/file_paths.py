@@ -1,4 +1,4 @@
-"""What a path below the warehouse says of a file: its table, and who wrote it (design sections 5 and 6)."""
+"""The table and the writer of a file, from its path in the warehouse."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tidemark.model.retention.delta_logs import LOG
 
 FOLDERS = ("state", "dead_letters", "outbox", "sinks")
-"""Folders of a pipeline below which its tables lie; nothing else is ever deleted."""
+"""Folders of a pipeline that contain its tables; nothing else is ever deleted."""
 _ATTEMPT = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _ERASURE = re.compile(r"erasure\.\d+\.\w+", re.ASCII)
 
@@ -16,13 +16,13 @@ class TableFilePath:
     """A file of a table.
 
     Attributes:
-        table: relative to the warehouse.
+        table: path relative to the warehouse.
         kind: `state`, `dead_letters`, `outbox` or `sinks`.
         owner: uid of the operator, or name of the sink.
-        timeline: that the table belongs to.
-        folder: the folder below the table that one attempt, or one job, wrote to; empty = it lies in no such folder.
+        timeline: timeline of the table.
+        folder: the folder in the table that one attempt, or one job, wrote to; empty if there is none.
         name: the rest of the path.
-        is_base: whether only jobs commit there; to other tables of state those of erasures do.
+        is_base: whether only jobs commit to the table; erasures commit to other state tables too.
     """
 
     table: str
@@ -35,12 +35,12 @@ class TableFilePath:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is of the table's log."""
+        """Whether it belongs to the table's log."""
         return self.folder == LOG
 
     @property
     def attempt(self) -> tuple[int, int] | None:
-        """Id of the plan and number of the attempt that wrote it; None where it was a job, or nobody of ours."""
+        """Id of the plan and number of the attempt that wrote it; None if a job, or another program, wrote it."""
         found = None if self.is_base else _ATTEMPT.fullmatch(self.folder)
         return None if found is None else (int(found[1]), int(found[2]))
 
@@ -52,7 +52,7 @@ class TableFilePath:
 
     @property
     def data(self) -> str | None:
-        """The data file that a checksum file beside it (`.<name>.crc`) goes with; its folder, for other side files."""
+        """The data file of a checksum file (`.<name>.crc`); the folder of other side files."""
         last = self.name.rpartition("/")[2]
         if last.startswith(".") and last.endswith(".crc") and "/" not in self.name:
             return f"{self.table}/{self.folder}/{last[1:-4]}"
@@ -60,10 +60,10 @@ class TableFilePath:
 
 
 def place_of(path: str) -> TableFilePath | None:
-    """The place of a file; None where it is of no table.
+    """Returns the location of a file; None if it belongs to no table.
 
     Args:
-        path: relative to the warehouse.
+        path: path relative to the warehouse.
     """
     parts = path.split("/")
     if len(parts) < 5 or parts[1] not in FOLDERS:

@@ -1,4 +1,4 @@
-"""What a check of restore points has found: bad files and objects, and what each of them breaks (G14, Q10)."""
+"""The findings of a check of restore points: bad files and objects, and the restore points that each breaks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from tidemark.model.checkpoint.segments import StateHandle
 
 Flaws = Mapping[str, str]
-"""Per file or object, relative to the warehouse, what is wrong with it."""
+"""The damage, by file or object, relative to the warehouse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRestorePoint:
-    """What somebody may go back to, and all that it needs.
+    """A restore point, and everything that it needs.
 
     Attributes:
         name: `chk-17`, `savepoint june`, `timeline t2`.
-        handles: of state, dead letters and sinks.
-        flaws: of its own objects: manifest, id, stored queries.
+        handles: handles of state, dead letters and sinks.
+        flaws: flaws of its own objects: manifest, id, stored queries.
     """
 
     name: str
@@ -24,7 +24,7 @@ class CheckedRestorePoint:
     flaws: Flaws = field(default_factory=dict)
 
     def called(self, name: str) -> "CheckedRestorePoint":
-        """The same under another name: a savepoint breaks with the checkpoint that it pins."""
+        """Returns the same under another name: a savepoint breaks with the checkpoint that it pins."""
         return CheckedRestorePoint(name=name, handles=self.handles, flaws=self.flaws)
 
 
@@ -33,9 +33,9 @@ class Damage:
     """One bad file or object.
 
     Attributes:
-        where: relative to the warehouse.
-        why: what is wrong with it.
-        breaks: names of the restore points that need it; none where it is a record that no restore point needs.
+        where: path relative to the warehouse.
+        why: the damage, in words.
+        breaks: names of the restore points that need it; empty for a record that none needs.
     """
 
     where: str
@@ -45,7 +45,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """How much was looked at: segments of tables, data files and their bytes."""
+    """The amount of work: segments of tables, data files and their bytes."""
 
     segments: int
     files: int
@@ -57,9 +57,9 @@ class Verified:
     """The outcome of a check.
 
     Attributes:
-        points: names of the restore points that were checked.
-        inspected: how much was looked at.
-        damages: what was found, in order of places.
+        points: names of the checked restore points.
+        inspected: the amount of work.
+        damages: the findings, ordered by location.
     """
 
     points: tuple[str, ...]
@@ -68,16 +68,16 @@ class Verified:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Names of the restore points that something breaks, in the order of the check."""
+        """Names of the broken restore points, in the order of the check."""
         return tuple(dict.fromkeys(name for damage in self.damages for name in damage.breaks))
 
 
 def damages_of(found: Sequence[tuple[str, Flaws]], others: Iterable[tuple[str, str]] = ()) -> tuple[Damage, ...]:
-    """One entry per place, with everything that it breaks.
+    """Returns one entry per location, with all restore points that it breaks.
 
     Args:
-        found: restore points by name, each with its flaws.
-        others: (place, why) of records that no restore point needs.
+        found: restore points by name, with their flaws.
+        others: (location, why) of records that no restore point needs.
     """
     whys = dict(others)
     breaks: dict[str, list[str]] = {where: [] for where in whys}

@@ -1,4 +1,4 @@
-"""The index of manifests as a file: checked JSON, segments written once, because checkpoints share them (adr/0017)."""
+"""The index of manifests as a file: checked JSON; segments, which checkpoints share, are written once (adr/0017)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -14,31 +14,31 @@ from tidemark.model.retention.savepoint import TombstoneRecord
 
 T = TypeVar("T")
 Known = Mapping[str, tuple[str, T]]
-"""Per key the stamp that it was read under, and what was read."""
+"""Per key the stamp at which it was read, and the content."""
 Segments = dict[tuple[object, ...], int]
 """Fields of a segment → its number."""
 
 KIND = "manifest_index"
 FORMAT = 1
-"""Of the file; another one is not read."""
+"""Version of the file format; a file of another version is ignored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Indexed:
-    """What was read, by key: the newest revisions of manifests, newest tombstones, records of jobs."""
+    """The content by key: newest revisions of manifests, newest tombstones, records of jobs."""
 
     manifests: Known[ManifestLine] = field(default_factory=dict)
     tombstones: Known[TombstoneRecord] = field(default_factory=dict)
     jobs: Known[JobRecord] = field(default_factory=dict)
 
     def stamped(self) -> "Indexed":
-        """Without what may not be kept, because it has no stamp."""
+        """Returns the index without entries that must not be kept, because they have no stamp."""
         held = {f.name: {k: v for k, v in getattr(self, f.name).items() if v[0]} for f in fields(self)}
         return Indexed(**held)
 
 
 def written_index(held: Indexed) -> bytes:
-    """The bytes of a file."""
+    """Returns the bytes of a file."""
     table: Segments = {}
     body: dict[str, Any] = {"version": FORMAT}
     body["manifests"] = {key: [at, _row_of(line, table)] for key, (at, line) in held.manifests.items()}
@@ -48,7 +48,7 @@ def written_index(held: Indexed) -> bytes:
 
 
 def read_index(name: str, raw: bytes) -> Indexed:
-    """What a file says; nothing where it is damaged or of another format, which costs time and no more."""
+    """Parses a file; a damaged file or another format gives an empty index, which only costs time."""
     made: dict[int, Segment] = {}
     try:
         body = canonical.decode(KIND, name, raw)
@@ -68,7 +68,7 @@ def _records(cls: type[T], rows: Mapping[str, Any]) -> dict[str, tuple[str, T]]:
 
 
 def _row_of(line: ManifestLine, segments: Segments) -> list[Any]:
-    """A line as JSON values; segments that are new get the next numbers."""
+    """Returns a line as JSON values; new segments get the next numbers."""
     return [
         line.id,
         line.timeline,
@@ -86,7 +86,7 @@ def _row_of(line: ManifestLine, segments: Segments) -> list[Any]:
 
 
 def _line_of(row: Sequence[Any], segments: Sequence[Sequence[Any]], made: dict[int, Segment]) -> ManifestLine:
-    """The line of such a row; `made` are the segments that were made already, by number."""
+    """Returns the line of such a row; `made` contains the segments that exist already, by number."""
     number, timeline, sequence, revision, at_ms, attempt, repeats, handles, others, tables, sinks, sends = row
     return ManifestLine(
         id=number,

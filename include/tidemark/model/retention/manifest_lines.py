@@ -1,4 +1,4 @@
-"""What retention needs of a manifest: a line of the index (adr/0017)."""
+"""The parts of a manifest that retention needs: a line of the index (adr/0017)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from tidemark.model.checkpoint.segments import StateHandle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestLine:
-    """A completed checkpoint, as far as it matters to who keeps which file.
+    """A completed checkpoint, reduced to what decides which files are kept.
 
     Attributes:
-        id, timeline, sequence, revision, logical_time_ms: as its manifest says.
-        attempt: the one that was sealed.
+        id, timeline, sequence, revision, logical_time_ms: as in its manifest.
+        attempt: the attempt that was sealed.
         repeats: id of the last checkpoint that it repeats on a fork; None = none.
         handles: state per uid.
-        others: all else that it names: dead letters, sinks, state that it has left behind.
-        tables: per uid the folder of its state.
+        others: all other handles: dead letters, sinks, state left behind.
+        tables: folder of the state per uid.
         sinks: kinds of its sinks (`SinkTable.kind`).
         sends: whether it has emitted anything for a Kafka sink.
     """
@@ -37,7 +37,7 @@ class ManifestLine:
 
     @classmethod
     def of(cls, found: Checkpoint) -> "ManifestLine":
-        """The line of a manifest."""
+        """Returns the line of a manifest."""
         plan, acks, sinks = found.plan, found.sealed.acks, found.plan.sinks
         emitted = {a.uid for a in acks if a.emitted}
         beside = (handle for a in acks for handle in (a.dead_letters, a.sink))

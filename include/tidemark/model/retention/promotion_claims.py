@@ -1,19 +1,19 @@
-"""What is about to become of a timeline that is not live: it is made live, or it ends (adr/0018, adr/0024)."""
+"""Announces the future of a timeline that is not live: it becomes live, or it ends (adr/0018, adr/0024)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FateRecord:
-    """`fates/<timeline>/<n>.json`: put ahead of the closing that it announces: a promote, a restore and an end meet.
+    """`fates/<timeline>/<n>.json`: precedes the closing that it announces, so a promote, a restore and an end collide.
 
     Attributes:
-        timeline: the one that it is about.
+        timeline: the timeline in question.
         number: ascending from 1; nothing follows an end.
-        closes: of a promote or a restore, the live timeline; empty = the timeline ends, and can never become live.
-        sequence: of a promote or a restore, the place of the live timeline that it is going to take, and no other one.
+        closes: of a promote or a restore, the live timeline; empty = the timeline ends and can never become live.
+        sequence: of a promote or a restore, the only place of the live timeline that it may take.
         at_ms: clock of the writer, for people.
-        write_id: of the writer.
+        write_id: id of the writer.
     """
 
     timeline: str

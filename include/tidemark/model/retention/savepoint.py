@@ -1,7 +1,7 @@
-"""Savepoints: names that pin completed checkpoints, and the tombstones of what is about to go (design section 6, G1).
+"""Savepoints: names that pin completed checkpoints, and tombstones of pending deletions.
 
-A savepoint is a series of revisions, each written once; the newest one counts. Nothing is copied: it costs one small
-object, whatever the size of the state (Q1).
+A savepoint is a series of revisions, each written once; the newest one counts. Nothing is copied: a savepoint costs one
+small object, whatever the size of the state.
 """
 
 import re
@@ -20,21 +20,21 @@ class SavepointRecord:
     """`savepoints/<name>/<revision>.json`: one revision of a savepoint; the newest one counts.
 
     Attributes:
-        name: given once, used for this savepoint only, even when it is disposed.
+        name: assigned once; never reused, even after the savepoint is disposed.
         revision: ascending from 1.
         checkpoint: id of the completed checkpoint that it pins; the same in every revision.
-        timeline: of that checkpoint.
-        owner: who made it.
-        note: what it is for.
-        expires_at_ms: from when on it may be disposed without asking; None = never (G16). It pins until it is.
+        timeline: timeline of that checkpoint.
+        owner: the person who created it.
+        note: its purpose.
+        expires_at_ms: from then on a sweep may dispose of it; None = never. It pins until it is disposed.
         created_at_ms: clock of the writer of revision 1.
         changed_at_ms: clock of the writer of this revision.
-        origin: which call made it, so that a repetition of that call knows its own work.
-        drained: the pipeline was stopped for good with it; going on from it wants to be forced (G3).
-        disposed: the final revision: it pins nothing any more (G13). Only a claim can be taken back.
-        claimed_by: of a final revision, the timeline that took the pin over (G10, CLAIM); None where none did. A
-            timeline that ends before it was live gives the pin back, by one revision more.
-        write_id: of the writer.
+        origin: the call that created it, so that a repetition of the call recognizes its own work.
+        drained: the pipeline was stopped for good with it; continuing from it must be forced.
+        disposed: this is the final revision: it pins nothing any more. Only a claim can be undone.
+        claimed_by: of a final revision, the timeline that took over the pin (CLAIM); None if none did. A timeline that
+            ends before it was live returns the pin with one more revision.
+        write_id: id of the writer.
     """
 
     name: str
@@ -58,11 +58,11 @@ class SavepointRecord:
         return f"chk-{self.checkpoint}"
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether its time is over; it pins all the same until somebody disposes it."""
+        """Whether it has expired; it still pins until it is disposed."""
         return self.expires_at_ms is not None and self.expires_at_ms <= now_ms
 
     def revised(self, change: "SavepointChange", *, now_ms: int, write_id: str) -> "SavepointRecord":
-        """The next revision, with another note or expiry."""
+        """Returns the next revision, with another note or expiry."""
         return replace(
             self,
             revision=self.revision + 1,
@@ -73,7 +73,7 @@ class SavepointRecord:
         )
 
     def ended(self, *, now_ms: int, write_id: str, claimed_by: str | None = None) -> "SavepointRecord":
-        """The final revision: disposed, or claimed by a timeline."""
+        """Returns the final revision: disposed, or claimed by a timeline."""
         return replace(
             self,
             revision=self.revision + 1,
@@ -84,7 +84,7 @@ class SavepointRecord:
         )
 
     def given_back(self, *, now_ms: int, write_id: str) -> "SavepointRecord":
-        """The next revision, which pins again: the timeline that claimed it ended before it was live."""
+        """Returns the next revision, which pins again: the timeline that claimed it ended before it was live."""
         return replace(
             self,
             revision=self.revision + 1,
@@ -97,13 +97,13 @@ class SavepointRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointRequest:
-    """What somebody asks for: a name for a completed checkpoint.
+    """The request for a savepoint: a name for a completed checkpoint.
 
     Attributes:
-        name: on the allow-list, and nothing that reads as a checkpoint id.
-        owner, note, expires_at_ms, drained, origin: as in `SavepointRecord`.
-        checkpoint: its id, on whichever timeline; None = the newest one of `timeline`.
-        timeline: where the newest one is looked for; None = the live one.
+        name: a valid name that does not read as a checkpoint id. owner, note, expires_at_ms, drained, origin: as in
+            `SavepointRecord`.
+        checkpoint: its id, on any timeline; None = the newest one of `timeline`.
+        timeline: the timeline of the newest one; None = the live one.
     """
 
     name: str
@@ -124,9 +124,9 @@ class SavepointChange:
     """Another note, another expiry, or both; the checkpoint and the name never change.
 
     Attributes:
-        note: None = leave it.
-        expires_at_ms: None = never; counts where `moves_expiry`.
-        moves_expiry: whether the expiry changes at all.
+        note: None = unchanged.
+        expires_at_ms: None = never; used if `moves_expiry`.
+        moves_expiry: whether the expiry changes.
     """
 
     note: str | None = None
@@ -135,7 +135,7 @@ class SavepointChange:
 
 
 class TombstoneKind(Enum):
-    """What a tombstone can stand for."""
+    """The kinds of objects with tombstones."""
 
     CHECKPOINT = "checkpoint"
     SAVEPOINT = "savepoint"
@@ -143,23 +143,23 @@ class TombstoneKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TombstoneRecord:
-    """`tombstones/<kind>s/<name>/<n>.json`: something is about to be deleted, or is not after all; the newest counts.
+    """`tombstones/<kind>s/<name>/<n>.json`: announces a deletion, or withdraws it; the newest counts.
 
-    Who deletes writes it, then looks for pins; who pins writes the pin, then looks for it. At least one of them sees
-    the other and withdraws, whatever their clocks say.
+    A deleter writes it, then looks for pins; a pinner writes the pin, then looks for tombstones. At least one of them
+    sees the other and withdraws, whatever their clocks say.
 
     Attributes:
-        kind: what it stands for.
+        kind: kind of the object.
         name: `chk-17`, or the name of a savepoint.
         number: ascending from 1.
-        withdrawn: it stands for nothing: a pin was found.
-        confirmed: no pin was found: of a checkpoint, it is released, and its files may go. Competes with `withdrawn`
-            for the number behind the tombstone.
+        withdrawn: a pin was found, so nothing is deleted.
+        confirmed: no pin was found: a checkpoint is released, and its files may be deleted. It competes with
+            `withdrawn` for the number after the tombstone.
         why: for people.
         at_ms: clock of the writer, for people.
-        write_id: of the writer.
-        place: of a checkpoint, the key of its manifest, so that it is left out without being read.
-        given_up: of a checkpoint, its manifest is damaged, and somebody gave it up: nobody reads it any more.
+        write_id: id of the writer.
+        place: of a checkpoint, the key of its manifest, which readers then skip without reading it.
+        given_up: of a checkpoint, its manifest is damaged and a person gave it up: it is never read again.
     """
 
     kind: TombstoneKind
@@ -175,14 +175,14 @@ class TombstoneRecord:
 
 
 def checked_savepoint(name: str) -> str:
-    """Returns `name` if a savepoint may be called so.
+    """Returns `name` if it is valid for a savepoint.
 
     Raises:
-        NameRefusedError: off the allow-list (`model.names`), or it reads as a checkpoint id.
+        NameRefusedError: it is not a valid name (`model.core.names`), or it reads as a checkpoint id.
     """
     if _LIKE_AN_ID.fullmatch(name):
         raise NameRefusedError(
             f"savepoint name refused: {name!r} reads as a checkpoint id",
-            next="take a name with a letter that is no id, as in before-upgrade.",
+            next="use a name that is not an id, as in before-upgrade.",
         )
     return checked_name("savepoint", name)

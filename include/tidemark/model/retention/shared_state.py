@@ -1,7 +1,7 @@
-"""The registry of shared state: which file is held by whom (E15). Computed from logs and manifests, never counted.
+"""The registry of shared state: the holders of each file, computed from logs and manifests, never counted.
 
-Flink's SharedStateRegistry maps a key to a handle and a number. Here a file maps to its holders, by name, and every
-look at it computes it anew: there is no number that could be wrong. Nothing in this module reads or deletes a file.
+Flink's SharedStateRegistry maps a key to a handle and a reference count. Here a file maps to its holders, by name, and
+every use computes the registry again: no count can be wrong. This module reads and deletes no file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from tidemark.model.checkpoint.segments import Segment, StateHandle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file as it lies there: path relative to the warehouse, size in bytes."""
+    """An existing file: path relative to the warehouse, size in bytes."""
 
     path: str
     bytes: int
@@ -22,14 +22,14 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
-    """A data file between two commits of its table; one that was added again has several of these.
+    """A data file between two commits of its table; a file that was added again has several of these.
 
     Attributes:
-        path: relative to the warehouse.
-        bytes: as committed.
+        path: path relative to the warehouse.
+        bytes: size as committed.
         checkpoint: its `_checkpoint`.
         added: version that added it.
-        removed: version that removed it; None = it is in the newest one.
+        removed: version that removed it; None = the newest version still has it.
     """
 
     path: str
@@ -41,15 +41,15 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHistory:
-    """What the versions of one table name.
+    """The files in the versions of one table.
 
     Attributes:
-        table: relative to the warehouse.
+        table: path relative to the warehouse.
         oldest: oldest version that can be read.
         newest: newest version that can be read; -1 = nothing was committed there.
         files: in order of `added`.
-        ends: why nothing above `newest` can be read although there is something; empty where there is nothing. A power
-            cut leaves it so where a killed attempt or job had committed; what anybody names was fsynced.
+        ends: why later versions than `newest` exist but cannot be read; empty if there are none. A power cut causes
+            this after a killed attempt or job has committed; versions in use were fsynced.
     """
 
     table: str
@@ -59,10 +59,10 @@ class TableHistory:
     ends: str = ""
 
     def live(self, versions: Iterable[int]) -> Iterator[tuple[int, Sequence[TableFile]]]:
-        """The files of several versions, oldest version first: one pass, however many versions are asked for.
+        """Returns the files of several versions, oldest version first, in one pass over all versions.
 
         Raises:
-            StoreError: a version is not in the log (any more).
+            StoreError: a version is not, or no longer, in the log.
         """
         following, active = 0, list[TableFile]()
         for version in sorted(set(versions)):
@@ -78,12 +78,12 @@ class TableHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds files: a checkpoint, a timeline without one, a plan, a job, the result of a compaction.
+    """A holder of files: a checkpoint, a timeline without one, a plan, a job, the result of a compaction.
 
     Attributes:
         name: `chk-3`, `timeline t2`, `plan chk-4`.
-        why: what keeps the holder itself.
-        handles: what it names.
+        why: the reason that keeps the holder itself.
+        handles: the handles that it names.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Holder:
 
     @property
     def segments(self) -> Iterator[Segment]:
-        """Of all handles."""
+        """The segments of all handles."""
         return (segment for handle in self.handles for segment in handle)
 
 
@@ -101,10 +101,10 @@ class SharedStateRegistry:
     """File → holders.
 
     Attributes:
-        holders: by name.
-        by_file: per file, relative to the warehouse, the names of its holders.
+        holders: holders by name.
+        by_file: names of the holders per file, relative to the warehouse.
         sizes: bytes of the same files.
-        oldest: per table the oldest version that a holder names.
+        oldest: oldest version that a holder names, per table.
     """
 
     holders: Mapping[str, Holder]
@@ -114,15 +114,15 @@ class SharedStateRegistry:
 
     @classmethod
     def of(cls, holders: Sequence[Holder], history: Callable[[str], TableHistory]) -> "SharedStateRegistry":
-        """The registry of some holders.
+        """Computes the registry of some holders.
 
         Args:
-            holders: who counts; names are used once.
-            history: of a table.
+            holders: the holders, with unique names.
+            history: returns the history of a table.
 
         Raises:
-            StoreError: what a holder names is not in the log, or is not what its manifest says: then nobody knows what
-                it needs, and nothing may be deleted.
+            StoreError: files that a holder names are not in the log, or differ from its manifest. Then its needs are
+                unknown, and nothing may be deleted.
         """
         wanted: dict[str, dict[int, dict[Segment, list[str]]]] = {}
         for holder in holders:
@@ -147,12 +147,12 @@ class SharedStateRegistry:
         return path in self.by_file
 
     def why(self, path: str) -> tuple[str, ...]:
-        """What keeps a file, in words, each reason once."""
+        """Returns the reasons that keep a file, each once."""
         return tuple(dict.fromkeys(why for name in self.by_file.get(path, ()) for why in self.holders[name].why))
 
     @cached_property
     def folders(self) -> frozenset[str]:
-        """Folders of the files that somebody holds."""
+        """Returns the folders of the held files."""
         return frozenset(path.rpartition("/")[0] for path in self.by_file)
 
 
@@ -167,9 +167,9 @@ def _within(segment: Segment, files: Sequence[TableFile]) -> list[TableFile]:
 
 
 def unknown(what: str) -> StoreError:
-    """The error of a registry that cannot be computed."""
+    """Returns the error for a registry that cannot be computed."""
     return StoreError(
-        f"nobody knows what is needed: {what}",
+        f"the files in use are unknown: {what}",
         safe="nothing was deleted.",
-        next="run tidemark verify on the pipeline, put back what it names, then ask again.",
+        next="run tidemark verify on the pipeline, restore the files that it lists, then run this command again.",
     )

@@ -1,4 +1,4 @@
-"""What retention writes: the rule, legal holds, what a sweep has decided and what became of it (E11, Q9)."""
+"""The records that retention writes: the rule, legal holds, decisions of a sweep and their results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRecord:
-    """`retention/<n>.json`: the rule that checkpoints are kept by; the newest one counts.
+    """`retention/<n>.json`: the rule for keeping checkpoints; the newest one counts.
 
     Attributes:
         rule: text of a `Retention`; empty = everything is kept.
@@ -22,14 +22,14 @@ class RetentionRecord:
 class HoldRecord:
     """`holds/<savepoint>/<revision>.json`: a legal hold on a savepoint, or its end; the newest one counts.
 
-    While it stands nobody can dispose of the savepoint, and its expiry does nothing.
+    While the hold exists you cannot dispose of the savepoint, and its expiry has no effect.
 
     Attributes:
-        savepoint: its name.
+        savepoint: name of the savepoint.
         revision: ascending from 1.
         why: for people: the case, the request.
-        owner: who answers for it.
-        released: it has ended.
+        owner: the responsible person.
+        released: whether it has ended.
         at_ms: clock of the writer, for people.
     """
 
@@ -44,13 +44,13 @@ class HoldRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRecord:
-    """`sweeps/<n>.json`: what a sweep has found free, written before it deletes anything.
+    """`sweeps/<n>.json`: the files that a sweep has found free, written before it deletes anything.
 
-    The next sweep reads the newest one: since when a file has been free, so that it goes after its grace time.
+    From the newest one, the next sweep learns since when a file has been free, and deletes it after its grace time.
 
     Attributes:
-        rule: text of the rule that it went by; empty = none.
-        released: names of the checkpoints that it has let go.
+        rule: text of the rule that was in force; empty = none.
+        released: names of the checkpoints that it has released.
         free: per file, relative to the warehouse, since when it has been free, in milliseconds since the epoch.
         grace_ms: how long a file must have been free before this sweep deletes it.
         at_ms: clock of the writer.
@@ -69,9 +69,9 @@ class SweptRecord:
     """`swept/<n>.json`: a sweep is over.
 
     Attributes:
-        files: data files that it deleted.
-        bytes: their bytes.
-        log_files: files of logs that it deleted.
+        files: number of data files that it deleted.
+        bytes: bytes of these files.
+        log_files: number of log files that it deleted.
         at_ms: clock of the writer, for people.
     """
 

@@ -1,4 +1,4 @@
-"""New versions of a table for segments whose files were written again: as few as it takes (ADR 0015). Values only."""
+"""New versions of a table for segments whose files were rewritten: as few as possible (adr/0015). Values only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,18 +7,18 @@ from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.table_writes import LiveFile
 
 Files = Mapping[Segment, Sequence[LiveFile]]
-"""The files of segments."""
+"""Returns the files of segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedVersion:
-    """A version that is to be committed.
+    """A version to commit.
 
     Attributes:
         parent: the segment that it is made from.
-        drop: paths of its files that go.
-        replacing: what is added in their place, with levels and checkpoints of their own.
-        live: what is left: all that the version holds.
+        drop: paths of the files to remove.
+        replacing: files to add in their place, with their own levels and checkpoints.
+        live: all files that the version then has.
     """
 
     parent: Segment
@@ -27,7 +27,7 @@ class WantedVersion:
     live: tuple[LiveFile, ...]
 
     def at(self, segment: Segment, version: int) -> Segment:
-        """A segment that this version answers for, once it was committed."""
+        """Returns a segment in this version, after its commit."""
         found = [f.file for f in _cut(self.live, segment)]
         rows, size = sum(f.rows for f in found), sum(f.size for f in found)
         return replace(segment, version=version, rows=rows, bytes=size, files=len(found))
@@ -35,11 +35,11 @@ class WantedVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewriting:
-    """The versions of one table that answer for all its segments.
+    """The versions of one table that serve all its segments.
 
     Attributes:
-        wanted: in the order in which they are committed: the newest state last.
-        by_segment: which of them answers for a segment, as an index.
+        wanted: the versions in commit order: the newest state last.
+        by_segment: the index of the version that serves each segment.
     """
 
     wanted: tuple[WantedVersion, ...]
@@ -47,19 +47,19 @@ class Rewriting:
 
     @classmethod
     def of(cls, files: Files, replaced: Mapping[str, LiveFile | None]) -> "Rewriting":
-        """Of the segments of one table.
+        """Computes the versions for the segments of one table.
 
-        A segment is cut to its range, so a version answers for every older segment whose files are all in it and the
-        only ones of that range.
+        A segment is restricted to its range. So a version serves every older segment whose files it contains, if it has
+        no other files in that range.
 
         Args:
-            files: per segment its files.
-            replaced: by path of a file that holds the key what stands in its place; None = nothing is left of it.
+            files: files per segment.
+            replaced: the replacement of each file with rows of the key, by path; None = no rows are left.
         """
         wanted, chosen = list[WantedVersion](), dict[Segment, int]()
         order = sorted(files, key=lambda s: (s.version, s.through - s.after, s.through), reverse=True)
         for segment in order:
-            left = _left(files[segment], replaced)
+            left = _remaining_files(files[segment], replaced)
             paths = {f.path for f in left}
             fits = (n for n, w in enumerate(wanted) if {f.path for f in _cut(w.live, segment)} == paths)
             at = next(fits, None)
@@ -71,7 +71,7 @@ class Rewriting:
         return cls(wanted=tuple(reversed(wanted)), by_segment={s: last - n for s, n in chosen.items()})
 
 
-def _left(files: Iterable[LiveFile], replaced: Mapping[str, LiveFile | None]) -> list[LiveFile]:
+def _remaining_files(files: Iterable[LiveFile], replaced: Mapping[str, LiveFile | None]) -> list[LiveFile]:
     found = (replaced.get(f.path, f) for f in files)
     return [f for f in found if f is not None]
 

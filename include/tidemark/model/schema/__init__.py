@@ -1,1 +1,1 @@
-"""The stored schema of an operator: fields and their kinds, key groups, and how a declaration binds to it."""
+"""The stored schema of an operator: fields and their kinds, key groups, and the binding of a declaration."""

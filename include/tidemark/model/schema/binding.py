@@ -1,4 +1,4 @@
-"""Binding a declaration to a record type: the stored schema, or why it does not fit."""
+"""Binds a declaration to a record type: returns the stored schema, or raises why it does not fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def distinct_columns(uid: str, schema: OperatorSchema) -> OperatorSchema:
-    """The schema, if all columns of its table have different names, whatever their case.
+    """Returns the schema if no two columns of its table have the same name, ignoring case.
 
     Raises:
-        DeclarationError: naming those that do not.
+        DeclarationError: two do; the message names them.
     """
     columns = [k.name for k in schema.keys] + [name for f in schema.fields for name, _ in f.columns]
     lowered = [c.lower() for c in columns]
@@ -31,10 +31,10 @@ def distinct_columns(uid: str, schema: OperatorSchema) -> OperatorSchema:
 
 
 def one_clock(uid: str, fields: Sequence[StoredField]) -> Clock:
-    """The clock of an operator's access times.
+    """Returns the clock of an operator's access times.
 
     Raises:
-        DeclarationError: its fields name different ones.
+        DeclarationError: its fields name different clocks.
     """
     clocks: list[Clock] = sorted({f.ttl.clock for f in fields if f.ttl is not None})
     if len(clocks) > 1:
@@ -45,20 +45,20 @@ def one_clock(uid: str, fields: Sequence[StoredField]) -> Clock:
 
 
 Joinable = Mapping[str, tuple[Sequence[KeyColumn], FieldType]]
-"""What may be joined: per uid of a broadcast state its key columns and the struct of its rows."""
+"""What may be joined, by uid of the broadcast state: its key columns and the struct of its rows."""
 
 
 def joined_record(where: str, joins: Sequence[Join], record: FieldType, states: Joinable) -> FieldType:
-    """The struct of a record with a field more per join: the row that is found, null where there is none.
+    """Returns the struct of a record with one more field per join: the matching row, null if there is none.
 
     Args:
         where: the operator.
-        joins: what it joins.
+        joins: its joins.
         record: the struct of its records.
         states: the pipeline's broadcast states.
 
     Raises:
-        DeclarationError: no such broadcast state, a name that is taken, or fields that are not those of its key.
+        DeclarationError: the broadcast state does not exist, its name is taken, or the fields do not match its key.
     """
     taken = {name.lower() for name, _ in record.fields}
     rows = []
@@ -68,9 +68,9 @@ def joined_record(where: str, joins: Sequence[Join], record: FieldType, states: 
             known = ", ".join(states) or "none: declare it in Pipeline(broadcast=[...])"
             raise DeclarationError(f"{at}: no such broadcast state", next=f"name the uid of one; there are {known}.")
         if join.uid.lower() in taken or not is_field(join.uid):
-            why = "is a field of the record too" if join.uid.lower() in taken else "is no name of a field"
+            why = "is also a field of the record" if join.uid.lower() in taken else "is not a valid field name"
             raise DeclarationError(
-                f"{at}: {join.uid} {why}", next="rename the broadcast state: its uid names what is joined."
+                f"{at}: {join.uid} {why}", next="rename the broadcast state: its uid names the joined row."
             )
         keys, row = states[join.uid]
         _check_on(at, join, record, keys)
@@ -86,7 +86,7 @@ def _check_on(at: str, join: Join, record: FieldType, keys: Sequence[KeyColumn])
         found = record.at(path)
         if found is None:
             raise DeclarationError(
-                f"{at}: the record has no field {path!r}", next="join on fields of the record, not on what is joined."
+                f"{at}: the record has no field {path!r}", next="join on fields of the record, not of a joined row."
             )
         if found.with_null(False) != key.type:
             raise DeclarationError(
@@ -96,30 +96,30 @@ def _check_on(at: str, join: Join, record: FieldType, keys: Sequence[KeyColumn])
 
 
 def refuse_idle(where: str, schema: OperatorSchema) -> OperatorSchema:
-    """The schema, if all that it joins is used.
+    """Returns the schema if every join is used.
 
     Raises:
-        DeclarationError: naming what no key and no field uses.
+        DeclarationError: a join is not used by a key or a field; the message names it.
     """
     used = schema.joined_by([k.source for k in schema.keys] + [path for f in schema.fields for path in f.inputs])
     for join in schema.joins:
         if join not in used:
             raise DeclarationError(
-                f"{where}: join={join.uid!r}: nothing names a field of it",
-                next=f"key by {join.uid}.<field>, or fold one; else leave the join out.",
+                f"{where}: join={join.uid!r}: no key or field uses it",
+                next=f"key by {join.uid}.<field>, fold a field of it, or remove the join.",
             )
     return schema
 
 
 def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:
-    """The key column that a record path names.
+    """Returns the key column for a record path.
 
     Raises:
-        DeclarationError: no such field, or a type that is no key (keys are bool, int, str, date or timestamp).
+        DeclarationError: the field does not exist, or its type cannot be a key (bool, int, str, date or timestamp).
     """
     found = record.at(source)
     if found is None or found.kind not in KEY_KINDS:
-        problem = "no such field in the record" if found is None else f"a {found.kind} is no key"
+        problem = "no such field in the record" if found is None else f"a {found.kind} cannot be a key"
         raise DeclarationError(
             f"{where}: key_by={source!r}: {problem}", next="key by a bool, int, str, date or datetime field."
         )
@@ -127,17 +127,17 @@ def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:
 
 
 def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> StoredField:
-    """The stored form of a declared field over a record type.
+    """Returns the stored form of a declared field over a record type.
 
     Raises:
-        DeclarationError: no such record field, or the kind or the annotation does not fit its type.
+        DeclarationError: the record field does not exist, or the kind or the annotation does not fit its type.
     """
     at = f"{where}.{declared.name}"
     return _stored(declared, declared.state_kind.bound(at, declared, record))
 
 
 def bind_latest(name: str, record: FieldType) -> StoredField:
-    """The latest value of a field of the record, as a broadcast state keeps it."""
+    """Returns the stored field for the latest value of a record field, as a broadcast state keeps it."""
     from tidemark.model.kinds.latest import Latest
 
     over = dict(record.fields)[name]
@@ -145,10 +145,10 @@ def bind_latest(name: str, record: FieldType) -> StoredField:
 
 
 def bind_process_field(where: str, declared: StateDescriptor) -> StoredField:
-    """The stored form of a field of a process.
+    """Returns the stored form of a field of a process.
 
     Raises:
-        DeclarationError: the initial value is no None, bool, number or text, or a ttl leaves nothing to write.
+        DeclarationError: the initial value is not None, a bool, a number or a text, or a ttl leaves nothing to write.
     """
     at = f"{where}.{declared.name}"
     return _stored(declared, declared.state_kind.bound(at, declared, FieldType("struct")))

@@ -1,4 +1,4 @@
-"""One field of a state class as data, and what its kind and its annotation have to do with each other."""
+"""One field of a state class as data, and the checks of its kind against its annotation."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDescriptor:
-    """One declared field of keyed state (A7): a name, a kind, a type; the rows are elsewhere.
+    """One declared field of keyed state: its name, kind and type; the rows are stored elsewhere.
 
     Attributes:
         kind: name of its kind; see `model.kinds`.
-        source: dotted path of the record field that is folded; empty for `count`, for texts, and for a process.
-        name: the field's name; set when the class is made.
-        type: its type; set when the class is made.
+        source: dotted path of the folded record field; empty for `count`, expressions, and a process.
+        name: name of the field; set when the class is created.
+        type: its type; set when the class is created.
         ignore_nulls: `first` and `latest` skip records in which the field is null.
-        limit: of `distinct` and `list`: more values than this are an error that names the key.
-        initial: of `value`: what a key without it has.
+        limit: of `distinct` and `list`: more values are an error that names the key.
+        initial: of `value`: the value of a key that has none.
         ttl: how long it lives after its last access; None = for ever.
-        aggregate: of `aggregate` and `reduce`: its texts.
-        options: what else says what it aggregates, by name; only some kinds have any.
-        others: further record fields that it is made of; only some kinds have any.
-        was: the name that the field had before, where it was renamed: its state is carried over.
-        hint: the annotation, resolved; set when the class is made.
+        aggregate: of `aggregate` and `reduce`: the expressions.
+        options: further options of the aggregate, by name; only some kinds have any.
+        others: further record fields that it is computed from; only some kinds have any.
+        was: the previous name of a renamed field: its state is carried over.
+        hint: the annotation, resolved; set when the class is created.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class StateDescriptor:
 
     @property
     def default(self) -> object:
-        """What a key has that has no such state; a new object each time where it can be changed."""
+        """The value of a key without such state; a new object each time if it is mutable."""
         return self.state_kind.default(self)
 
     @property
@@ -64,10 +64,10 @@ class StateDescriptor:
 
 
 def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
-    """A descriptor with its name and its type.
+    """Returns a descriptor with its name and type.
 
     Raises:
-        DeclarationError: the kind cannot be of that type.
+        DeclarationError: the kind cannot have that type.
     """
     kind = declared.state_kind
     wanted = kind.annotation
@@ -88,7 +88,7 @@ def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str
 
 
 def _refuse_dicts(kind: "StateKind", found: FieldType, where: str) -> None:
-    """Entries are rows of their own, so only a map's own dict can be stored."""
+    """Refuses dicts inside other types: entries are separate rows, so only the dict of a map can be stored."""
     if kind.is_stored_by_entry:
         if found.element is not None and holds_map(found.element):
             raise DeclarationError(

@@ -1,7 +1,7 @@
-"""Key groups: a hash of the key that any language can compute, the sort prefix inside a file (C2).
+"""Key groups: a hash of the key that any language can compute, and the sort prefix inside a file.
 
 `_key_group` = crc32 of the key columns' string forms joined by NUL, modulo the number of groups. The string form of a
-timestamp is its microseconds since the epoch; `key_group_sql` says the same in Spark SQL.
+timestamp is its microseconds since the epoch; `key_group_sql` is the same in Spark SQL.
 """
 
 import zlib
@@ -17,11 +17,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupRange:
-    """Key groups that lie side by side (Flink's class of that name).
+    """Consecutive key groups (Flink's class of that name).
 
     Attributes:
         first: the first one.
-        last: the last one, which belongs to it.
+        last: the last one, inclusive.
     """
 
     first: int
@@ -29,18 +29,18 @@ class KeyGroupRange:
 
 
 def key_group_ranges(groups: int, count: int) -> tuple[KeyGroupRange, ...]:
-    """All key groups in `count` ranges of nearly one size, as Flink's `KeyGroupRangeAssignment` gives them to tasks.
+    """Returns all key groups in `count` ranges of nearly equal size, like Flink's `KeyGroupRangeAssignment`.
 
     Args:
-        groups: how many key groups there are.
-        count: how many ranges, at most `groups`.
+        groups: number of key groups.
+        count: number of ranges, at most `groups`.
     """
     starts = [-(-n * groups // count) for n in range(count + 1)]
     return tuple(KeyGroupRange(first, after - 1) for first, after in zip(starts, starts[1:], strict=False))
 
 
 def key_text(value: object) -> str:
-    """The string form of one key value (bool, int, str, date, or a datetime, which without an offset is UTC)."""
+    """Returns the string form of one key value (bool, int, str, date, or datetime, by default UTC)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
@@ -52,15 +52,15 @@ def key_text(value: object) -> str:
 
 
 def key_group(key: Sequence[object], groups: int) -> int:
-    """The key group of a key, `0 <= group < groups`."""
+    """Returns the key group of a key, `0 <= group < groups`."""
     return zlib.crc32("\0".join(map(key_text, key)).encode()) % groups
 
 
 def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
-    """The key that texts name, one per key column, as on a command line.
+    """Parses a key from one text per key column, as on a command line.
 
     Raises:
-        UsageError: too many or too few, or one is not of its column's type.
+        UsageError: there are too many or too few texts, or one does not fit the type of its column.
     """
     columns = ", ".join(f"{k.name} ({k.type.kind})" for k in schema.keys)
     if len(texts) != len(schema.keys):
@@ -86,7 +86,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:
-    """The Spark SQL expression of `_key_group` over the key columns."""
+    """Returns the Spark SQL expression of `_key_group` over the key columns."""
     forms = []
     for key in schema.keys:
         column = f"{quote}{key.name}{quote}"

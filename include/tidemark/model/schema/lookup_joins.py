@@ -1,11 +1,11 @@
-"""What a fold joins to its records: the row of a broadcast state that has the record's key (A11)."""
+"""Lookup joins of a fold: add the row of a broadcast state with the record's key to each record."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """One look-up per record; its row is a field of the joined record, null where no row has the key.
+    """One look-up per record; its row becomes a field of the joined record, null if no row has the key.
 
     Attributes:
         uid: the broadcast state, and the name of that field.
@@ -16,5 +16,5 @@ class Join:
     on: tuple[str, ...]
 
     def leads(self, path: str) -> bool:
-        """Whether a path of the joined record leads through it."""
+        """Whether a path of the joined record goes through the joined row."""
         return path.partition(".")[0] == self.uid

@@ -1,7 +1,7 @@
-"""The stored schema of one operator: key columns, the columns of each field, and what each field makes of them.
+"""The stored schema of one operator: key columns, state fields, and the columns that store each field.
 
-It is bound from a declaration (`model.binding`), written into every manifest, and read back from there, so that state
-can be read without the code that made it (H1).
+It is bound from a declaration (`model.schema.binding`), written to every manifest, and read from there, so that you can
+read state without the code that created it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tidemark.model.kinds.base.process_kind import ProcessKind
 
 KEY_GROUPS = 128
-"""Key groups of a new operator (C2); `_key_group` is only the sort prefix inside a file."""
+"""Key groups of a new operator; `_key_group` is only the sort prefix inside a file."""
 OperatorKind = Literal["fold", "process"]
 ACCESS_COLUMNS = (("_first_at", FieldType("int", nullable=True)), ("_last_at", FieldType("int", nullable=True)))
-"""Of every row: first and last access in milliseconds on the operator's clock; first is null where it equals last."""
+"""In every row: first and last access in milliseconds on the operator's clock; first is null if it equals last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,22 @@ class KeyColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredField:
-    """A state field bound to the record type. Without slots: its columns, asked for again and again, are found once.
+    """A state field bound to the record type. It has no slots, so that its columns, used often, are computed once.
 
     Attributes:
-        name: the field.
+        name: name of the field.
         kind: name of its kind; see `model.kinds`.
         source: record path, empty for `count` and for fields of a process.
-        over: type of the record field; of a process: the type of the value, the element or the entry's value.
+        over: type of the record field; for a process, type of the value, the element or the entry's value.
         type: type of the finished value.
         ignore_nulls: see `StateDescriptor`.
         limit: see `StateDescriptor`.
         initial: see `StateDescriptor`; None, a bool, a number or a text.
         ttl: see `StateDescriptor`.
-        aggregate: of `aggregate` and `reduce`: its texts and types, bound to the record.
+        aggregate: of `aggregate` and `reduce`: the expressions and types, bound to the record.
         options: see `StateDescriptor`.
-        others: record paths besides `source` that it is made of, and their types.
-        was: see `StateDescriptor`; of a declaration only, manifests do not carry it.
+        others: further record paths that it is computed from, and their types.
+        was: see `StateDescriptor`; only in declarations, never in manifests.
     """
 
     name: str
@@ -94,29 +94,29 @@ class StoredField:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The record paths that it is made of."""
+        """The record paths that it is computed from."""
         return self.state_kind.inputs(self)
 
     @property
     def exact(self) -> bool:
-        """Whether regrouping gives equal bits; false for floating-point sums and means (flink.md 1.1)."""
+        """Whether regrouping gives equal bits; false for floating-point sums and means."""
         return self.state_kind.is_exact(self)
 
     @property
     def is_cut(self) -> bool:
-        """Whether history is cut before operands combine: a fold's field with a ttl of the whole (flink.md 1.1)."""
+        """Whether history is cut before operands are combined: a field of a fold with a ttl of the whole value."""
         if self.ttl is None or not self.ttl.hides:
             return False
         return not (self.state_kind.is_process or self.state_kind.expires_by_element)
 
     @cached_property
     def accumulators(self) -> tuple[tuple[str, FieldType], ...]:
-        """The columns of the table that hold the field, in order; of a map those of an entry."""
+        """The columns of the table that hold the field, in order; for a map those of an entry."""
         return self.state_kind.accumulators(self)
 
     @cached_property
     def columns(self) -> tuple[tuple[str, FieldType], ...]:
-        """The accumulators, and whether they are cut off from what lies below, where a ttl needs that."""
+        """The accumulators, and if a ttl needs it, the column that cuts them off from older rows."""
         return (
             (*self.accumulators, (f"{self.name}__cut", FieldType("bool", nullable=True)))
             if self.is_cut
@@ -126,11 +126,11 @@ class StoredField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a folder of tables is read that an earlier stored schema has written (C9).
+    """How to read a folder of tables that an earlier schema has written.
 
     Attributes:
         folder: `<pipeline>/state/<uid>/<timeline>-<n>`, relative to the warehouse.
-        fields: what a field of the current schema is there, by its current name; one that is left out is not there.
+        fields: the form of each current field in that folder, by its current name; omitted if it is not there.
         has_entries: whether its rows have `_field`.
     """
 
@@ -146,16 +146,16 @@ class OperatorSchema:
     Attributes:
         uid: the operator.
         keys: its key columns.
-        fields: its state.
-        key_groups: number of key groups (C2).
+        fields: its state fields.
+        key_groups: number of key groups.
         kind: rows of a `fold` are operands, values and tombstones per key; rows of a `process` are values and
             tombstones, per key and per entry of a map.
-        clock: what access times are read from.
-        deletes: whether a fold takes records without a value as deletes of the key that the message key names.
-        joins: what a fold joins to its records; paths of keys and fields may lead through it.
-        older: folders that a handle may name and whose columns are not those of this schema (`model.evolution`).
+        clock: the clock of access times.
+        deletes: whether a fold takes records without a value as deletes of the key in the message key.
+        joins: the joins of a fold; paths of keys and fields may go through them.
+        older: folders that a handle may name with other columns than those of this schema (`model.state.evolution`).
         patched: of a fold, id of the checkpoint that patched its state, until a compaction has absorbed that; 0 = none.
-        was: the uid that the state had before; of a declaration only, manifests do not carry it.
+        was: the previous uid of the state; only in declarations, never in manifests.
     """
 
     uid: str
@@ -176,18 +176,18 @@ class OperatorSchema:
         return checksum(replace(self, older=(), patched=0).to_json())
 
     def layout(self, table: str) -> Layout | None:
-        """How a table is read, named by a segment; None where it has the columns of this schema."""
+        """Returns how to read a table named by a segment; None if it has the columns of this schema."""
         folder = table.rpartition("/")[0]
         return next((found for found in self.older if found.folder == folder), None)
 
     @property
     def maps(self) -> tuple[StoredField, ...]:
-        """The fields that are stored as a row per entry."""
+        """The fields that store a row per entry."""
         return tuple(f for f in self.fields if f.state_kind.is_stored_by_entry)
 
     @property
     def shadows(self) -> bool:
-        """Whether a fold's row may hide those below it: the tombstone of a delete, or what a patch has set."""
+        """Whether a row of a fold may hide older rows: a tombstone of a delete, or a row of a patch."""
         return self.deletes or bool(self.patched)
 
     @property
@@ -196,16 +196,16 @@ class OperatorSchema:
         return self.kind == "fold" and not self.shadows and not any(f.is_cut for f in self.fields)
 
     def joined_by(self, paths: Iterable[str]) -> tuple[Join, ...]:
-        """The joins that some record paths lead through."""
+        """Returns the joins that the record paths go through."""
         return tuple(join for join in self.joins if any(join.leads(path) for path in paths))
 
     @property
     def has_joined_key(self) -> bool:
-        """Whether a key column is joined: which records have a key then shows in the batch, not in the record."""
+        """Whether a key column is joined: then only the batch shows which records have a key, not the record."""
         return bool(self.joined_by(k.source for k in self.keys))
 
     def to_json(self) -> dict[str, Any]:
-        """The form that manifests carry; without joins or a patch it is that of releases that had none."""
+        """Returns the form for manifests; without joins and patches it is the form of releases that had none."""
         joins = [{"uid": join.uid, "on": list(join.on)} for join in self.joins]
         added = ({"joins": joins} if joins else {}) | ({"patched": self.patched} if self.patched else {})
         return added | {
@@ -247,7 +247,7 @@ def _layout_from_json(body: dict[str, Any]) -> Layout:
 
 
 def _field_to_json(f: StoredField) -> dict[str, Any]:
-    """The form that manifests carry; what few kinds have is left out where a field does not have it."""
+    """Returns the form for manifests; attributes of few kinds are omitted if the field does not have them."""
     options = {"options": dict(f.options)} if f.options else {}
     others = {"others": [[path, type_to_json(of)] for path, of in f.others]} if f.others else {}
     return {

@@ -1,1 +1,1 @@
-"""What may become of stored state: compaction of its levels, evolution of its schema and of sinks."""
+"""How stored state may change: compaction of its levels, evolution of its schema and of sinks."""

@@ -1,15 +1,15 @@
-"""Which levels to compact: a pure choice over the files of a handle (design section 5, D20, F4, F8, ADR 0008).
+"""Chooses the levels to compact, from the files of a handle only (adr/0008).
 
-The files of a handle lie in groups, one per compaction output or run, oldest first. A compaction merges a suffix of
-the groups, all runs included, into one group, so that the result lies under the newest `_checkpoint` it contains. It
-takes an older group in
+The files of a handle form groups, one per compaction output or run, oldest first. A compaction merges a suffix of the
+groups, including all runs, into one group, so that the result has the newest `_checkpoint` it contains. It includes an
+older group in these cases:
 
-- when that is no larger than `ratio` times what is being merged anyway: each row is then rewritten a number of times
-  that grows with the logarithm of the state;
-- when it has many files that are much smaller than they should be;
-- and all of them when the newer rows would otherwise take more space than `space` allows. What the state resolves to is
-  not known without reading it; the oldest group holds each key once, so it stands for that, less what newer rows may
-  have deleted. That whole rewrite is paid for by the newer rows, which are a fixed share of it.
+- The group is at most `ratio` times as large as the groups that are merged anyway. So a row is rewritten a number of
+  times that grows with the logarithm of the state.
+- The group has many files that are much smaller than intended.
+- The newer rows would otherwise take more space than `space` allows. Then all groups are merged. The size of the
+  resolved state is unknown without reading it. The oldest group has each key once, so it serves as an estimate, minus
+  the rows that newer ones may have deleted. The newer rows, a fixed share of the state, pay for this full rewrite.
 """
 
 import math
@@ -24,11 +24,11 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 FilesOf = Callable[[Segment], Sequence[LiveFile]]
 """`StateTables.files_of`: the files of a segment with their levels and checkpoints."""
 BROADCAST_ROWS = 2_000_000
-"""Most rows above the oldest group whose keys a reader hands to every task."""
+"""Maximum rows above the oldest group whose keys a reader sends to every task."""
 DEEPEST = 6
-"""Greatest `_level`; it is a word for people, nothing is decided by it."""
+"""Greatest `_level`; levels are for people, no decision depends on them."""
 FEW_FILES = 3
-"""So many files of a group are never too many."""
+"""This many files of a group are never too many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Group:
     """Files of one run or one compaction output.
 
     Attributes:
-        segment: the segment of the handle that holds them.
+        segment: the segment of the handle with these files.
         level: 0 for a run.
         checkpoint: their `_checkpoint`, the newest that they contain.
         files: the files.
@@ -60,13 +60,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPolicy:
-    """When groups are merged, and which.
+    """Which groups are merged, and when.
 
     Attributes:
-        runs: runs that make a compaction due; 0 merges everything that there is a reason to touch.
-        ratio: an older group is merged along when it has at most this many times the rows of all newer ones.
-        space: most rows, and bytes, that a compaction leaves, as a multiple of those of the resolved state (T2).
-        file_bytes: size of file that a compaction aims at (Flink's `file-merging.max-file-size`).
+        runs: number of runs that make a compaction due; 0 merges everything for which there is a reason.
+        ratio: an older group is included if it has at most this many times the rows of all newer ones.
+        space: maximum rows and bytes after a compaction, as a multiple of those of the resolved state.
+        file_bytes: target file size of a compaction (Flink's `file-merging.max-file-size`).
     """
 
     runs: int = 8
@@ -76,23 +76,23 @@ class LevelPolicy:
 
     @classmethod
     def everything(cls) -> "LevelPolicy":
-        """Rewrites down to the oldest group, due or not."""
+        """Rewrites everything down to the oldest group, due or not."""
         return cls(runs=0, ratio=math.inf)
 
     @property
     def small_bytes(self) -> int:
-        """Below it a file is small, and newer rows are too few bytes to compact for their space alone."""
+        """Below this size a file is small, and newer rows are too few to compact for their space alone."""
         return self.file_bytes // 4
 
     def is_scattered(self, group: Group) -> bool:
-        """Whether a group has many files that are small."""
+        """Whether a group has many small files."""
         return len(group.files) > FEW_FILES and group.bytes < len(group.files) * self.small_bytes
 
     def is_exceeded(self, schema: OperatorSchema, groups: Sequence[Group]) -> bool:
-        """Whether the newer groups, left where they are, take more space than allowed.
+        """Whether the newer groups, if not merged, take more space than allowed.
 
-        Where no row hides others the state has at least the rows of the oldest group. A tombstone takes at most one of
-        them away, so that o rows below n newer ones leave at least o - n: then n may be (space - 1) / (space + 1) of o.
+        If no row hides others, the state has at least the rows of the oldest group. A tombstone removes at most one of
+        them, so o rows below n newer ones leave at least o - n: then n may be (space - 1) / (space + 1) of o.
         """
         newer, share = groups[1:], self.space - 1
         if (schema.shadows or schema.kind == "process") and math.isfinite(share):
@@ -102,10 +102,10 @@ class LevelPolicy:
         return large or (bool(newer) and rows > share * groups[0].rows)
 
     def files_for(self, groups: Sequence[Group]) -> int:
-        """How many files a merge of groups is written to.
+        """Returns the number of files for a merge of groups.
 
-        It has at least the bytes of the largest group, if nothing is deleted, and at most those of all: the geometric
-        mean is off by little whichever it is.
+        Without deletes, the result has at least the bytes of the largest group and at most those of all groups. The
+        geometric mean is a good estimate in both cases.
         """
         sizes = [g.bytes for g in groups]
         return max(1, math.ceil(math.sqrt(max(sizes) * sum(sizes)) / self.file_bytes))
@@ -113,10 +113,10 @@ class LevelPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What to merge, and what stays.
+    """The groups to merge and to keep.
 
     Attributes:
-        input: the handle that was read, whole.
+        input: the handle that was read, complete.
         kept: groups that stay, oldest first.
         merged: groups to merge, oldest first.
         level: `_level` of the result.
@@ -129,7 +129,7 @@ class Compaction:
 
     @property
     def cut(self) -> int:
-        """Checkpoint id that the merged rows begin above."""
+        """Checkpoint id above which the merged rows begin."""
         return self.kept[-1].checkpoint if self.kept else self.input.after
 
     @property
@@ -139,11 +139,11 @@ class Compaction:
 
     @property
     def is_deepest(self) -> bool:
-        """Whether nothing lies below: only then operands become values, and tombstones may go."""
+        """Whether the merge includes the oldest rows: only then operands become values, and tombstones are dropped."""
         return not self.kept and self.input.after == 0
 
     def parent(self, base: str) -> Segment | None:
-        """The segment of table `base` that the commit starts from: the one that the input names."""
+        """The segment of table `base` in the input, from which the commit starts."""
         return self.input.segment_of(base)
 
     def drop(self, base: str) -> tuple[str, ...]:
@@ -151,13 +151,13 @@ class Compaction:
         return tuple(f.path for g in self.merged if g.segment.path == base for f in g.files)
 
     def after(self, base: str) -> int:
-        """Lower bound of the segment that the commit leaves: the parent's, unless that is empty now."""
+        """Lower bound of the committed segment: the parent's, unless the parent is now empty."""
         parent = self.parent(base)
         stays = any(g.segment.path == base for g in self.kept)
         return parent.after if parent is not None and stays else self.cut
 
     def output(self, segment: Segment) -> StateHandle:
-        """The handle that answers the same: what stays in other tables, then the committed segment."""
+        """Returns the handle with the same contents: the kept segments of other tables, then the committed segment."""
         others = [s for s in self.input if s.path != segment.path and s.after < self.cut]
         return StateHandle((*(self._cut_off(s) for s in others), segment))
 
@@ -173,7 +173,7 @@ class Compaction:
 
 
 def groups_of(handle: StateHandle, files_of: FilesOf) -> list[Group]:
-    """The groups of a handle, oldest first; raises what `files_of` raises."""
+    """Returns the groups of a handle, oldest first; raises the errors of `files_of`."""
     groups = []
     for segment in handle:
         ordered = sorted(files_of(segment), key=lambda f: (f.checkpoint, -f.level, f.path))
@@ -183,9 +183,9 @@ def groups_of(handle: StateHandle, files_of: FilesOf) -> list[Group]:
 
 
 def is_top_light(schema: OperatorSchema, groups: Sequence[Group]) -> bool:
-    """Whether a reader does well to leave rows of the oldest group alone that no newer row touches.
+    """Whether it pays for a reader not to merge rows of the oldest group that have no newer rows.
 
-    Not where the newer groups are more than a fifth of it, or too many keys to be known to every task, or where a key
+    It does not if the newer groups exceed a fifth of it, if they have too many keys to send to every task, or if a key
     has several rows in one group (a process with maps).
     """
     if len(groups) < 2 or groups[0].segment.after or schema.maps or not _may_move(groups, 1):
@@ -194,7 +194,7 @@ def is_top_light(schema: OperatorSchema, groups: Sequence[Group]) -> bool:
 
 
 def amplification(groups: Sequence[Group]) -> float:
-    """Rows or bytes of a handle, whichever is more, as a multiple of those of its oldest group; 1 where that is all.
+    """Returns the size of a handle, in rows or bytes, relative to that of its oldest group; 1 if that is all.
 
     What the state resolves to has at least the rows of the oldest group, unless keys were deleted or have expired.
     """
@@ -207,13 +207,13 @@ def amplification(groups: Sequence[Group]) -> float:
 def due(
     schema: OperatorSchema, handle: StateHandle, groups: Sequence[Group], policy: LevelPolicy | None = None
 ) -> Compaction | None:
-    """The compaction that a handle is due for, or None.
+    """Returns the compaction that is due for a handle, or None.
 
     Args:
         schema: the stored schema.
-        handle: the handle of a completed manifest.
-        groups: its groups, by `groups_of`.
-        policy: when and which; the default one without it.
+        handle: the handle in a completed manifest.
+        groups: its groups, from `groups_of`.
+        policy: the policy; by default the default one.
     """
     start = _start(schema, groups, policy or LevelPolicy())
     if start is None:
@@ -224,7 +224,7 @@ def due(
 
 
 def _start(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy) -> int | None:
-    """Index of the first group to merge; None where nothing is due."""
+    """Returns the index of the first group to merge; None if nothing is due."""
     if not groups or policy.runs == 0:
         return 0 if groups and _is_worth_it(schema, groups, policy) else None
     first_run = len(groups)
@@ -239,7 +239,7 @@ def _start(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy)
 
 
 def _along(groups: Sequence[Group], start: int, ratio: float) -> int:
-    """Where the suffix begins once it has taken in older groups that are not much larger than itself."""
+    """Returns where the suffix begins after it has included older groups that are not much larger than itself."""
     while not _may_move(groups, start):
         start -= 1
     rows = sum(g.rows for g in groups[start:])
@@ -250,12 +250,12 @@ def _along(groups: Sequence[Group], start: int, ratio: float) -> int:
 
 
 def _is_worth_it(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy) -> bool:
-    """Whether a rewrite of everything changes anything: not of one group that was made by one, if nothing expires."""
+    """Whether rewriting everything changes anything: not for one compacted group in which nothing expires."""
     (first, *newer) = groups
     stale = first.level == 0 or schema.layout(first.segment.path) is not None or policy.is_scattered(first)
     return bool(newer) or stale or any(f.ttl is not None and f.ttl.clean_up_in_background for f in schema.fields)
 
 
 def _may_move(groups: Sequence[Group], at: int) -> bool:
-    """Whether the suffix may begin at a group: not in the middle of files that share one checkpoint."""
+    """Whether the suffix may begin at a group: not between files with the same checkpoint."""
     return at == 0 or groups[at - 1].checkpoint < groups[at].checkpoint

@@ -1,8 +1,8 @@
-"""Evolution of stored schemas: what a changed declaration may make of the state that is there (C9).
+"""Evolution of stored schemas: the changes of a declaration that the existing state allows.
 
-`compared` says what carries over and what does not fit; `evolved` gives the stored schema of the next checkpoint, which
-knows how the tables of earlier ones are read. Nothing is rewritten: readers map rows (`model.layouts`), a later
-compaction writes them in the new columns.
+`compared` says what carries over and what does not fit; `evolved` returns the stored schema of the next checkpoint,
+including how to read the tables of earlier ones. Nothing is rewritten: readers map rows (`sql.schema_mapping`), and a
+later compaction writes them in the new columns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from tidemark.model.schema.operator_schema import Layout, OperatorSchema, Stored
 from tidemark.sql.resolve import run_columns
 
 _FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
-"""What of a field may change, or is judged by a rule of its own; the rest says what the field aggregates."""
+"""Properties of a field that may change or have a rule of their own; the others define what the field aggregates."""
 _FREE_OF_OPERATORS = (
     "uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "patched", "was",
 )  # fmt: skip
@@ -25,13 +25,13 @@ _NEW_UID = "give the operator a new uid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """A change that stored state does not allow.
+    """A change that the stored state does not allow.
 
     Attributes:
         uid: the operator.
-        field: what of it: a field's name, or `key`, `kind`, `clock`, `deletes`, `key groups`; empty for all of it.
+        field: the affected part: a field name, or `key`, `kind`, `clock`, `deletes`, `key groups`; empty for all of it.
         what: old and new, in words.
-        remedy: what to do instead.
+        remedy: what you can do instead.
     """
 
     uid: str
@@ -45,11 +45,11 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """What becomes of an operator's fields from one stored schema to the next.
+    """The mapping of an operator's fields from one stored schema to the next.
 
     Attributes:
-        carried: per field of the new one the old one's that it goes on with; added fields are left out.
-        misfits: what does not fit; `carried` means nothing then.
+        carried: the old field that each new field continues; added fields are left out.
+        misfits: changes that do not fit; if there are any, ignore `carried`.
     """
 
     carried: Mapping[str, str]
@@ -57,11 +57,11 @@ class Evolution:
 
 
 def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
-    """What a new declaration makes of stored state.
+    """Compares a new declaration with stored state.
 
     Args:
-        old: the stored schema that the state was written by.
-        new: the declared one; `was` of its fields names what was renamed.
+        old: the stored schema of the state.
+        new: the declared schema; `was` of its fields names renamed ones.
     """
     if old == new:
         return Evolution(carried={f.name: f.name for f in new.fields}, misfits=())
@@ -75,12 +75,12 @@ def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
 
 
 def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
-    """The stored schema of the next checkpoint, as a manifest carries it.
+    """Returns the stored schema of the next checkpoint, as in its manifest.
 
     Args:
         old: the stored schema of the state.
-        new: the declared one, which fits.
-        folders: of the tables that the state's handle names.
+        new: the declared schema, which fits.
+        folders: folders of the tables in the state's handle.
     """
     carried = compared(old, new).carried
     known = {layout.folder: layout for layout in old.older}
@@ -102,15 +102,15 @@ def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) ->
 
 
 def carried_lists(uid: str, old: OperatorState, new: OperatorState) -> tuple[OperatorState, list[Misfit]]:
-    """The declared lists of an operator with their elements so far, and what does not fit.
+    """Returns the declared lists of an operator with their current elements, and the changes that do not fit.
 
-    As with fields of keyed state: an added list is empty, one that is not declared any more is gone from here on, a
-    renamed one goes on, and the type of elements may widen.
+    The rules are those of keyed state: an added list is empty, an undeclared one is dropped, a renamed one continues,
+    and the type of elements may widen.
 
     Args:
         uid: the operator.
-        old: what the parent left.
-        new: as declared, without elements; `was` of a list names what was renamed.
+        old: the lists as the parent left them.
+        new: the declared lists, without elements; `was` of a list names a renamed one.
     """
     stored, declared = {x.name: x for x in old.lists}, {x.name for x in new.lists}
     misfits: list[Misfit] = []
@@ -120,7 +120,7 @@ def carried_lists(uid: str, old: OperatorState, new: OperatorState) -> tuple[Ope
         origin = x.name if x.name in stored or not x.was or not old else x.was
         why = _no_rename(origin, stored, declared, taken) if origin != x.name else ""
         if why:
-            misfits.append(Misfit(uid=uid, field=x.name, what=why, remedy="correct was=, or leave it out"))
+            misfits.append(Misfit(uid=uid, field=x.name, what=why, remedy="correct was=, or remove it"))
             continue
         taken.append(origin)
         before = stored.get(origin, replace(x, elements=()))
@@ -140,19 +140,19 @@ def _of_list(uid: str, old: OperatorList, new: OperatorList) -> Iterable[Misfit]
 
 
 def plain(schema: OperatorSchema) -> OperatorSchema:
-    """A declared schema as manifests carry it: without the names that it had before."""
+    """Returns a declared schema as in manifests: without previous names."""
     if not schema.was and not any(f.was for f in schema.fields):
         return schema
     return replace(schema, was="", fields=tuple(replace(f, was="") for f in schema.fields))
 
 
 def shares_tables(old: OperatorSchema, new: OperatorSchema) -> bool:
-    """Whether rows of a new stored schema may go to the tables of the old one: the same columns, the same fields."""
+    """Whether rows of a new schema may go to the tables of the old one: the columns and fields are the same."""
     return old.uid == new.uid and _has_columns_of(old, new, compared(old, new).carried)
 
 
 def widens(old: FieldType, new: FieldType) -> bool:
-    """Whether every value of a stored type is one of another, and is stored as the same value there."""
+    """Whether every value of a stored type is also a value of another type, and is stored in the same way."""
     if old.kind != new.kind or (old.nullable and not new.nullable):
         return False
     if old.kind == "decimal":
@@ -165,7 +165,7 @@ def widens(old: FieldType, new: FieldType) -> bool:
 
 
 def _expires(schema: OperatorSchema) -> bool:
-    """Whether its clock decides anything; without a ttl access times go on as they are stored."""
+    """Whether its clock matters; without a ttl, access times continue as stored."""
     return any(f.ttl is not None for f in schema.fields)
 
 
@@ -183,7 +183,7 @@ def _carried(old: OperatorSchema, new: OperatorSchema) -> tuple[dict[str, str], 
         elif f.was:
             why = _no_rename(f.was, stored, declared, carried.values())
             if why:
-                misfits.append(Misfit(uid=new.uid, field=f.name, what=why, remedy="correct was=, or leave it out"))
+                misfits.append(Misfit(uid=new.uid, field=f.name, what=why, remedy="correct was=, or remove it"))
             else:
                 carried[f.name] = f.was
     return carried, misfits
@@ -193,8 +193,8 @@ def _no_rename(was: str, stored: Iterable[str], declared: Iterable[str], taken: 
     if was not in stored:
         return f"was={was!r} names no stored field; there are {', '.join(sorted(stored))}"
     if was in declared:
-        return f"was={was!r} is declared too"
-    return f"was={was!r} is said of two fields" if was in taken else ""
+        return f"was={was!r} is also declared"
+    return f"was={was!r} is given for two fields" if was in taken else ""
 
 
 def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
@@ -237,12 +237,12 @@ def _of_joins(old: OperatorSchema, was: StoredField, new: OperatorSchema, now: S
 
 
 def _on(schema: OperatorSchema, paths: Iterable[str]) -> str:
-    """What the joins look up by that some paths lead through, in words."""
+    """Returns the fields that the joins in some record paths look up by, in words."""
     return ", ".join(f"({', '.join(join.on)})" for join in schema.joined_by(paths)) or "nothing"
 
 
 def _overs(old: StoredField, new: StoredField) -> tuple[FieldType, FieldType]:
-    """The types to compare; null of the whole is absence, which every kind may store, but in elements and entries."""
+    """Returns the types to compare: null means absence, which every kind can store, except in elements and entries."""
     if new.state_kind.keeps_nulls:
         return old.over, new.over
     return old.over.with_null(False), new.over.with_null(False)

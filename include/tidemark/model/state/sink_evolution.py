@@ -1,6 +1,6 @@
-"""Evolution of what a sink receives: which changes of the emitted fields its rows allow, and how they are read (C9).
+"""Evolution of sinks: the changes of emitted fields that existing rows allow, and how to read these rows.
 
-Nothing is rewritten. Other columns begin another table; rows of the tables before are read in the new columns.
+Nothing is rewritten. Changed columns start another table; rows of earlier tables are read in the new columns.
 """
 
 import re
@@ -14,15 +14,15 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def sink_misfits(uid: str, old: SinkTable, new: SinkTable) -> tuple[Misfit, ...]:
-    """What does not fit, of a declared sink and the rows that there are.
+    """Yields the changes of a declared sink that existing rows do not allow.
 
-    A field may be added or removed, and a decimal may get more digits, at any depth. A field that comes back begins
-    anew, so only those that both have are compared.
+    You may add or remove a field, and give a decimal more digits, at any depth. A field that returns starts from the
+    beginning, so only fields in both declarations are compared.
 
     Args:
         uid: the operator that emits.
         old: the sink as the parent left it.
-        new: the sink as declared.
+        new: the declared sink.
     """
     before = dict(old.columns)
     return tuple(
@@ -30,7 +30,7 @@ def sink_misfits(uid: str, old: SinkTable, new: SinkTable) -> tuple[Misfit, ...]
             uid=uid,
             field=name,
             what=f"in sink {new.name} {_shown(before[name])} became {_shown(sql)}",
-            remedy="keep the type, emit it under a new name, or to a sink of another name",
+            remedy="keep the type, emit it under a new name, or emit it to a sink of another name",
         )
         for name, sql in new.columns
         if name in before and not _widens(before[name], sql)
@@ -38,12 +38,12 @@ def sink_misfits(uid: str, old: SinkTable, new: SinkTable) -> tuple[Misfit, ...]
 
 
 def evolved_sink(old: SinkTable, new: SinkTable, number: int) -> SinkTable:
-    """The sink of the next plan: what is there, in the columns of now.
+    """Returns the sink of the next plan: the existing rows in the current columns.
 
     Args:
         old: the sink as the parent left it.
-        new: the sink as declared, which fits; its path is that of the timeline's first table.
-        number: id of the planned checkpoint, which names a table of other columns.
+        new: the declared sink, which fits; its path is that of the timeline's first table.
+        number: id of the planned checkpoint, which names a table with other columns.
     """
     if old.columns == new.columns:
         own = old.path.partition("~")[0] == new.path
@@ -58,13 +58,13 @@ def evolved_sink(old: SinkTable, new: SinkTable, number: int) -> SinkTable:
 
 
 def sources_of(table: SinkTable, path: str) -> Mapping[str, str]:
-    """Per declared column that a table of the sink has its SQL type there; of the others its rows say null."""
+    """Returns the type of each declared column in a table of the sink; rows have null in the other columns."""
     there = dict(table.columns_of(path))
     return {name: there[name] for name, _ in table.columns if name in there}
 
 
 def _widens(old: str, new: str) -> bool:
-    """Whether every value of a stored type is one of another: equal, but that decimals may have more digits."""
+    """Whether every value of a stored type is also one of another: equal, except that decimals may have more digits."""
     digits = zip(_DECIMAL.findall(old), _DECIMAL.findall(new), strict=False)
     wider = all(scale == other and int(held) <= int(more) for (held, scale), (more, other) in digits)
     return wider and _DECIMAL.sub("DECIMAL", old) == _DECIMAL.sub("DECIMAL", new)

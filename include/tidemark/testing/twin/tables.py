@@ -138,7 +138,7 @@ class MemoryTables:
         found = [f for _, f in sorted(live.items()) if segment.after < f.checkpoint <= segment.through]
         why = segment.difference((f.file.size, f.file.rows) for f in found)
         if why is not None:
-            raise _gone(f"version {segment.version} of {segment.path} differs from the commit: {why}")
+            raise _gone(f"version {segment.version} of {segment.path} differs from its commit: {why}")
         return found
 
     def _refuse_unequal(self, request: CommitRequest) -> None:

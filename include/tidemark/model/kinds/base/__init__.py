@@ -1,1 +1,1 @@
-"""What kinds of state are made of: their protocol, and the SQL and Python that several of them share."""
+"""The protocols of the kinds of state, and the SQL and Python that several kinds share."""

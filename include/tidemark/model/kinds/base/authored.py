@@ -1,4 +1,4 @@
-"""What `aggregate` and `reduce` share: texts of an author, in the portable SQL subset or in Spark SQL."""
+"""Shared by `aggregate` and `reduce`: an author's expressions, in the portable SQL subset or in Spark SQL."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -24,11 +24,11 @@ from tidemark.portable_sql.dialects import DUCKDB, Dialect
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _MERGED: dict[str, Callable[[Sequence[Any]], Any]] = {"bool_and": all, "bool_or": any, "min": min, "max": max}
-"""Merging functions but `sum`, over values that are not null."""
+"""Merging functions other than `sum`, over values that are not null."""
 
 
 class Authored(FoldKind):
-    """An aggregate whose partial, merge and finish are texts."""
+    """An aggregate whose partial, merge and finish are expressions of an author."""
 
     def bound(self, at: str, declared: StateDescriptor, record: FieldType) -> Input:
         """See `StateKind`."""
@@ -110,10 +110,10 @@ class Authored(FoldKind):
 
 
 def refuse_without_spark(field: StoredField, dialect: Dialect) -> None:
-    """Raises where only Spark can read a field.
+    """Raises if only Spark can read a field.
 
     Raises:
-        UsageError: naming it.
+        UsageError: only Spark can; the message names the field.
     """
     if _texts(field).spark_only and dialect.name != "spark":
         raise UsageError(
@@ -123,7 +123,7 @@ def refuse_without_spark(field: StoredField, dialect: Dialect) -> None:
 
 
 def finish_sql_of(field: StoredField, dialect: Dialect) -> str:
-    """The finish of an author's aggregate over the columns of its merged accumulators."""
+    """Returns the finish expression of an author's aggregate over the columns of its merged accumulators."""
     made = _texts(field)
     refuse_without_spark(field, dialect)
     if made.spark_only:
@@ -146,6 +146,6 @@ def _merged(text: str, column: str, of: FieldType, name: str, keys: Sequence[Key
     merged = merge_sql(function, quoted(column), of)
     if function != "sum" or of.kind != "int":
         return merged
-    # A wide sum is the 64-bit integer that it must be, or an error.
+    # A wide sum either fits a 64-bit integer or is an error.
     fits = f"{merged} IS NULL OR {merged} BETWEEN {_LEAST} AND {_GREATEST}"
     return checked(merged, fits, f"CAST({merged} AS BIGINT)", name, keys)

@@ -11,26 +11,26 @@ TimeToLive = timedelta | Ttl | None
 
 
 class Kept(TypedDict, total=False):
-    """What every kind takes."""
+    """The options of every kind."""
 
     ttl: TimeToLive
     was: str
 
 
 def over_field(kind: str, source: str, *, ttl: TimeToLive, **options: Any) -> StateDescriptor:
-    """The descriptor of a kind that folds a record field.
+    """Returns the descriptor of a kind that folds a record field.
 
     Raises:
-        DeclarationError: `source` is no path of a field.
+        DeclarationError: `source` is not the path of a field.
     """
     return StateDescriptor(kind=kind, source=named_field(kind, source), ttl=as_ttl(ttl), **options)
 
 
 def named_field(kind: str, path: object) -> str:
-    """The path of a record field.
+    """Returns the path of a record field.
 
     Raises:
-        DeclarationError: it is none.
+        DeclarationError: it is not a path.
     """
     if not (isinstance(path, str) and path):
         raise DeclarationError(
@@ -40,7 +40,7 @@ def named_field(kind: str, path: object) -> str:
 
 
 def checked_limit(kind: str, limit: int) -> int:
-    """The limit.
+    """Returns the limit.
 
     Raises:
         DeclarationError: it is below 1.

@@ -1,4 +1,4 @@
-"""How lists are stored, of folds and of processes: each element with the time at which it was added."""
+"""The stored form of lists, in folds and processes: each element with the time at which it was added."""
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quoted
@@ -7,16 +7,16 @@ from tidemark.portable_sql.dialects import DUCKDB
 
 
 def timed(of: FieldType) -> FieldType:
-    """The stored element of a list: when it was added, and its value."""
+    """Returns the type of a stored element of a list: the time at which it was added, and its value."""
     return FieldType("struct", fields=(("at", FieldType("int")), ("value", of.with_null(True))))
 
 
 def list_column(over: FieldType) -> FieldType:
-    """The stored list."""
+    """Returns the type of the stored list."""
     return FieldType("list", element=timed(over))
 
 
 def stored_elements(field: StoredField, at_ms: int) -> str:
-    """The stored elements of a given list, added at `at_ms`."""
+    """Returns the expression for the stored elements of an imported list, added at `at_ms`."""
     element = DUCKDB.struct([("at", str(at_ms)), ("value", "e")])
     return DUCKDB.transform(DUCKDB.or_empty(quoted(field.name)), "e", element)

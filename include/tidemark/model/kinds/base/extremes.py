@@ -1,4 +1,4 @@
-"""What `min` and `max` share: the extreme of a scalar field, kept in one column of its type."""
+"""Shared by `min` and `max`: the extreme of a scalar field, in one column of its type."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ class Extreme(FoldKind):
     """The extreme of a field's values that are not null.
 
     Attributes:
-        function: the aggregate function of SQL that takes it.
+        function: the SQL aggregate function.
     """
 
     function: ClassVar[str]
 
     @abstractmethod
     def picked(self, values: Sequence[Any]) -> Any:
-        """The extreme of values, of which there is at least one; twin of `function`."""
+        """Returns the extreme of one or more values; twin of `function`."""
 
     def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
         """See `FoldKind`."""
@@ -59,10 +59,10 @@ class Extreme(FoldKind):
 
 
 def checked_scalar(at: str, kind: str, over: FieldType) -> FieldType:
-    """The type, if its values have an order.
+    """Returns the type if its values have an order.
 
     Raises:
-        DeclarationError: they have none.
+        DeclarationError: they do not.
     """
     if not over.is_ordered:
         raise DeclarationError(

@@ -1,4 +1,4 @@
-"""The protocol of kinds of a fold: an associative pair (partial over records, merge of partials) and a finish."""
+"""The protocol of kinds of a fold: an associative pair (partial over records, merge of partials), and a finish."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.portable_sql.dialects import Dialect
 
 Time = int | str | None
-"""The time on the operator's clock in milliseconds, or an expression of it; None = nothing expires."""
+"""The time on the operator's clock in milliseconds, or an expression for it; None = nothing expires."""
 
 
 class FoldKind(StateKind):
     """A kind of a fold. Its merge is associative, so barriers may cut and compactions regroup anywhere.
 
-    The partial is Spark SQL, because records are only folded there; merge and finish are SQL of both engines; the
-    Python is the twin of all three. They must give the same, bit for bit where the field `is_exact`.
+    The partial is Spark SQL, because only Spark folds records; merge and finish are SQL of both engines; the Python is
+    the twin of all three. They must give the same result, bit for bit if the field `is_exact`.
     """
 
     def bound(self, at: str, declared: StateDescriptor, record: FieldType) -> Input:
@@ -36,7 +36,7 @@ class FoldKind(StateKind):
         return Input(over=over)
 
     def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
-        """The type of the finished value; whether it is nullable does not matter.
+        """Returns the type of the finished value; its nullability is ignored.
 
         Raises:
             DeclarationError: the kind does not fold such a field.
@@ -47,61 +47,61 @@ class FoldKind(StateKind):
 
     @abstractmethod
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
-        """Per accumulator an aggregate expression over the records of a key in one batch, in Spark SQL.
+        """Returns, per accumulator, an aggregate expression over the records of a key in one batch, in Spark SQL.
 
         Args:
             field: the field.
             only: a condition on records; empty = all count.
-            emitted: whether a process emitted the records: several have one offset then, and `_n` is in the frame.
+            emitted: whether a process emitted the records: then several have the same offset, and the frame has `_n`.
         """
 
     @abstractmethod
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
-        """Per accumulator an aggregate expression over stored rows of a key; null where the field is cut off."""
+        """Returns, per accumulator, an aggregate expression over stored rows of a key; null if cut off."""
 
     def finish(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: Time) -> str:
-        """What readers see, over merged accumulators and `_last_at`."""
+        """Returns the expression that readers see, over merged accumulators and `_last_at`."""
         value = self.finished(field, keys, dialect)
         hidden = expired('coalesce("_last_at", 0)', field, now)
         empty = dialect.or_empty("NULL") if self.is_collection else "NULL"
         return value if hidden is None else f"CASE WHEN {hidden} THEN {empty} ELSE {value} END"
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
-        """As `finish`, of what has not expired."""
+        """Returns the same as `finish`, without expiry."""
         return quoted(field.name)
 
     def run_columns(self, field: StoredField, keys: Sequence[KeyColumn], now: int | None) -> dict[str, str]:
-        """Columns of a run that are not just their partials, in Spark SQL over the partials and `_last_at`."""
+        """Returns columns of a run other than the plain partials, in Spark SQL over the partials and `_last_at`."""
         return {}
 
     def adds(self, field: StoredField) -> str:
-        """The condition on a row of a run that the field adds something to what lies below."""
+        """Returns the condition that the field of a run's row adds something to older rows."""
         return f"{quoted(field.accumulators[0][0])} IS NOT NULL"
 
     def may_leave_64_bits(self, field: StoredField) -> bool:
-        """Whether it adds integers of the field `source`, whose sum may not fit."""
+        """Whether the field adds integers, whose sum may not fit 64 bits."""
         return False
 
     def is_present(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> str:
-        """The condition on a merged row that the field has not expired.
+        """Returns the condition that the field of a merged row has not expired.
 
         Args:
             field: the field, which has a ttl.
             hidden: the condition that its last access is too long ago.
-            dialect: of the engine.
+            dialect: dialect of the engine.
             now: the time.
         """
         return f"NOT ({hidden})"
 
     def dropped(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> dict[str, str]:
-        """Columns of a merged row without what has expired; arguments as of `is_present`."""
+        """Returns columns of a merged row without expired values; the arguments are those of `is_present`."""
         return {name: f"CASE WHEN {hidden} THEN NULL ELSE {quoted(name)} END" for name, _ in field.accumulators}
 
     # Python
 
     @abstractmethod
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
-        """The accumulators of a key's records in one batch; twin of `partials` and `run_columns`.
+        """Returns the accumulators of a key's records in one batch; twin of `partials` and `run_columns`.
 
         Raises:
             StateOverflowError: they do not fit.
@@ -109,14 +109,14 @@ class FoldKind(StateKind):
 
     @abstractmethod
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
-        """The n-th accumulator of stored ones, the oldest first; twin of `merges`.
+        """Merges the n-th accumulator of stored rows, the oldest first; twin of `merges`.
 
         Raises:
             StateOverflowError: it does not fit.
         """
 
     def read(self, field: StoredField, of: OfKey, row: Row) -> Any:
-        """What readers see of a merged row; twin of `finish`.
+        """Returns the value that readers see for a merged row; twin of `finish`.
 
         Raises:
             StateOverflowError: it does not fit.
@@ -126,15 +126,15 @@ class FoldKind(StateKind):
         return self.value(field, of, row)
 
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
-        """As `read`, of what has not expired."""
+        """Returns the same as `read`, without expiry."""
         return row[field.name]
 
     def is_hidden(self, field: StoredField, now: int | None, row: Row) -> bool:
-        """Whether all of the field in a merged row has expired; twin of `is_present`."""
+        """Whether the whole field of a merged row has expired; twin of `is_present`."""
         return is_expired(field, row["_last_at"], now)
 
     def swept(self, field: StoredField, now: int | None, row: Row) -> dict[str, Any]:
-        """Columns of a merged row without what has expired; twin of `dropped`."""
+        """Returns columns of a merged row without expired values; twin of `dropped`."""
         if self.is_hidden(field, now, row):
             return dict.fromkeys((name for name, _ in field.accumulators), None)
         return {}

@@ -1,4 +1,4 @@
-"""The protocol of a kind of state, with what most kinds answer."""
+"""The protocol of a kind of state, with defaults that suit most kinds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ Accumulators = tuple[tuple[str, FieldType], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What a declared field folds, bound to the type of the record.
+    """The input of a declared field, bound to the record type.
 
     Attributes:
-        over: type of the record field; of a process: the type of the value, the element or the entry's value.
-        aggregate: of an author's aggregate: its texts, bound.
+        over: type of the record field; for a process, type of the value, the element or the entry's value.
+        aggregate: the bound expressions of an author's aggregate.
         others: further record paths and their types.
     """
 
@@ -36,14 +36,14 @@ class StateKind(ABC):
     """A kind of state. It has no attributes of its own: all fields of a kind share one instance.
 
     Attributes:
-        name: what declarations and manifests carry; never changed.
-        shown: the name of the function of `tidemark.state` that declares it.
+        name: stored in declarations and manifests; never change it.
+        shown: name of the function of `tidemark.state` that declares it.
         is_process: whether it belongs in a `Process`.
         is_collection: whether it is never null: a key without it has an empty one.
         is_limited: whether `limit=` bounds it.
-        expires_by_element: whether `ttl=` is of each element, not of the whole.
-        is_stored_by_entry: whether it has a row per entry besides the row of its key.
-        keeps_nulls: whether null may be an element or an entry, so that null is no longer absence.
+        expires_by_element: whether `ttl=` applies to each element instead of the whole.
+        is_stored_by_entry: whether it has a row per entry in addition to the row of its key.
+        keeps_nulls: whether an element or an entry may be null, so that null does not mean absence.
         annotation: the kind of type that its annotation must have; empty = any.
     """
 
@@ -58,7 +58,7 @@ class StateKind(ABC):
     annotation: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        """Makes a kind known; it is shown by its name, unless it says otherwise."""
+        """Registers a kind; `shown` defaults to its name."""
         if "name" in cls.__dict__:
             KNOWN[cls.name] = cls
             cls.shown = cls.__dict__.get("shown", cls.name)
@@ -66,7 +66,7 @@ class StateKind(ABC):
     # Declarations
 
     def default(self, declared: StateDescriptor) -> object:
-        """What a key without such state has; a new object each time where it can be changed."""
+        """Returns the value for a key without such state; a new object each time if it is mutable."""
         return [] if self.is_collection else declared.initial
 
     def is_optional(self, declared: StateDescriptor, found: FieldType) -> bool:
@@ -74,69 +74,69 @@ class StateKind(ABC):
         return True
 
     def check_annotation(self, declared: StateDescriptor, found: FieldType, where: str) -> StateDescriptor:
-        """The descriptor, completed by its annotation where the kind needs that.
+        """Returns the descriptor, completed by its annotation if the kind needs it.
 
         Raises:
-            DeclarationError: the kind cannot be of that type.
+            DeclarationError: the kind cannot have that type.
         """
         return declared
 
     @abstractmethod
     def bound(self, at: str, declared: StateDescriptor, record: FieldType) -> Input:
-        """What a declared field folds.
+        """Returns the input of a declared field.
 
         Args:
             at: the field, for messages.
-            declared: with its name and its type.
+            declared: the descriptor with its name and type.
             record: the struct of the operator's records.
 
         Raises:
-            DeclarationError: no such record field, or the kind or the annotation does not fit its type.
+            DeclarationError: the record field does not exist, or the kind or the annotation does not fit its type.
         """
 
     # Columns
 
     @abstractmethod
     def accumulators(self, field: StoredField) -> Accumulators:
-        """The columns of the table that hold the field."""
+        """Returns the columns of the table that hold the field."""
 
     def absent(self, field: StoredField) -> tuple[object, ...]:
-        """What each accumulator holds in rows that were written without the field."""
+        """Returns the value of each accumulator in rows that were written without the field."""
         return (None,) * len(field.accumulators)
 
     def inputs(self, field: StoredField) -> tuple[str, ...]:
-        """The record paths that it is made of."""
+        """Returns the record paths that the field is computed from."""
         return (field.source, *(path for path, _ in field.others))
 
     def is_exact(self, field: StoredField) -> bool:
-        """Whether regrouping gives equal bits; what does not stays out of state hashes."""
+        """Whether regrouping gives equal bits; other fields stay out of state hashes."""
         return True
 
-    # State that is given as a table: an import, a bootstrap, a patch
+    # State from a table: an import, a bootstrap, a patch
 
     @abstractmethod
     def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
-        """(column, type) that a table of given state must have."""
+        """Returns (column, type) for each column that a table of imported state must have."""
 
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
-        """(accumulator, DuckDB expression over the given columns) in the row of the key; others stay null.
+        """Returns (accumulator, DuckDB expression over the imported columns) for the row of the key; others stay null.
 
         Args:
             field: the field.
-            at_ms: when keys were accessed, on the operator's clock, in milliseconds.
+            at_ms: access time of all keys, on the operator's clock, in milliseconds.
         """
         yield field.name, quoted(field.name)
 
     def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
-        """(condition on a given row that contradicts itself, what is wrong with it)."""
+        """Returns (condition for an inconsistent imported row, explanation)."""
         yield from ()
 
 
 def record_field(at: str, path: str, record: FieldType) -> FieldType:
-    """The type of a record field.
+    """Returns the type of a record field.
 
     Raises:
-        DeclarationError: there is none.
+        DeclarationError: it does not exist.
     """
     found = record.at(path)
     if found is None:

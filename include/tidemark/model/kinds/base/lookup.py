@@ -1,4 +1,4 @@
-"""Finds a kind by the name that declarations and manifests carry."""
+"""Finds a kind by its name in declarations and manifests."""
 
 from functools import cache
 from importlib import import_module
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from tidemark.model.kinds.base.process_kind import ProcessKind
 
 KNOWN: "dict[str, type[StateKind]]" = {}
-"""The class of every kind by its name; filled as their files are loaded, by `kinds.registry` all."""
+"""The class of every kind by name; filled as their files are loaded, completely by `kinds.registry`."""
 
 
 @cache
 def state_kind(name: str) -> "StateKind":
-    """The kind with a name.
+    """Returns the kind with a name.
 
     Raises:
         UsageError: this release has no such kind.
     """
-    # A kind is in the file of its name. It is loaded when it is asked for: it is made of the schema that asks, and most
-    # commands ask for none.
+    # The file of a kind has its name. It is imported on first use, because it needs the schema module that calls this
+    # function, and because most commands need no kind.
     if name.isidentifier() and find_spec(f"tidemark.model.kinds.{name}") is not None:
         import_module(f"tidemark.model.kinds.{name}")
     if name not in KNOWN:
@@ -37,7 +37,7 @@ def state_kind(name: str) -> "StateKind":
 
 
 def fold_kind(name: str) -> "FoldKind":
-    """The kind with a name, of a field of a fold."""
+    """Returns the kind of a field of a fold."""
     from tidemark.model.kinds.base.fold_kind import FoldKind
 
     found = state_kind(name)
@@ -46,7 +46,7 @@ def fold_kind(name: str) -> "FoldKind":
 
 
 def process_kind(name: str) -> "ProcessKind":
-    """The kind with a name, of a field of a process."""
+    """Returns the kind of a field of a process."""
     from tidemark.model.kinds.base.process_kind import ProcessKind
 
     found = state_kind(name)

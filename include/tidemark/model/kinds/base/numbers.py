@@ -1,11 +1,11 @@
-"""What kinds over numbers share: which fields they fold, and how sums of them are stored."""
+"""Shared by kinds over numbers: the fields that they fold, and the stored form of sums."""
 
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 
 
 def checked_number(at: str, kind: str, over: FieldType) -> FieldType:
-    """The type, if it is one of numbers.
+    """Returns the type if it is a number.
 
     Raises:
         DeclarationError: it is not.
@@ -16,7 +16,7 @@ def checked_number(at: str, kind: str, over: FieldType) -> FieldType:
 
 
 def sum_type(over: FieldType) -> FieldType:
-    """The type in which sums of a number are kept: of decimals 38 digits."""
+    """Returns the type of sums; sums of decimals have 38 digits."""
     if over.kind == "decimal":
         return FieldType("decimal", nullable=True, digits=38, scale=over.scale)
     return over.with_null(True)

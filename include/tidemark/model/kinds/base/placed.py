@@ -1,6 +1,6 @@
-"""What kinds share that keep one value with its place, so that the order of records decides and not that of arrival.
+"""Shared by kinds that keep one value with its place, so that the order of records decides, not that of their arrival.
 
-The place is (event time, topic, partition, offset): unique per record, so the pick never depends on where barriers cut.
+The place is (event time, topic, partition, offset). It is unique per record, so the result never depends on barriers.
 """
 
 from abc import abstractmethod
@@ -25,14 +25,14 @@ _PLACE = (
 )
 _PLACE_SQL = "'at', \"event_time\", 'topic', \"topic\", 'partition', CAST(\"partition\" AS BIGINT), 'offset', "
 _BEFORE_ALL = (("at", "make_timestamptz(0)"), ("topic", "''"), ("partition", "0"), ("offset", "0"))
-"""The place of given state: before every record that may come."""
+"""The place of imported state: before every future record."""
 
 
 class PlacedValue(FoldKind):
-    """The value of the least or the greatest of (what ranks it, its place), kept as one struct.
+    """The value with the least or the greatest (ranking value, place), kept as one struct.
 
     Attributes:
-        function: `min` or `max`; of structs, member by member.
+        function: `min` or `max`, which compare structs member by member.
     """
 
     function: ClassVar[str]
@@ -43,15 +43,15 @@ class PlacedValue(FoldKind):
         return ((field.name, FieldType("struct", nullable=True, fields=members)),)
 
     def ranks(self, field: StoredField) -> tuple[tuple[str, FieldType], ...]:
-        """(member, type) of what ranks values before their place does."""
+        """Returns (member, type) of the values that rank before the place does."""
         return ()
 
     def rank_paths(self, field: StoredField) -> tuple[str, ...]:
-        """The record path of each of `ranks`; records in which one is null do not count."""
+        """Returns the record path of each of `ranks`; records with a null there do not count."""
         return ()
 
     def counted(self, field: StoredField) -> tuple[str, ...]:
-        """The record paths that must not be null for a record to count."""
+        """Returns the record paths that must not be null for a record to count."""
         return self.rank_paths(field)
 
     def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
@@ -69,8 +69,8 @@ class PlacedValue(FoldKind):
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`.
 
-        Of an emitted record's place one number is kept for offset and `_n`. It holds the last digit of `_n` only, as in
-        all releases: it is compared with those of other checkpoints, never within one source record.
+        For an emitted record, one number of the place combines offset and `_n`. It contains only the last digit of
+        `_n`, as in all releases: it is compared with those of other checkpoints, never within one source record.
         """
         where = filtered(only, *(f"{record_path(path)} IS NOT NULL" for path in self.counted(field)))
         pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
@@ -91,7 +91,7 @@ class PlacedValue(FoldKind):
 
     @abstractmethod
     def picked(self, values: Sequence[Any]) -> Any:
-        """The least or the greatest of values, as Spark compares them; twin of `function`."""
+        """Returns the least or the greatest of values, compared as in Spark; twin of `function`."""
 
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
         """See `FoldKind`."""
@@ -102,7 +102,7 @@ class PlacedValue(FoldKind):
         ranked = [({"ranks": [r.at(p) for p in paths], "at": r.event_time, "place": [*r.position]}, r) for r in counted]
         best = self.picked([rank for rank, _ in ranked])
         record = next(r for rank, r in ranked if rank is best)
-        return [self._kept(field, record)]
+        return [self._placed_value(field, record)]
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
@@ -114,7 +114,7 @@ class PlacedValue(FoldKind):
         held = row[field.name]
         return None if held is None else held["value"]
 
-    def _kept(self, field: StoredField, record: FoldedRecord) -> dict[str, Any]:
+    def _placed_value(self, field: StoredField, record: FoldedRecord) -> dict[str, Any]:
         pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
         return {member: record.at(path) for (member, _), path in pairs} | {
             "at": record.event_time,
@@ -126,7 +126,7 @@ class PlacedValue(FoldKind):
 
 
 class OrderedValue(PlacedValue):
-    """The value of the first or the last record in the order of places."""
+    """The value of the first or the last record by place."""
 
     def counted(self, field: StoredField) -> tuple[str, ...]:
         """See `PlacedValue`."""

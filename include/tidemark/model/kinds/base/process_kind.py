@@ -1,4 +1,4 @@
-"""The protocol of kinds of a process: what its function reads and changes, and readers see."""
+"""The protocol of kinds of a process: the state that its function reads and changes, and that readers see."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class ProcessKind(StateKind):
-    """A kind of a process. Rows hold whole values: the newest row of a key, and of an entry, is what counts."""
+    """A kind of a process. Rows hold whole values: the newest row of a key, and of an entry, counts."""
 
     is_process = True
 
@@ -31,7 +31,7 @@ class ProcessKind(StateKind):
         return Input(over=self.inner(declared.type))
 
     def inner(self, declared: FieldType) -> FieldType:
-        """Of a declared type the type of the value, the element or the entry's value."""
+        """Returns the type of the value, the element or the entry's value of a declared type."""
         assert declared.element is not None  # noqa: S101  (for the type checker: a collection)
         return declared.element
 
@@ -39,31 +39,31 @@ class ProcessKind(StateKind):
 
     @abstractmethod
     def finish(self, field: StoredField, dialect: Dialect, now: Time) -> str:
-        """What readers see, over the newest row of a key."""
+        """Returns the expression that readers see, over the newest row of a key."""
 
     @abstractmethod
     def is_present(self, field: StoredField, dialect: Dialect, now: Time) -> str:
-        """The condition that a key has anything in the field that a reader may see."""
+        """Returns the condition that a key has anything visible in the field."""
 
     def swept(self, field: StoredField, dialect: Dialect, now: Time) -> dict[str, str]:
-        """Columns of a key's own row without what has expired; asked only where that is to be dropped."""
+        """Returns columns of a key's own row without expired values; used only to drop these."""
         return {}
 
     # Python
 
     @abstractmethod
     def read(self, field: StoredField, own: Row, entries: Iterable[Row], now: int | None) -> tuple[Any, bool]:
-        """What a reader sees, and whether it is there.
+        """Returns the value that a reader sees, and whether it is present.
 
         Args:
             field: the field.
             own: the newest row of the key.
-            entries: the newest rows of the field's entries that are no tombstones.
+            entries: the newest rows of the field's entries, without tombstones.
             now: the time on the operator's clock.
         """
 
     def dropped(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
-        """Twin of `swept`."""
+        """Returns the row without expired values; twin of `swept`."""
         return {}
 
     def holds(self, field: StoredField, own: Row) -> bool:

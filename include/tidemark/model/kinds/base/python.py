@@ -1,4 +1,4 @@
-"""Python that kinds of state share: what the twin in memory computes where Spark and DuckDB take SQL."""
+"""Shared Python of the kinds of state: the in-memory twin's counterpart to the SQL of Spark and DuckDB."""
 
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class FoldedRecord(Protocol):
 
     @property
     def kept_offset(self) -> int:
-        """What is kept of its offset beside a value."""
+        """The offset that is stored with a value."""
 
     @property
     def event_time(self) -> datetime:
@@ -42,34 +42,34 @@ class FoldedRecord(Protocol):
 
     @property
     def position(self) -> tuple[str, int, int, int]:
-        """Topic, partition, offset, and the number among those emitted for it: unique in a batch."""
+        """Topic, partition, offset, and number among the records emitted for it: unique in a batch."""
 
     def at(self, path: str) -> Any:
-        """The field at a dotted path; null where a step of it is."""
+        """Returns the field at a dotted path; null if a step of the path is null."""
 
 
 class Portable(Protocol):
-    """Evaluates texts of the portable SQL subset; see `adapters.memory_portable`."""
+    """Evaluates expressions of the portable SQL subset; see `testing.twin`."""
 
     def partials(self, field: StoredField, records: Sequence[Row]) -> list[Any]:
-        """The accumulators of an author's aggregate over records, given as path to value."""
+        """Returns the accumulators of an author's aggregate over records, given as path to value."""
 
     def finished(self, field: StoredField, row: Row) -> Any:
-        """The finished value of an author's aggregate over a merged row."""
+        """Returns the finished value of an author's aggregate over a merged row."""
 
 
 Placed = Sequence[tuple[int, FoldedRecord]]
-"""Records of a key in one batch, each behind the time at which it accesses the key, in milliseconds."""
+"""Records of a key in one batch, each after the time at which it accesses the key, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfKey:
-    """What a kind computes for.
+    """The context of a computation for one key.
 
     Attributes:
-        key: for messages.
+        key: the key, for messages.
         now: the time on the operator's clock, in milliseconds; None = nothing expires.
-        portable: evaluates texts of authors.
+        portable: evaluates authors' expressions.
     """
 
     key: Key
@@ -78,12 +78,12 @@ class OfKey:
 
 
 def known(values: Iterable[Any]) -> list[Any]:
-    """The values that are not null."""
+    """Returns the values that are not null."""
     return [v for v in values if v is not None]
 
 
 def bounded_values(f: StoredField, key: Key, values: list[Any]) -> list[Any]:
-    """The values, if the field's limit allows so many.
+    """Returns the values if the field's limit allows that many.
 
     Raises:
         StateOverflowError: it does not.
@@ -94,7 +94,7 @@ def bounded_values(f: StoredField, key: Key, values: list[Any]) -> list[Any]:
 
 
 def comparable(value: Any) -> tuple[Any, ...]:
-    """A value as Spark compares it: null before all, structs and lists member by member."""
+    """Returns a value that compares as in Spark: null first, structs and lists member by member."""
     if value is None:
         return ()
     if isinstance(value, Mapping | list):
@@ -104,17 +104,17 @@ def comparable(value: Any) -> tuple[Any, ...]:
 
 
 def is_expired(f: StoredField, accessed: int, now: int | None) -> bool:
-    """Whether what was accessed last at a time is hidden."""
+    """Whether a value last accessed at this time is hidden."""
     return f.ttl is not None and f.ttl.hides and now is not None and accessed + f.ttl.ms <= now
 
 
 def live_values(f: StoredField, elements: Iterable[Any], now: int | None) -> list[Any]:
-    """The elements of a list that are not expired."""
+    """Returns the elements of a list that have not expired."""
     return [e for e in elements if not is_expired(f, e["at"], now)]
 
 
 def summed(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
-    """The exact sum of values that are not null; null where there is none.
+    """Returns the exact sum of values that are not null; null if there are none.
 
     Raises:
         StateOverflowError: it does not fit its type.
@@ -136,7 +136,7 @@ def summed(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> An
 
 
 def overflow(f: StoredField, key: Key, why: str) -> StateOverflowError:
-    """The error of a field that does not fit."""
+    """Returns the error for a field that does not fit."""
     return StateOverflowError(
         f"state overflow: {f.name} of key ({', '.join(map(str, key))}) {why}",
         safe="every completed checkpoint is intact; nothing was published.",

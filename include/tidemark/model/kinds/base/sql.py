@@ -1,8 +1,8 @@
-"""SQL texts that kinds of state share.
+"""SQL expressions that kinds of state share.
 
 Identifiers are in double quotes (ANSI). Partials are Spark SQL over the decoded frame (`topic`, `partition`, `offset`,
-`event_time`, `record`, and `_at`, the access time). Merge and finish are the same in Spark and in DuckDB, except for
-what a `Dialect` knows.
+`event_time`, `record`, and `_at`, the access time). Merge and finish are the same in Spark and DuckDB, except for the
+parts of a `Dialect`.
 """
 
 import re
@@ -18,28 +18,28 @@ _FOUND = re.compile(rf"{OVERFLOW} (.*? of key \(.*?\) does not fit[a-z0-9 ]*)", 
 
 
 def quoted(name: str) -> str:
-    """A column name as an ANSI identifier."""
+    """Returns a column name as an ANSI identifier."""
     return f'"{name}"'
 
 
 def record_path(source: str) -> str:
-    """The Spark SQL path of a record field in the decoded frame."""
+    """Returns the Spark SQL path of a record field in the decoded frame."""
     return ".".join(quoted(step) for step in ("record", *source.split(".")))
 
 
 def filtered(*conditions: str) -> str:
-    """The FILTER clause of an aggregate that applies only where all conditions hold; empty conditions are left out."""
+    """Returns the FILTER clause of an aggregate that applies if all conditions hold; empty conditions are omitted."""
     known = " AND ".join(f"({c})" for c in conditions if c)
     return f" FILTER (WHERE {known})" if known else ""
 
 
 def expired(at: str, field: StoredField, now: int | str | None) -> str | None:
-    """The condition that a value last accessed at `at` is hidden; None where that cannot be.
+    """Returns the condition that a value last accessed at `at` is hidden; None if that is impossible.
 
     Args:
         at: the access time.
         field: the field.
-        now: milliseconds, or an expression of them.
+        now: milliseconds, or an expression for them.
     """
     if field.ttl is None or not field.ttl.hides or now is None:
         return None
@@ -47,48 +47,48 @@ def expired(at: str, field: StoredField, now: int | str | None) -> str | None:
 
 
 def list_values(field: StoredField, dialect: Dialect, now: int | str | None) -> str:
-    """The values of a stored list, without those that are expired."""
+    """Returns the values of a stored list that have not expired."""
     kept = live_elements(field, dialect, now)
     return dialect.or_empty(dialect.transform(kept, "e", 'e."value"'))
 
 
 def live_elements(field: StoredField, dialect: Dialect, now: int | str | None) -> str:
-    """The stored elements of a list that are not expired."""
+    """Returns the stored elements of a list that have not expired."""
     hidden = expired('e."at"', field, now)
     column = quoted(field.name)
     return column if hidden is None else dialect.filter(column, "e", f"NOT ({hidden})")
 
 
 def is_filled(array: str, dialect: Dialect) -> str:
-    """The condition that an array has an element."""
+    """Returns the condition that an array has an element."""
     return f"cardinality({dialect.or_empty(array)}) > 0"
 
 
 def overflow_message(field: str, keys: Sequence[KeyColumn], why: str) -> str:
-    """The SQL expression of the message that names a key whose state does not fit."""
+    """Returns the SQL expression for the message that names a key whose state does not fit."""
     names = ", ', ', ".join(f"CAST({quoted(k.name)} AS STRING)" for k in keys)
     return f"concat('{OVERFLOW} {field} of key (', {names}, ') {why}')"
 
 
 def overflow_in(message: str) -> str | None:
-    """What overflowed, and of which key, if a foreign error's message says so."""
+    """Returns the field and key that overflowed, if the message of a foreign error names them."""
     found = _FOUND.search(message)
     return found[1] if found else None
 
 
 def bounded(field: StoredField, values: str, keys: Sequence[KeyColumn]) -> str:
-    """The visible values, if the limit allows so many: what has expired does not count, whenever it is dropped."""
+    """Returns the visible values if the limit allows that many; expired values never count."""
     message = overflow_message(field.name, keys, f"does not fit its limit of {field.limit}")
     return f"CASE WHEN cardinality({values}) <= {field.limit} THEN {values} ELSE raise_error({message}) END"
 
 
 def bounded_in_run(field: StoredField, column: str, otherwise: str, keys: Sequence[KeyColumn]) -> str:
-    """A column of a run in Spark SQL, if the limit allows so many values.
+    """Returns a column of a run in Spark SQL, if the limit allows that many values.
 
     Args:
         field: the field.
         column: its values that have not expired by the key's last access in the run.
-        otherwise: a WHEN branch for those that have expired since, because other keys have moved the time on.
+        otherwise: a WHEN branch for values that have expired since, because other keys have advanced the clock.
         keys: for messages.
     """
     message = overflow_message(field.name, keys, f"does not fit its limit of {field.limit}")
@@ -97,20 +97,20 @@ def bounded_in_run(field: StoredField, column: str, otherwise: str, keys: Sequen
 
 
 def checked(value: str, fits: str, finished: str, name: str, keys: Sequence[KeyColumn]) -> str:
-    """`finished`, if `value` is null or fits; else an error that names the field and the key."""
+    """Returns `finished` if `value` is null or fits; otherwise the SQL raises an error with field and key."""
     message = overflow_message(name, keys, "does not fit its type or its limit")
     return f"CASE WHEN {value} IS NULL OR {fits} THEN {finished} ELSE raise_error({message}) END"
 
 
 def summed_sql(value: str, over: FieldType, where: str) -> str:
-    """The sum of a record field in Spark SQL; of decimals in 38 digits."""
+    """Returns the sum of a record field in Spark SQL; of decimals with 38 digits."""
     if over.kind == "decimal":
         return f"CAST(sum(CAST({value} AS DECIMAL(38,{over.scale}))){where} AS DECIMAL(38,{over.scale}))"
     return f"sum({value}){where}"
 
 
 def merged_sum(field: StoredField, column: str, of: FieldType, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
-    """The sum of a stored column of sums; an integer that leaves 64 bits is an error that names the key."""
+    """Returns the sum of a stored column of sums; an integer beyond 64 bits is an error that names the key."""
     if of.kind == "int":
         total, fits = dialect.exact_sum(column)
         return checked(f"max({column})", fits, total, field.name, keys)
@@ -118,10 +118,10 @@ def merged_sum(field: StoredField, column: str, of: FieldType, keys: Sequence[Ke
 
 
 def merged_count(column: str) -> str:
-    """The sum of a stored column of counts."""
+    """Returns the sum of a stored column of counts."""
     return f"CAST(sum({column}) AS BIGINT)"
 
 
 def as_double(value: str, of: FieldType) -> str:
-    """A number as a double; decimals through text, because engines round wide ones differently."""
+    """Returns a number as a double; decimals through text, because engines round wide ones differently."""
     return value if of.kind == "float" else f"CAST(CAST({value} AS STRING) AS DOUBLE)"
