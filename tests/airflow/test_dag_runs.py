@@ -44,7 +44,7 @@ def events(run: Any) -> list[Any]:
 
 
 def last_abort(context: Context) -> AbortRecord:
-    """Of the one plan that has failed since the newest checkpoint."""
+    """The abort record of the only plan that failed since the newest checkpoint."""
     found = context.coordinator("trips").open_plan()
     assert isinstance(found, NothingOpen), found
     (aborted,) = found.aborted

@@ -57,7 +57,7 @@ PIPELINE = Pipeline(
 
 
 class SaleOptions(TypedDict, total=False):
-    """What a test says differently of a sale."""
+    """Fields of a sale that a test may change."""
 
     price: Decimal
     pieces: int

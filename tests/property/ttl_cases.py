@@ -25,7 +25,7 @@ VISIBILITIES: Sequence[Visibility] = (
     "never_return_expired",
     "return_expired_if_not_cleaned_up",
 )
-"""The frequent ones more than once."""
+"""Frequent choices appear more than once."""
 Cents = Annotated[Decimal, Precision(10, 2)]
 
 
@@ -51,7 +51,7 @@ class Event:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The values of what is no delete."""
+        """The values; a delete has none."""
         assert self.values is not None, "a delete has no values"
         return self.values
 

@@ -13,7 +13,7 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.testing.twin.memory import MemoryCompute
 
 Balance = tuple[int, int, int]
-"""How many payments, how much, and which was last."""
+"""Number of payments, their sum, and the last amount."""
 
 
 def violations(world: World) -> list[str]:

@@ -28,7 +28,7 @@ class Actor:
 
     @property
     def started(self) -> greenlet:
-        """Its greenlet, once it has one."""
+        """The greenlet of an actor that runs."""
         assert self.thread is not None, self.name
         return self.thread
 

@@ -50,7 +50,7 @@ PIPELINE = Pipeline(
 
 
 class Options(TypedDict, total=False):
-    """What a test declares differently."""
+    """Options of the pipeline that a test may change."""
 
     name: str
     source: KafkaSource

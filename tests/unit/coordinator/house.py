@@ -46,7 +46,7 @@ PIPELINE = Pipeline(
 
 
 class SourceOptions(TypedDict, total=False):
-    """What a test declares differently of the source."""
+    """Options of the source that a test may change."""
 
     topics: str | Sequence[str] | TopicPattern | frozenset[TopicPartition]
     start: Start

@@ -55,7 +55,7 @@ def telling(sink: DeltaSink | KafkaSink) -> House:
 
 
 class Asked(TypedDict, total=False):
-    """What a restore is asked for here."""
+    """Fields of a restore request that these tests set."""
 
     checkpoint: int
     savepoint: str

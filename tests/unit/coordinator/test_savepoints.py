@@ -35,7 +35,7 @@ def house() -> House:
 
 
 class Details(TypedDict, total=False):
-    """What a request may say besides its name and its checkpoint."""
+    """Optional fields of a savepoint request."""
 
     timeline: str
     note: str

@@ -147,7 +147,7 @@ def test_losses_of_all_sources_are_told_at_once() -> None:
 
 
 Topics = str | tuple[str, ...] | TopicPattern | frozenset[TopicPartition]
-"""What a source reads."""
+"""The topics of a source."""
 
 
 @pytest.mark.parametrize(

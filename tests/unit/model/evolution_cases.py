@@ -46,7 +46,7 @@ TYPES: dict[str, FieldType] = {
 
 
 class FieldOptions(TypedDict, total=False):
-    """What a case says of a field besides its kind, its name and its type."""
+    """Options of a field besides its kind, name and type."""
 
     source: str
     others: tuple[tuple[str, FieldType], ...]
@@ -58,7 +58,7 @@ class FieldOptions(TypedDict, total=False):
 
 
 class SchemaOptions(TypedDict, total=False):
-    """What a case says of an operator besides its fields."""
+    """Options of an operator besides its fields."""
 
     keys: tuple[KeyColumn, ...]
     kind: OperatorKind
